@@ -1,0 +1,50 @@
+"""Every exception and warning of the package: one class per way to end.
+
+The end of data is not among them: it is `tf.errors.OutOfRangeError`, which `tf.train.MonitoredSession` and
+`tf.train.Coordinator` understand. An exception that a source raised is raised again as it was, where the user waits.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BuildError",
+    "PlacementWarning",
+    "SpecError",
+    "StagingError",
+    "StagingWarning",
+    "StuckThreadError",
+    "UnclosedWarning",
+    "UninitializedError",
+]
+
+
+class StagingError(Exception):
+    """Base of all errors that this package defines."""
+
+
+class SpecError(StagingError, ValueError):
+    """Values do not fit what was declared: their number, names, dtypes, shapes or structure."""
+
+
+class BuildError(StagingError, RuntimeError):
+    """Ops are being built where they must not be: in a loop, a function, a finalized graph, another thread."""
+
+
+class UninitializedError(StagingError, RuntimeError):
+    """Feed threads were to be started before the variables had values."""
+
+
+class StuckThreadError(StagingError, RuntimeError):
+    """A feed thread did not return from the user's code before the join deadline."""
+
+
+class StagingWarning(UserWarning):
+    """Base of all warnings that this package gives."""
+
+
+class PlacementWarning(StagingWarning):
+    """An area stands on another device than the ops that consume it."""
+
+
+class UnclosedWarning(StagingWarning, ResourceWarning):
+    """A session helper was forgotten: it was collected without having been closed."""

@@ -1,0 +1,61 @@
+"""Which line of the user's program is calling us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from staging_tf1._tf import original_stack, tf
+
+__all__ = ["CallSite", "call_site"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)).split(f"{os.sep}tensorflow{os.sep}")[0]
+_NOT_THE_USER = (
+    _PACKAGE + os.sep,
+    os.path.join(_TENSORFLOW, "tensorflow") + os.sep,
+    contextlib.__file__,  # its frames stand between a `with` statement and our generator
+)
+_AUTOGRAPH_COPY = "__autograph_generated_file"
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """One line of a program.
+
+    >>> str(CallSite("/home/me/train.py", 41, "main"))
+    'train.py:41'
+    """
+
+    filename: str
+    lineno: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.filename)}:{self.lineno}"
+
+
+def call_site() -> CallSite:
+    """The innermost frame of this thread that is neither ours nor TensorFlow's."""
+    outermost = None
+    for filename, lineno, function in _frames_inside_out():
+        outermost = CallSite(filename, lineno, function)
+        if not os.path.abspath(filename).startswith(_NOT_THE_USER):
+            return outermost
+    return outermost or CallSite("<unknown>", 0, "<unknown>")
+
+
+def _frames_inside_out() -> Iterator[tuple[str, int, str]]:
+    frames = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if _AUTOGRAPH_COPY in code.co_filename:
+            # Only TensorFlow knows which line of the user's file this line of a generated one stands for.
+            return reversed(original_stack())
+        frames.append((code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back  # type: ignore[assignment]
+    return iter(frames)

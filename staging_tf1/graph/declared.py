@@ -1,0 +1,220 @@
+"""What an area declares of its elements: checked arguments, before any op is made."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import SpecError
+
+__all__ = ["Declaration", "declare", "from_tensors", "known_bytes", "shape_text"]
+
+_INT64_MAX = 2**63 - 1
+# The kernels sum the bytes of an element in a C `int` when there is a limit to compare them with.
+_COUNTABLE_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The constructor arguments of an area, checked and in one form."""
+
+    dtypes: list[Any]
+    shapes: list[Any]
+    # None when the components have no names: then elements are lists, otherwise dicts.
+    names: list[str] | None
+    # Elements; 0 is unbounded.
+    capacity: int
+    # Bytes; 0 is unbounded.
+    memory_limit: int
+
+    def label(self, index: int) -> str:
+        """How messages call a component."""
+        return f"component {self.names[index]!r}" if self.names else f"component {index}"
+
+
+def declare(
+    what: str, dtypes: Any, shapes: Any = None, names: Any = None, capacity: Any = 0, memory_limit: Any = 0
+) -> Declaration:
+    """Checks the constructor arguments of an area; `what` is the name of its class."""
+    checked_dtypes = _dtypes(what, dtypes)
+    declaration = Declaration(
+        dtypes=checked_dtypes,
+        shapes=_shapes(what, shapes, len(checked_dtypes)),
+        names=_names(what, names, len(checked_dtypes)),
+        capacity=_count(what, "capacity", capacity, "elements"),
+        memory_limit=_count(what, "memory_limit", memory_limit, "bytes"),
+    )
+    check_fits(what, declaration, zip(declaration.dtypes, declaration.shapes, strict=True))
+    return declaration
+
+
+def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
+    """The (dtypes, shapes, names) of tensors, variables, arrays or tf.TensorSpecs: one, a list, a tuple or a dict."""
+    if isinstance(tensors, Mapping):
+        if names is not None:
+            raise ValueError(
+                "from_tensors got a dict and names; a dict's keys are the names, leave names out."
+            )
+        if not all(isinstance(key, str) for key in tensors):
+            raise TypeError(
+                f"from_tensors got a dict with keys {list(tensors)}; component names must be strings."
+            )
+        names = sorted(tensors)
+        values = [tensors[key] for key in names]
+    else:
+        values = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    if not values:
+        raise ValueError("from_tensors got no tensors; an element needs at least one component.")
+    for index, value in enumerate(values):
+        if not (hasattr(value, "dtype") and hasattr(value, "shape")) or isinstance(
+            value, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
+        ):
+            label = names[index] if isinstance(names, (list, tuple)) and index < len(names) else index
+            raise TypeError(
+                f"from_tensors takes dense tensors, component {label!r} is a {type(value).__name__}. Use "
+                "tf.convert_to_tensor for Python values; staged() takes nests, SparseTensor and RaggedTensor."
+            )
+    return [tf.as_dtype(v.dtype).base_dtype for v in values], [tf.TensorShape(v.shape) for v in values], names
+
+
+def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
+    """Refuses elements that can never be held within the memory limit, or not be counted by the kernels."""
+    limit = declaration.memory_limit
+    if not limit:
+        return
+    size = known_bytes(components)
+    if size > _COUNTABLE_BYTES:
+        raise SpecError(
+            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more against a "
+            f"memory_limit (here {limit} bytes). Bound the area by capacity= instead."
+        )
+    if size > limit:
+        raise SpecError(
+            f"{what}: an element has {size} bytes, more than memory_limit={limit}: it could never be put. "
+            f"Raise memory_limit to {size} times the number of elements to hold, or use capacity=."
+        )
+
+
+def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
+    """The bytes of all components whose shape is static; strings, whose length is not, count as nothing."""
+    total = 0
+    for dtype, shape in components:
+        if shape.is_fully_defined() and dtype not in (tf.string, tf.resource, tf.variant):
+            total += int(shape.num_elements()) * int(dtype.size)
+    return total
+
+
+def shape_text(shape: Any) -> str:
+    """A static shape as messages show it.
+
+    >>> shape_text(tf.TensorShape([None, 28, 28])), shape_text(tf.TensorShape([])), shape_text(tf.TensorShape(None))
+    ('[?, 28, 28]', '[]', 'of unknown shape')
+    """
+    if shape.rank is None:
+        return "of unknown shape"
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape.as_list()) + "]"
+
+
+def _dtypes(what: str, dtypes: Any) -> list[Any]:
+    if _is_tensor(dtypes) or (isinstance(dtypes, (list, tuple)) and any(map(_is_tensor, dtypes))):
+        raise TypeError(
+            f"{what} takes dtypes such as [tf.float32], it got tensors. To take the spec from tensors, write "
+            f"{what}.from_tensors([...])."
+        )
+    if isinstance(dtypes, (tf.DType, str, type)):
+        name = _dtype_name(dtypes)
+        raise TypeError(
+            f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}]."
+        )
+    if isinstance(dtypes, Mapping) or not isinstance(dtypes, Iterable):
+        raise TypeError(
+            f"{what} takes a list with one dtype a component, such as [tf.float32, tf.int64], it got "
+            f"{dtypes!r} ({type(dtypes).__name__})."
+        )
+    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(dtypes)]
+    if not checked:
+        raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
+    return checked
+
+
+def _dtype(what: str, index: int, dtype: Any) -> Any:
+    # tf.as_dtype also takes the numbers of its enumeration: as_dtype(1) and as_dtype(True) are float32.
+    if not isinstance(dtype, (int, float)):
+        try:
+            return tf.as_dtype(dtype).base_dtype
+        except TypeError:
+            pass
+    raise TypeError(
+        f"{what}: dtypes[{index}] is {dtype!r} ({type(dtype).__name__}), which is no dtype. Write a tf.DType such as "
+        "tf.float32."
+    )
+
+
+def _dtype_name(dtype: Any) -> str:
+    try:
+        return f"tf.{tf.as_dtype(dtype).name}"
+    except TypeError:
+        return repr(dtype)
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable)
+
+
+def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
+    if shapes is None:
+        return [tf.TensorShape(None)] * count
+    if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, str):
+        raise TypeError(
+            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]], it got {shapes!r}."
+        )
+    if len(shapes) != count:
+        raise ValueError(
+            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape a component, None for an "
+            "unknown one."
+        )
+    checked = []
+    for index, shape in enumerate(shapes):
+        try:
+            checked.append(tf.TensorShape(shape))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{what}: shapes[{index}] is {shape!r}, which is no shape ({error}).") from error
+    return checked
+
+
+def _names(what: str, names: Any, count: int) -> list[str] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"{what}: names must be a list with one string a component, it got {names!r}.")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{what}: names must be strings, it got {list(names)}.")
+    if len(names) != count:
+        raise ValueError(
+            f"{what}: names has {len(names)} entries, dtypes has {count}; give one name a component."
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what}: names must differ, {twice[0]!r} stands more than once in {list(names)}.")
+    return list(names)
+
+
+def _count(what: str, argument: str, value: Any, unit: str) -> int:
+    if not isinstance(value, bool):
+        try:
+            number = operator.index(value)
+        except TypeError:
+            pass
+        else:
+            if 0 <= number <= _INT64_MAX:
+                return number
+            raise ValueError(
+                f"{what}: {argument}={value!r} must be 0 (unbounded) or a positive number of {unit}."
+            )
+    raise TypeError(
+        f"{what}: {argument}={value!r} is a {type(value).__name__}, it must be an integer: a number of {unit}, or 0 "
+        "for unbounded."
+    )

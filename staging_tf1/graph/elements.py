@@ -1,0 +1,202 @@
+"""Values on their way into an area: checked against its declaration first, made into tensors after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from staging_tf1._tf import FuncGraph, tf
+from staging_tf1.errors import SpecError
+from staging_tf1.graph.declared import Declaration, check_fits, shape_text
+
+__all__ = ["element_indices", "to_tensors"]
+
+# Which Python types stand for a value of a dtype without loss; a bool is no number here, as in tf.constant.
+_PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("is_bool", (bool,)),
+    ("is_integer", (int,)),
+    ("is_floating", (int, float)),
+    ("is_complex", (int, float, complex)),
+)
+
+
+def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list[Any], list[int]]:
+    """The values of a put, in the order of the components they are for, and the numbers of those components."""
+    if isinstance(values, Mapping):
+        if not declared.names:
+            raise SpecError(
+                f"{area}: put got a dict, but the area has no names. Put a list of {len(declared.dtypes)} values, or "
+                f"build the area with names={sorted(map(str, values))}."
+            )
+        unknown = [key for key in values if key not in declared.names]
+        if unknown:
+            raise SpecError(f"{area}: put got the name {unknown[0]!r}, declared are {declared.names}.")
+        indices = [index for index, name in enumerate(declared.names) if name in values]
+        return [values[declared.names[index]] for index in indices], indices
+    if declared.names:
+        raise SpecError(
+            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys {declared.names}."
+        )
+    listed = list(values) if isinstance(values, (list, tuple)) else [values]
+    return listed, list(range(len(listed)))
+
+
+def to_tensors(
+    area: str, declared: Declaration, graph: Any, values: Sequence[Any], indices: Sequence[int]
+) -> list[Any]:
+    """Tensors of the declared dtypes; no op is made unless all the values fit.
+
+    Args:
+      area: how messages call the area.
+      declared: its declaration.
+      graph: the graph that the put op will stand in.
+      values: one value a component.
+      indices: the numbers of the components, one a value.
+
+    Raises:
+      SpecError: dtype, shape, graph or size of a value do not fit.
+    """
+    checked = [_checked(area, declared, i, graph, v) for v, i in zip(values, indices, strict=True)]
+    shapes = [tf.TensorShape(value.shape) for value in checked]
+    check_fits(area, declared, zip([declared.dtypes[i] for i in indices], shapes, strict=True))
+    return [_convert(v, declared.dtypes[i], f"component_{i}") for v, i in zip(checked, indices, strict=True)]
+
+
+def _checked(area: str, declared: Declaration, index: int, graph: Any, value: Any) -> Any:
+    """`value` as something with a dtype and a shape (a tensor, a variable or an array) that fits component `index`."""
+    where = f"{area}: {declared.label(index)}"
+    dtype, shape = declared.dtypes[index], declared.shapes[index]
+    wanted = f"declared {dtype.name} {shape_text(shape)}"
+    if isinstance(value, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)):
+        raise SpecError(
+            f"{where} got a {type(value).__name__}, {wanted}. An area holds dense tensors; staged() takes "
+            "SparseTensor and RaggedTensor."
+        )
+    if callable(getattr(value, "numpy", None)) and not isinstance(value, tf.Variable):
+        value = value.numpy()  # an eager tensor: its value is known, and its graph is none
+    if not (_is_symbolic(value) or isinstance(value, (np.ndarray, np.generic))):
+        value = _array(where, wanted, dtype, value)
+    got = f"got {_described(value)}"
+    if _dtype_of(value) != dtype:
+        raise SpecError(f"{where} {got}, {wanted}. {_cast_cure(declared, index, value)}")
+    if not tf.TensorShape(value.shape).is_compatible_with(shape):
+        raise SpecError(
+            f"{where} {got}, {wanted}. Reshape it, or declare the shape as None (or its varying sizes as None)."
+        )
+    _check_graph(where, graph, value)
+    return value
+
+
+def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
+    """A Python value as an array of the declared dtype, when it can be one without loss."""
+    got = f"got {value!r:.60} (a Python {type(value).__name__})"
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    leaves = list(_leaves(value))
+    if any(_is_symbolic(leaf) for leaf in leaves):
+        raise SpecError(
+            f"{where} got a {type(value).__name__} of tensors, {wanted}. Make it one: tf.stack([...])."
+        )
+    try:
+        if any(isinstance(leaf, (np.generic, np.ndarray)) for leaf in leaves):
+            return np.asarray(value)
+        if not all(_may_stand_for(leaf, dtype) for leaf in leaves):
+            raise SpecError(f"{where} {got}, {wanted}. Put a value of that dtype, or declare another one.")
+        if dtype == tf.string:
+            # numpy's own string arrays cut trailing zero bytes off.
+            return np.array(value, dtype=object)
+        exact = np.array(value)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = exact.astype(dtype.as_numpy_dtype)
+    except SpecError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SpecError(f"{where} {got}, {wanted}. It does not make an array ({error}).") from error
+    if not _lossless(exact, array):
+        raise SpecError(f"{where} {got}, {wanted}. The value does not fit into {dtype.name}.")
+    return array
+
+
+def _is_symbolic(value: Any) -> bool:
+    # A PartitionedVariable is neither of the first two; it has a dtype and a shape, and converts.
+    return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable) or hasattr(value, "as_tensor")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _may_stand_for(leaf: Any, dtype: Any) -> bool:
+    if dtype == tf.string:
+        return isinstance(leaf, (str, bytes))
+    for trait, types in _PYTHON_TYPES:
+        if getattr(dtype, trait):
+            return isinstance(leaf, types) and (bool in types or not isinstance(leaf, bool))
+    return False
+
+
+def _lossless(exact: Any, array: Any) -> bool:
+    """Whether whole numbers kept their value and finite ones stayed finite; fractions are rounded, as everywhere."""
+    if exact.dtype.kind in "iuO":
+        return bool(np.all(array.astype(object) == exact.astype(object)))
+    if exact.dtype.kind in "fc":
+        return bool(np.all(np.isfinite(array.astype(exact.dtype)) == np.isfinite(exact)))
+    return True
+
+
+def _dtype_of(value: Any) -> Any:
+    try:
+        # Objects stand for strings, as in tf.constant; numpy's str and bytes arrays too.
+        return tf.as_dtype(value.dtype).base_dtype
+    except TypeError:
+        return None
+
+
+def _described(value: Any) -> str:
+    dtype = _dtype_of(value)
+    text = f"{dtype.name if dtype else value.dtype} {shape_text(tf.TensorShape(value.shape))}"
+    return f"{text} (a numpy value)" if isinstance(value, (np.ndarray, np.generic)) else text
+
+
+def _cast_cure(declared: Declaration, index: int, value: Any) -> str:
+    name = declared.names[index] if declared.names else "value"
+    dtype = declared.dtypes[index]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"Convert it: {name}.astype({dtype.name!r}), or let staged() take the spec from the values."
+    if dtype == tf.string or _dtype_of(value) == tf.string:
+        return (
+            "Strings are not cast; declare the other dtype, or let staged() take the spec from the tensors."
+        )
+    return f"Cast it: tf.cast({name}, tf.{dtype.name}), or let staged() take the spec from the tensors."
+
+
+def _check_graph(where: str, graph: Any, value: Any) -> None:
+    home = getattr(value, "graph", None)
+    if home is None:
+        return
+    inside = graph
+    while inside is not home:
+        if not isinstance(inside, FuncGraph):
+            raise SpecError(
+                f"{where} got {value.name!r}, which belongs to another graph than the area. Build both within the "
+                "same `with graph.as_default():`."
+            )
+        inside = inside.outer_graph
+
+
+def _convert(value: Any, dtype: Any, name: str) -> Any:
+    if isinstance(value, tf.Variable):
+        return value.read_value()
+    if tf.is_tensor(value) and value.dtype != dtype:
+        return tf.identity(value, name=name)  # a reference: staged as it is now, not as it will be assigned
+    return tf.convert_to_tensor(value, dtype=dtype, name=name)
+
+
+def _kind(values: Any) -> str:
+    return f"a {type(values).__name__}" if isinstance(values, (list, tuple)) else "a single value"

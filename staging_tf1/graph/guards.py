@@ -1,0 +1,153 @@
+"""Refuses to build where building is a mistake, and names the line that did it.
+
+An area that is made in a loop body, a traced function, another thread's graph, or again in every training step
+does not fail: it runs, and hangs or grows. So it is refused when the graph is built, by user's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, tf
+from staging_tf1.errors import BuildError
+from staging_tf1.graph.callsite import CallSite, call_site
+from staging_tf1.graph.ledger import ledger_of
+
+__all__ = ["building", "check_buildable"]
+
+_CURE = "Build it once, before the training loop, and keep only its put() and get() ops"
+_KIND_OF_FUNC_GRAPH = {
+    "CondBranchFuncGraph": "a branch of tf.cond",
+    "WhileCondFuncGraph": "the condition of tf.while_loop",
+    "WhileBodyFuncGraph": "the body of tf.while_loop",
+}
+_DATASET_FUNCTION = re.compile(
+    r"Dataset_(flat_map|map|interleave|filter|reduce|scan|batch|group_by_window|group_by_reducer|take_while)_"
+)
+
+
+class _Construction(threading.local):
+    """The user's line whose call is under way in this thread, so that what it makes inside is not a second call."""
+
+    site: CallSite | None = None
+
+
+_under_way = _Construction()
+
+
+def check_buildable(what: str) -> CallSite:
+    """Raises unless `what` may be built here and now; adds nothing to the graph.
+
+    Args:
+      what: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
+
+    Returns:
+      The user's line.
+
+    Raises:
+      BuildError: in tf.while_loop, tf.cond, tf.function or a Dataset function; eagerly; in a finalized graph;
+        in a thread without a default graph; or again from a line that built once already, when the graph has
+        been run since or its session is active.
+    """
+    site = call_site()
+    for check in (_check_place, _check_thread, _check_open, _check_first_time):
+        check(what, site)
+    return site
+
+
+@contextlib.contextmanager
+def building(what: str) -> Iterator[CallSite]:
+    """`check_buildable` around a construction, which is noted in the graph's ledger when it succeeds.
+
+    What is built within the block, in this thread, counts as part of it and is neither checked for repetition nor
+    noted again; it gets the same line.
+    """
+    if _under_way.site is not None:
+        yield _under_way.site
+        return
+    site = check_buildable(what)
+    _under_way.site = site
+    try:
+        yield site
+    finally:
+        _under_way.site = None
+    ledger = ledger_of(tf.get_default_graph())
+    ledger.built[site] = ledger.runs
+
+
+def _check_place(what: str, site: CallSite) -> None:
+    if tf.executing_eagerly():
+        raise BuildError(
+            f"{what} at {site} is called eagerly, and an area belongs to a graph. "
+            "Call tf.disable_v2_behavior() first, or build it within `with tf.Graph().as_default():`."
+        )
+    place = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
+    if place:
+        raise BuildError(
+            f"{what} at {site} is built inside {place}. {_CURE} there. "
+            "(put and get of an area that was built outside may stand there.)"
+        )
+
+
+def _function_kind(graph: Any) -> str | None:
+    if not isinstance(graph, FuncGraph):
+        # Graphs of functions that are older than FuncGraph, as Dataset.map_with_legacy_function makes them.
+        return "a function graph" if graph.building_function else None
+    for cls in type(graph).__mro__:
+        if cls.__name__ in _KIND_OF_FUNC_GRAPH:
+            return _KIND_OF_FUNC_GRAPH[cls.__name__]
+    dataset = _DATASET_FUNCTION.match(graph.name)
+    if dataset:
+        return f"a Dataset.{dataset[1]} function"
+    return f"the tf.function {graph.name!r}"
+
+
+def _control_flow_kind(graph: Any) -> str | None:
+    context = control_flow_context(graph)
+    while context is not None:
+        if context.IsWhileContext():
+            return "tf.while_loop"
+        if context.IsCondContext():
+            return "a branch of tf.cond"
+        context = context.outer_context
+    return None
+
+
+def _check_thread(what: str, site: CallSite) -> None:
+    thread = threading.current_thread()
+    if thread is not threading.main_thread() and not has_default_graph():
+        raise BuildError(
+            f"{what} at {site} is built in thread {thread.name!r}, whose default graph is a new one of its own, not "
+            "the graph of your program. Build it in the main thread, or within `with graph.as_default():` here."
+        )
+
+
+def _check_open(what: str, site: CallSite) -> None:
+    if tf.get_default_graph().finalized:
+        raise BuildError(
+            f"{what} at {site} is built after the graph was finalized (a MonitoredSession, a Supervisor or "
+            f"graph.finalize() does that). {_CURE}."
+        )
+
+
+def _check_first_time(what: str, site: CallSite) -> None:
+    graph = tf.get_default_graph()
+    ledger = ledger_of(graph)
+    runs_then = ledger.built.get(site)
+    if runs_then is None:
+        return
+    session = tf.get_default_session()
+    if ledger.runs > runs_then:
+        why = f"the graph has been run {ledger.runs - runs_then} times since"
+    elif session is not None and session.graph is graph:
+        why = "a session of this graph is active, so this looks like a training loop"
+    else:
+        return
+    raise BuildError(
+        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops "
+        f"to the graph and its store starts empty. {_CURE} in the loop."
+    )

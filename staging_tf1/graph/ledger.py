@@ -1,0 +1,49 @@
+"""What the package remembers of one graph: its areas, the lines that built them, and how often it has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from staging_tf1._tf import count_runs
+
+if TYPE_CHECKING:
+    from staging_tf1.graph.areas import BaseStagingArea
+    from staging_tf1.graph.callsite import CallSite
+    from staging_tf1.graph.stores import Store, StoreKey
+
+__all__ = ["Ledger", "ledger_of"]
+
+# An attribute of the graph, so that it lives as long as the graph. A WeakKeyDictionary would never let go:
+# the areas that it would hold refer to their graph. A TF collection would warn at every export_meta_graph.
+_ATTRIBUTE = "_staging_tf1_ledger"
+
+
+@dataclass
+class Ledger:
+    """The record of one graph."""
+
+    # In the order of their construction; strong, because the ops of an area outlive the Python object.
+    areas: list[BaseStagingArea] = field(default_factory=list)
+    # The value of `runs` when the line last built something.
+    built: dict[CallSite, int] = field(default_factory=dict)
+    # How many `Session.run` calls the graph has seen since the record was opened.
+    runs: int = 0
+    # What the kernels keep by each shared name, as declared by our areas and by ops found in the graph.
+    stores: dict[StoreKey, Store] = field(default_factory=dict)
+    # How many of the graph's ops have been searched for stores that were imported or made by other code.
+    searched_ops: int = 0
+
+    def note_run(self) -> None:
+        """Counts a run."""
+        self.runs += 1
+
+
+def ledger_of(graph: Any) -> Ledger:
+    """The record of `graph`, opened at the first call."""
+    ledger = getattr(graph, _ATTRIBUTE, None)
+    if ledger is None:
+        ledger = Ledger()
+        setattr(graph, _ATTRIBUTE, ledger)
+        count_runs(graph, ledger.note_run)
+    return ledger  # type: ignore[no-any-return]
