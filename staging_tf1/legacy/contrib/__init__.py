@@ -1,0 +1,1 @@
+"""The parts of `tf.contrib` that user code finds under the shim."""

@@ -1,0 +1,94 @@
+"""Puts the shim into this process, without loading TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from staging_tf1.legacy import old_names, submodules
+from staging_tf1.legacy.finder import Finder
+from staging_tf1.legacy.origin import Origin
+from staging_tf1.legacy.settings import Settings
+
+_installed: Settings | None = None
+
+
+def install(
+    *, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False
+) -> None:
+    """Makes ``import tensorflow`` mean TF1 in the user's own code, now and in modules imported later.
+
+    The user's own code is every module outside ``site-packages``. Installed libraries go on seeing
+    TensorFlow 2. TensorFlow is loaded when the program imports it, not here; where it is loaded already,
+    v2 behaviour is switched off now.
+
+    Args:
+      packages: top-level names of installed packages that see TF1 too.
+      claim_version: ``tf.__version__`` says 1.15.5, for code that compares versions.
+      old_names: offer what numpy and Python removed (``np.object``, ``inspect.getargspec``,
+        ``collections.Mapping``); each use is logged once.
+
+    Raises:
+      RuntimeError: it was installed already, with other arguments.
+
+    Example:
+
+    >>> from staging_tf1 import legacy
+    >>> legacy.install()  # doctest: +SKIP
+    >>> import tensorflow as tf  # doctest: +SKIP
+    >>> tf.contrib.staging.StagingArea([tf.float32])  # doctest: +SKIP
+    """
+    global _installed
+    wanted = Settings(tuple(sorted(packages)), claim_version, old_names)
+    if _installed is not None:
+        if _installed != wanted:
+            raise RuntimeError(
+                f"staging_tf1.legacy is installed already, with {_installed}; it cannot be installed again "
+                f"with {wanted}. Call install() once, at the start of the program."
+            )
+        return
+    _installed = wanted
+    _choose_keras()
+    origin = Origin(wanted.packages)
+    after_load = {
+        "tensorflow": lambda module: _two_faces(module, origin, wanted),
+        "tensorflow.python.ops.data_flow_ops": lambda module: _our_areas(module, origin),
+    }
+    if wanted.old_names:
+        after_load.update(_old_names_hooks(origin))
+    Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin).install()
+
+
+def _choose_keras() -> None:
+    # tf.layers and tf.nn.rnn_cell are Keras 2's. TensorFlow reads the variable when it is first imported.
+    if "TF_USE_LEGACY_KERAS" not in os.environ and importlib.util.find_spec("tf_keras") is not None:
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+
+# What follows imports TensorFlow, or runs only once it is there.
+
+
+def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
+    from staging_tf1.legacy import tf1
+
+    tf1.attach(module, origin, settings)
+
+
+def _our_areas(module: ModuleType, origin: Origin) -> None:
+    from staging_tf1.legacy import tf1
+
+    tf1.attach_data_flow_ops(module, origin)
+
+
+def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] | None:
+    if not submodules.is_public(fullname):
+        return None
+    from staging_tf1.legacy import tf1
+
+    return lambda module: tf1.attach_public(module, fullname, origin)
+
+
+def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
+    return {name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES}

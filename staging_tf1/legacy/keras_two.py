@@ -1,0 +1,62 @@
+"""`tf.layers` and `tf.nn.rnn_cell` are Keras 2's: taken from tf_keras, which is named where it is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+from staging_tf1.legacy import views
+from staging_tf1.legacy.errors import RemovedNameError
+
+
+def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
+    """What user code gets for the Keras-2 names of `module` where no Keras 2 serves them: nothing where one does."""
+    if _has_keras_two():
+        return {}
+    cell = _AbsentModule("tensorflow.nn.rnn_cell", "tf.nn.rnn_cell")
+    return {
+        # compat.v1.keras exists for Keras 2 only; Keras 3 is what the rest of the process has.
+        "keras": views.own(module, "keras"),
+        "layers": _AbsentModule("tensorflow.layers", "tf.layers"),
+        "nn": _Covered(v1.nn, {"rnn_cell": cell}),
+    }
+
+
+def _has_keras_two() -> bool:
+    if importlib.util.find_spec("tf_keras") is not None:
+        return True
+    found = importlib.util.find_spec("keras")
+    if found is None:
+        return False
+    version = str(importlib.import_module("keras").__version__)
+    return version.startswith("2.")
+
+
+class _AbsentModule(ModuleType):
+    def __init__(self, name: str, shown: str) -> None:
+        super().__init__(name)
+        self.__dict__["_shown"] = shown
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RemovedNameError(
+            f"{self._shown}.{name} is Keras 2's, and this TensorFlow comes with Keras 3. Install Keras 2 "
+            "beside it: pip install tf_keras. It is used from then on; nothing in the program has to change."
+        )
+
+
+class _Covered(ModuleType):
+    """A module with some of its names replaced."""
+
+    def __init__(self, covered: Any, names: dict[str, Any]) -> None:
+        super().__init__(covered.__name__, covered.__doc__)
+        self.__dict__.update(names)
+        self.__dict__["_covered"] = covered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._covered, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._covered)

@@ -1,0 +1,48 @@
+"""Starts a program as Python itself would, with the shim in it from the first line on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from staging_tf1.legacy.settings import Settings
+
+_BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+
+
+def launch(program: Sequence[str], settings: Settings) -> NoReturn:
+    """Runs ``python PROGRAM...`` in place of this process.
+
+    Python runs the program, not we: ``__main__``, ``sys.argv``, exit codes, signals and tracebacks are genuine,
+    and children (spawned workers, ``subprocess`` calls of ``sys.executable``) get the shim by the environment.
+    The alternative, `runpy` in this process, fails in each of these.
+
+    Args:
+      program: a script and its arguments, or ``-m``, a module and its arguments.
+      settings: how the program sees TensorFlow.
+    """
+    environment = dict(os.environ)
+    settings.to_environment(environment)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([_BOOTSTRAP, inherited] if inherited else [_BOOTSTRAP])
+    command = [sys.executable, *_interpreter_flags(), *program]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "posix":
+        os.execve(sys.executable, command, environment)
+    # Windows has no exec that keeps the console and the exit code.
+    sys.exit(subprocess.call(command, env=environment))
+
+
+def _interpreter_flags() -> list[str]:
+    flags = [*(f"-W{option}" for option in sys.warnoptions)]
+    flags += ["-" + letter * count for letter, count in (("O", sys.flags.optimize), ("b", sys.flags.bytes_warning))
+              if count]
+    if sys.flags.dont_write_bytecode:
+        flags.append("-B")
+    for name, value in sys._xoptions.items():
+        flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return flags

@@ -1,0 +1,76 @@
+"""Whose code is asking: the user's, which sees TF1, or a library's, which sees TensorFlow 2."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+_INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_THIS_ROOM = os.path.dirname(os.path.realpath(__file__))
+_OWN_FOLDER = os.path.dirname(_THIS_ROOM)
+
+
+class Kind(enum.Enum):
+    """What a frame's module is."""
+
+    USER = "user"
+    LIBRARY = "library"
+    TRANSPARENT = "transparent"  # the standard library, and this room, act for whoever called them
+
+
+class Origin:
+    """Sorts stack frames by the module that they run in.
+
+    Args:
+      packages: top-level names of installed packages that count as the user's own code.
+    """
+
+    def __init__(self, packages: Iterable[str] = ()) -> None:
+        self._packages = frozenset(packages)
+        self._kinds: dict[tuple[Any, Any], Kind] = {}
+        paths = sysconfig.get_paths()
+        self._stdlib = tuple(
+            {os.path.realpath(paths[name]) + os.sep for name in ("stdlib", "platstdlib") if name in paths}
+        )
+
+    def is_user(self, frame: FrameType | None) -> bool:
+        """True where the nearest frame that is not the standard library's belongs to the user."""
+        while frame is not None:
+            namespace = frame.f_globals
+            key = (namespace.get("__name__"), namespace.get("__file__"))
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._kinds[key] = self._kind(*key)
+            if kind is not Kind.TRANSPARENT:
+                return kind is Kind.USER
+            frame = frame.f_back
+        return True
+
+    def _kind(self, name: Any, file: Any) -> Kind:
+        # multiprocessing names the program's module __mp_main__ in a spawned child.
+        if name in ("__main__", "__mp_main__"):
+            return Kind.USER
+        if isinstance(name, str) and name.partition(".")[0] in self._packages:
+            return Kind.USER
+        if not isinstance(file, str):
+            return Kind.TRANSPARENT  # frozen importlib, or exec() in a bare dictionary
+        path = os.path.realpath(file)
+        if path.startswith(_THIS_ROOM + os.sep):
+            return Kind.TRANSPARENT
+        if not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):
+            return Kind.LIBRARY
+        if path.startswith(_OWN_FOLDER + os.sep):
+            return Kind.LIBRARY
+        if path.startswith(self._stdlib):
+            return Kind.TRANSPARENT
+        return Kind.USER
+
+
+def calling_frame() -> FrameType:
+    """The frame of whoever called the caller of this function."""
+    return sys._getframe(2)
