@@ -37,7 +37,7 @@ def control_flow_context(graph: Any) -> Any:
 def fast_callable(session: Any, *, feeds: Sequence[Any], targets: Sequence[Any]) -> Callable[..., Any]:
     """A callable that feeds numpy arrays to `feeds`, in order, and runs `targets`.
 
-    `Session.make_callable` with a feed list goes through `Session.run`: about 200 us a call where this takes 18.
+    `Session.make_callable` with a feed list goes through `Session.run`: 200 us a call, where this takes 18.
     """
     options = CallableOptions(feed=[feed.name for feed in feeds], target=[op.name for op in targets])
     call: Callable[..., Any] = session._make_callable_from_options(options)
@@ -57,8 +57,9 @@ def has_default_graph() -> bool:
 def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
     """Calls `on_run` at every later `Session.run` of `graph`, and of no other graph.
 
-    `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is an
-    attribute of this one graph: a change of the class, or of `Session.run`, would reach other people's code.
+    `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is
+    an attribute of this one graph: a change of the class, or of `Session.run`, would reach other people's
+    code.
     """
     take_lock = type(graph)._session_run_lock
 

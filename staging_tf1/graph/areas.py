@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, tf
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph import declared, stores
-from staging_tf1.graph.declared import Declaration
 from staging_tf1.graph.elements import element_indices, to_tensors
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.ledger import ledger_of
@@ -31,14 +30,11 @@ class BaseStagingArea:
 
     Attributes:
       graph: the graph of the area.
-      device: the device string of the store, as the device scope at construction gave it; empty when it gave none.
+      device: the device string of the store, from the device scope at construction; "" when it gave none.
       made_at: the user's line.
       outputs: every tensor that get and peek returned, for the check of placement.
+      placement_warned: whether the user has been told that the area stands on the wrong device.
     """
-
-    graph: Any
-    device: str
-    outputs: list[Any]
 
     def __init__(
         self,
@@ -53,20 +49,17 @@ class BaseStagingArea:
         with building(what) as site:
             self._declared = declared.declare(what, dtypes, shapes, names, capacity, memory_limit)
             self.made_at = site
-            self.graph = tf.get_default_graph()
+            self.graph: Any = tf.get_default_graph()
             self._container = current_container(self.graph)
             self._name = self._unused_name() if shared_name is None else _checked_name(what, shared_name)
             key = self._store_key(self._name)
-            stores.check_same(
-                self.graph, key, self.capacity, self.memory_limit, self.dtypes, f"{self._label()}"
-            )
+            stores.check_same(self.graph, key, self.capacity, self.memory_limit, self.dtypes, str(self))
             self._root = self._make_root(stores.shared_root(self.graph, key))
-            self.device = self._root.device
-            self.outputs = []
+            self.device = str(self._root.device)
+            self.outputs: list[Any] = []
+            self.placement_warned = False
             self._cached: dict[str, Any] = {}
-            store = stores.Store(
-                self.capacity, self.memory_limit, tuple(self.dtypes), self._root, self._label()
-            )
+            store = stores.Store(self.capacity, self.memory_limit, tuple(self.dtypes), self._root, str(self))
             stores.claim(self.graph, key, store)
             ledger_of(self.graph).areas.append(self)
 
@@ -82,8 +75,8 @@ class BaseStagingArea:
         """An area for elements like `tensors`: their dtypes and static shapes, and a dict's keys as names.
 
         Args:
-          tensors: one, or a list, tuple or dict of: tensors, variables, numpy arrays, tf.TensorSpecs. A dict's
-            components are in the order of its sorted keys, as in tf.nest.
+          tensors: one, or a list, tuple or dict of: tensors, variables, numpy arrays, tf.TensorSpecs. The
+            components of a dict are in the order of its sorted keys, as in tf.nest.
           names: as in the constructor; not with a dict.
           capacity: elements; 0 is unbounded.
           memory_limit: bytes; 0 is unbounded.
@@ -134,7 +127,7 @@ class BaseStagingArea:
         return self._declared.memory_limit
 
     def size(self, name: str | None = None) -> Any:
-        """The number of elements in the area: an int32 scalar, read on the area's device wherever this is called."""
+        """The number of elements in the area, read on its device wherever this is called: an int32 scalar."""
         return self._on_store("size", name, self._raw("Size"), dtypes=self.dtypes)
 
     def clear(self, name: str | None = None) -> Any:
@@ -159,7 +152,7 @@ class BaseStagingArea:
         prefix = "Stage" if self._kind == "Stage" else self._kind.removesuffix("Stage")
         return getattr(tf.raw_ops, f"{prefix}{op}")
 
-    def _label(self) -> str:
+    def __str__(self) -> str:
         return f"area {self._name!r} (made at {self.made_at})"
 
     @contextmanager
@@ -170,12 +163,15 @@ class BaseStagingArea:
         while inside is not self.graph:
             if not isinstance(inside, FuncGraph):
                 raise BuildError(
-                    f"{self._label()}: {what} is called while another graph is the default. An area is used in the "
+                    f"{self}: {what} is called while another graph is the default. An area is used in the "
                     "graph that it was built in: call it within `with area.graph.as_default():`."
                 )
             inside = inside.outer_graph
-        with here.as_default():
+        if here is not self.graph or has_default_graph():
             yield here
+        else:
+            with here.as_default():
+                yield here
 
     @contextmanager
     def _at_store(self, graph: Any) -> Iterator[None]:
@@ -204,7 +200,7 @@ class BaseStagingArea:
         return tf.name_scope(name, f"{_op_name(self._name)}_put", [])
 
     def _to_tensors(self, graph: Any, values: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-        return to_tensors(self._label(), self._declared, graph, values, indices)
+        return to_tensors(str(self), self._declared, graph, values, indices)
 
     def _element(self, tensors: Sequence[Any], indices: Sequence[int]) -> Any:
         """What get and peek return: a list of tensors with static shapes, or a dict when there are names."""
@@ -238,20 +234,19 @@ class BaseStagingArea:
 
     def _make_root(self, shared: Any | None) -> Any:
         """The op that all ops of the store are colocated with; it never runs."""
-        with tf.control_dependencies(None):
-            with tf.name_scope(f"{_op_name(self._name)}_root"):
-                root = tf.no_op()
-                if shared is None or root.device:
-                    return root
-                # The name is shared and this scope says no device: join the store, where a new one would be empty.
-                with self.graph.colocate_with(shared):
-                    return tf.no_op(name="Shared")
+        with tf.control_dependencies(None), tf.name_scope(f"{_op_name(self._name)}_root"):
+            root = tf.no_op()
+            if shared is None or root.device:
+                return root
+            # The name is shared and this scope says no device: join the store, a new one would be empty.
+            with self.graph.colocate_with(shared):
+                return tf.no_op(name="Shared")
 
     def _once(self, what: str, make: Any) -> Any:
         if what not in self._cached:
             if self.graph.finalized:
                 raise BuildError(
-                    f"{self._label()}: {what} is wanted after the graph was finalized. Ask for it before."
+                    f"{self}: {what} is wanted after the graph was finalized. Ask for it before."
                 )
             with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(None):
                 self._cached[what] = make()
@@ -259,15 +254,16 @@ class BaseStagingArea:
 
 
 class StagingArea(BaseStagingArea):
-    """A first-in-first-out store of elements on a device, with `put` and `get` ops that wait for room or elements.
+    """A first-in-first-out store of elements on a device; its `put` and `get` wait for room and for elements.
 
     Each element is a tuple of tensors of the declared dtypes. The store belongs to the session (on a
-    `tf.train.Server`: to the server, under `shared_name`), and lives on the device whose scope the constructor was
-    called in; tensors from `get` go to the device of the scope that `get` is called in. The semantics are those of
-    `tf.contrib.staging.StagingArea`, https://github.com/tensorflow/tensorflow/blob/v1.15.5/tensorflow/python/ops/data_flow_ops.py.
+    `tf.train.Server`: to the server, under `shared_name`), and lives on the device whose scope the
+    constructor was called in; tensors from `get` go to the device of the scope that `get` is called in. The
+    semantics are those of `tf.contrib.staging.StagingArea` in TensorFlow 1.15
+    (tensorflow/python/ops/data_flow_ops.py).
 
-    `put` and `get` hold a thread of the session while they wait, and know no timeout: warm up with one `put`, then
-    run `get` and `put` in every step. `staged()` does this for you and never waits in the area.
+    `put` and `get` hold a thread of the session while they wait, and know no timeout: warm up with one `put`,
+    then run `get` and `put` in every step. `staged()` does this for you and never waits in the area.
 
     Args:
       dtypes: a list with one dtype a component.
@@ -279,9 +275,9 @@ class StagingArea(BaseStagingArea):
 
     Raises:
       TypeError, ValueError: an argument is wrong.
-      staging_tf1.errors.SpecError: the element cannot be held within memory_limit, or the area of that shared_name
-        was declared otherwise.
-      staging_tf1.errors.BuildError: it is built in a place where it would hang or leak, see `staging_tf1.graph.guards`.
+      staging_tf1.errors.SpecError: the element cannot be held within memory_limit, or the area of that
+        shared_name was declared otherwise.
+      staging_tf1.errors.BuildError: it is built where it would hang or leak (`staging_tf1.graph.guards`).
 
     >>> with tf.Graph().as_default(), tf.Session() as sess:
     ...     area = StagingArea([tf.float32, tf.int64], shapes=[[2], []], names=["x", "y"], capacity=2)
@@ -298,9 +294,9 @@ class StagingArea(BaseStagingArea):
         """The op that puts one element; it waits while the area is full.
 
         Args:
-          values: one value a component, in a list or tuple, or in a dict when the area has names; a single value
-            for a single component. Tensors, variables (which are read), numpy values, and Python values that the
-            declared dtype holds without loss.
+          values: one value a component, in a list or tuple, or in a dict when the area has names; a single
+            value for a single component. Tensors, variables (which are read), numpy values, and Python values
+            that the declared dtype holds without loss.
           name: of the op.
 
         Raises:
@@ -314,7 +310,7 @@ class StagingArea(BaseStagingArea):
         staging_tf1.errors.SpecError: area 'train' (made at ...): component 'label' got int32 [32] ...
         """
         with self._in_graph("put") as graph:
-            listed, indices = element_indices(self._label(), self._declared, values)
+            listed, indices = element_indices(str(self), self._declared, values)
             self._check_complete(indices)
             with self._put_scope(name) as scope:
                 tensors = self._to_tensors(graph, listed, indices)
@@ -324,13 +320,13 @@ class StagingArea(BaseStagingArea):
         """Takes the oldest element; it waits while the area is empty.
 
         Returns:
-          A list of tensors, or a dict when the area has names, of the declared dtypes and static shapes, on the
-          device of the scope that this is called in.
+          A list of tensors, or a dict when the area has names, of the declared dtypes and static shapes, on
+          the device of the scope that this is called in.
         """
         return self._take("get", name, tf.raw_ops.Unstage)
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Reads element number `index`, 0 is the oldest, and leaves it there; it waits until there are so many.
+        """Reads element number `index` (0 is the oldest) and leaves it; it waits until there are so many.
 
         Raises:
           ValueError: index is negative, or not below the capacity, where it would wait for ever.
@@ -348,25 +344,23 @@ class StagingArea(BaseStagingArea):
         if missing or len(indices) != len(self.dtypes):
             which = f" ({', '.join(map(self._declared.label, missing))} missing)" if missing else ""
             raise SpecError(
-                f"{self._label()}: put got {len(indices)} values, declared are {len(self.dtypes)} components{which}. "
-                "Put all components of an element at once."
+                f"{self}: put got {_counted(len(indices), 'value')}, declared are "
+                f"{_counted(len(self.dtypes), 'component')}{which}. Put all components of an element at once."
             )
 
     def _checked_index(self, index: Any) -> Any:
         if tf.is_tensor(index):
             return tf.cast(index, tf.int32)
         if isinstance(index, bool):
-            raise TypeError(f"{self._label()}: peek takes the number of an element, it got {index!r}.")
+            raise TypeError(f"{self}: peek takes the number of an element, it got {index!r}.")
         try:
             number = operator.index(index)
         except TypeError as error:
-            raise TypeError(
-                f"{self._label()}: peek takes the number of an element, it got {index!r}."
-            ) from error
+            raise TypeError(f"{self}: peek takes the number of an element, it got {index!r}.") from error
         if number < 0 or (self.capacity and number >= self.capacity):
             most = f" and below the capacity, {self.capacity}" if self.capacity else ""
             raise ValueError(
-                f"{self._label()}: peek({number}) would wait for ever; the index must be 0 or more{most}."
+                f"{self}: peek({number}) would wait for ever; the index must be 0 or more{most}."
             )
         return number
 
@@ -385,3 +379,7 @@ def _op_name(name: str) -> str:
     """`name` with what TensorFlow takes no op for replaced, so that any shared_name will do."""
     allowed = re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -52,7 +52,7 @@ def declare(
 
 
 def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
-    """The (dtypes, shapes, names) of tensors, variables, arrays or tf.TensorSpecs: one, a list, a tuple or a dict."""
+    """The (dtypes, shapes, names) of one, or a list, tuple or dict, of things with dtype and shape."""
     if isinstance(tensors, Mapping):
         if names is not None:
             raise ValueError(
@@ -88,8 +88,8 @@ def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[A
     size = known_bytes(components)
     if size > _COUNTABLE_BYTES:
         raise SpecError(
-            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more against a "
-            f"memory_limit (here {limit} bytes). Bound the area by capacity= instead."
+            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more "
+            f"against a memory_limit (here {limit} bytes). Bound the area by capacity= instead."
         )
     if size > limit:
         raise SpecError(
@@ -110,8 +110,8 @@ def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
 def shape_text(shape: Any) -> str:
     """A static shape as messages show it.
 
-    >>> shape_text(tf.TensorShape([None, 28, 28])), shape_text(tf.TensorShape([])), shape_text(tf.TensorShape(None))
-    ('[?, 28, 28]', '[]', 'of unknown shape')
+    >>> shape_text(tf.TensorShape([None, 28, 28])), shape_text(tf.TensorShape(None))
+    ('[?, 28, 28]', 'of unknown shape')
     """
     if shape.rank is None:
         return "of unknown shape"
@@ -148,8 +148,8 @@ def _dtype(what: str, index: int, dtype: Any) -> Any:
         except TypeError:
             pass
     raise TypeError(
-        f"{what}: dtypes[{index}] is {dtype!r} ({type(dtype).__name__}), which is no dtype. Write a tf.DType such as "
-        "tf.float32."
+        f"{what}: dtypes[{index}] is {dtype!r} ({type(dtype).__name__}), which is no dtype. Write a tf.DType "
+        "such as tf.float32."
     )
 
 
@@ -169,12 +169,13 @@ def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
         return [tf.TensorShape(None)] * count
     if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, str):
         raise TypeError(
-            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]], it got {shapes!r}."
+            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got "
+            f"{shapes!r}."
         )
     if len(shapes) != count:
         raise ValueError(
-            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape a component, None for an "
-            "unknown one."
+            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape a component, None "
+            "for an unknown one."
         )
     checked = []
     for index, shape in enumerate(shapes):
@@ -215,6 +216,6 @@ def _count(what: str, argument: str, value: Any, unit: str) -> int:
                 f"{what}: {argument}={value!r} must be 0 (unbounded) or a positive number of {unit}."
             )
     raise TypeError(
-        f"{what}: {argument}={value!r} is a {type(value).__name__}, it must be an integer: a number of {unit}, or 0 "
-        "for unbounded."
+        f"{what}: {argument}={value!r} is a {type(value).__name__}, it must be an integer: a number of "
+        f"{unit}, or 0 for unbounded."
     )

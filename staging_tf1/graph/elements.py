@@ -23,12 +23,12 @@ _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 
 def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list[Any], list[int]]:
-    """The values of a put, in the order of the components they are for, and the numbers of those components."""
+    """The values of a put in the order of their components, and the numbers of those components."""
     if isinstance(values, Mapping):
         if not declared.names:
             raise SpecError(
-                f"{area}: put got a dict, but the area has no names. Put a list of {len(declared.dtypes)} values, or "
-                f"build the area with names={sorted(map(str, values))}."
+                f"{area}: put got a dict, but the area has no names. Put a list of {len(declared.dtypes)} "
+                f"values, or build the area with names={sorted(map(str, values))}."
             )
         unknown = [key for key in values if key not in declared.names]
         if unknown:
@@ -37,7 +37,8 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
         return [values[declared.names[index]] for index in indices], indices
     if declared.names:
         raise SpecError(
-            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys {declared.names}."
+            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys "
+            f"{declared.names}."
         )
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
     return listed, list(range(len(listed)))
@@ -65,7 +66,7 @@ def to_tensors(
 
 
 def _checked(area: str, declared: Declaration, index: int, graph: Any, value: Any) -> Any:
-    """`value` as something with a dtype and a shape (a tensor, a variable or an array) that fits component `index`."""
+    """`value`, or the array that it stands for, when that fits component `index`."""
     where = f"{area}: {declared.label(index)}"
     dtype, shape = declared.dtypes[index], declared.shapes[index]
     wanted = f"declared {dtype.name} {shape_text(shape)}"
@@ -83,7 +84,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
         raise SpecError(f"{where} {got}, {wanted}. {_cast_cure(declared, index, value)}")
     if not tf.TensorShape(value.shape).is_compatible_with(shape):
         raise SpecError(
-            f"{where} {got}, {wanted}. Reshape it, or declare the shape as None (or its varying sizes as None)."
+            f"{where} {got}, {wanted}. Reshape it, or declare the shape, or the sizes that vary, as None."
         )
     _check_graph(where, graph, value)
     return value
@@ -142,7 +143,7 @@ def _may_stand_for(leaf: Any, dtype: Any) -> bool:
 
 
 def _lossless(exact: Any, array: Any) -> bool:
-    """Whether whole numbers kept their value and finite ones stayed finite; fractions are rounded, as everywhere."""
+    """Whether whole numbers kept their value and finite ones stayed finite; fractions may be rounded."""
     if exact.dtype.kind in "iuO":
         return bool(np.all(array.astype(object) == exact.astype(object)))
     if exact.dtype.kind in "fc":
@@ -184,8 +185,8 @@ def _check_graph(where: str, graph: Any, value: Any) -> None:
     while inside is not home:
         if not isinstance(inside, FuncGraph):
             raise SpecError(
-                f"{where} got {value.name!r}, which belongs to another graph than the area. Build both within the "
-                "same `with graph.as_default():`."
+                f"{where} got {value.name!r}, which belongs to another graph than the area. Build both "
+                "within the same `with graph.as_default():`."
             )
         inside = inside.outer_graph
 

@@ -1,7 +1,7 @@
 """Refuses to build where building is a mistake, and names the line that did it.
 
-An area that is made in a loop body, a traced function, another thread's graph, or again in every training step
-does not fail: it runs, and hangs or grows. So it is refused when the graph is built, by user's line.
+An area that is made in a loop body, a traced function, another thread's graph, or again in every training
+step does not fail: it runs, and hangs or grows. So it is refused when the graph is built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATASET_FUNCTION = re.compile(
 
 
 class _Construction(threading.local):
-    """The user's line whose call is under way in this thread, so that what it makes inside is not a second call."""
+    """The user's line that is building in this thread; what it builds inside is not a second call."""
 
     site: CallSite | None = None
 
@@ -63,8 +63,8 @@ def check_buildable(what: str) -> CallSite:
 def building(what: str) -> Iterator[CallSite]:
     """`check_buildable` around a construction, which is noted in the graph's ledger when it succeeds.
 
-    What is built within the block, in this thread, counts as part of it and is neither checked for repetition nor
-    noted again; it gets the same line.
+    What is built within the block, in this thread, counts as part of it: it is not checked again, and gets
+    the same line.
     """
     if _under_way.site is not None:
         yield _under_way.site
@@ -121,8 +121,8 @@ def _check_thread(what: str, site: CallSite) -> None:
     thread = threading.current_thread()
     if thread is not threading.main_thread() and not has_default_graph():
         raise BuildError(
-            f"{what} at {site} is built in thread {thread.name!r}, whose default graph is a new one of its own, not "
-            "the graph of your program. Build it in the main thread, or within `with graph.as_default():` here."
+            f"{what} at {site} is built in thread {thread.name!r}, whose default graph is a new one of its "
+            "own, not your program's. Build it in the main thread, or within `with graph.as_default():` here."
         )
 
 
@@ -148,6 +148,6 @@ def _check_first_time(what: str, site: CallSite) -> None:
     else:
         return
     raise BuildError(
-        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops "
-        f"to the graph and its store starts empty. {_CURE} in the loop."
+        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one "
+        f"adds ops to the graph, and its store starts empty. {_CURE} in the loop."
     )

@@ -46,4 +46,4 @@ def ledger_of(graph: Any) -> Ledger:
         ledger = Ledger()
         setattr(graph, _ATTRIBUTE, ledger)
         count_runs(graph, ledger.note_run)
-    return ledger  # type: ignore[no-any-return]
+    return ledger

@@ -1,8 +1,8 @@
 """Which stores a graph already has, by the name that the kernels know them by.
 
-The kernels find a store by device, container and shared name, and create it at the first op that runs: two ops that
-disagree on the capacity share it in silence, with the capacity of whichever ran first. Ops that were imported from a
-MetaGraph count as much as areas of this program.
+The kernels find a store by device, container and shared name, and create it at the first op that runs: two
+ops that disagree on the capacity share it in silence, with the capacity of whichever ran first. Ops that were
+imported from a MetaGraph count as much as areas of this program.
 """
 
 from __future__ import annotations

@@ -1,0 +1,112 @@
+"""Finds areas that stand on another device than the ops they feed.
+
+An area on the CPU that feeds a model elsewhere works, and every step waits for the copy that the area was
+there to hide.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import PlacementWarning
+
+__all__ = ["placement_warning", "resolved_device", "warn_misplaced"]
+
+# Ops that hand a tensor on; who uses what they return is a consumer too.
+_PASSED_THROUGH = frozenset({"Identity", "IdentityN", "Snapshot", "StopGradient"})
+
+
+def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None:
+    """Gives one `PlacementWarning` for each area that `placement_warning` finds fault with, at the area's
+    line.
+
+    Args:
+      areas: areas of one graph, such as `areas_of(graph)`; each is warned of once in its life.
+      session_devices: the names in `Session.list_devices()`.
+    """
+    for area in areas:
+        if area.placement_warned:
+            continue
+        message = placement_warning(area.device, str(area), area.outputs, session_devices)
+        if message:
+            area.placement_warned = True
+            warnings.warn_explicit(message, PlacementWarning, area.made_at.filename, area.made_at.lineno)
+
+
+def placement_warning(
+    area_device: str, area_name: str, tensors: Iterable[Any], session_devices: Sequence[str]
+) -> str | None:
+    """What to tell the user of an area on the CPU whose consumers were put on another device, or None.
+
+    Args:
+      area_device: the device string of the area; "" when it has none.
+      area_name: how the message calls it.
+      tensors: what get and peek returned.
+      session_devices: the names in `Session.list_devices()`.
+
+    >>> with tf.Graph().as_default():
+    ...     batch = tf.placeholder(tf.float32, name="batch")
+    ...     with tf.device("/device:GPU:0"):
+    ...         loss = tf.square(batch, name="loss")
+    >>> devices = ["/device:CPU:0", "/device:GPU:0"]
+    >>> print(placement_warning("/device:CPU:0", "area 'train'", [batch], devices))  # doctest: +ELLIPSIS
+    area 'train' stands on CPU:0, but 'loss' (Square), which consumes it, stands on GPU:0: every step waits ...
+    >>> placement_warning("", "area 'train'", [batch], devices)  # without a device it goes to the GPU itself
+    """
+    home = resolved_device(area_device, session_devices)
+    if not home.startswith("CPU:"):
+        return None
+    elsewhere = [
+        (op, device)
+        for op in _consumers(tensors)
+        if (device := _explicit_device(op, session_devices)) not in (None, home)
+    ]
+    if not elsewhere:
+        return None
+    op, device = elsewhere[0]
+    others = f" and {len(elsewhere) - 1} more" if len(elsewhere) > 1 else ""
+    which = "which consumes it, stands" if not others else "which consume it, stand"
+    return (
+        f"{area_name} stands on {home}, but {op.name!r} ({op.type}){others}, {which} on {device}: every step "
+        f"waits for the copy. Build the area there: within `with tf.device('/device:{device}'):`, or "
+        f"staged(..., device='/device:{device}')."
+    )
+
+
+def resolved_device(device: str, session_devices: Sequence[str]) -> str:
+    """The "GPU:0" or "CPU:1" that a session puts an op of that device string on.
+
+    >>> resolved_device("", ["/device:CPU:0", "/device:GPU:0"]), resolved_device("/gpu:1", ["/device:CPU:0"])
+    ('GPU:0', 'CPU:0')
+    """
+    present = {spec.device_type for spec in map(tf.DeviceSpec.from_string, session_devices)}
+    spec = tf.DeviceSpec.from_string(device or "")
+    # Soft placement sends what the session has no device for to the CPU; without it the session raises.
+    kind = spec.device_type or ("GPU" if "GPU" in present else "CPU")
+    if kind not in present:
+        return "CPU:0"
+    return f"{kind}:{spec.device_index or 0}"
+
+
+def _explicit_device(op: Any, session_devices: Sequence[str]) -> str | None:
+    if not op.device or tf.DeviceSpec.from_string(op.device).device_type is None:
+        return None
+    return resolved_device(op.device, session_devices)
+
+
+def _consumers(tensors: Iterable[Any]) -> Iterator[Any]:
+    """The ops that use the tensors, beyond the ops that only pass them on."""
+    waiting = list(tensors)
+    seen = set()
+    while waiting:
+        for op in waiting.pop(0).consumers():
+            if op.name in seen:
+                continue
+            seen.add(op.name)
+            if op.type in _PASSED_THROUGH:
+                waiting.extend(op.outputs)
+            else:
+                yield op
