@@ -1,0 +1,68 @@
+"""The classic StagingArea workflow for graph-mode TensorFlow, on stock TensorFlow 2.x.
+
+    import tensorflow.compat.v1 as tf
+    import staging_tf1 as staging
+
+The names below load when they are first used, and TensorFlow with them: `staging-tf1 run` starts a program that must
+be the one to import TensorFlow, after it has set the environment variables that TensorFlow reads.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from staging_tf1 import errors, legacy, sources, testing
+    from staging_tf1.feed.runner import CustomRunner
+    from staging_tf1.feed.staged import staged
+    from staging_tf1.graph.areas import StagingArea
+    from staging_tf1.graph.map_area import MapStagingArea
+    from staging_tf1.lifecycle.hook import StagingHook
+    from staging_tf1.lifecycle.session import StagingSession
+    from staging_tf1.lifecycle.start import start
+    from staging_tf1.lifecycle.stats import PipelineStats
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CustomRunner",
+    "MapStagingArea",
+    "PipelineStats",
+    "StagingArea",
+    "StagingHook",
+    "StagingSession",
+    "errors",
+    "legacy",
+    "sources",
+    "staged",
+    "start",
+    "testing",
+]
+
+# The module of each name; a module that is itself a name is not listed.
+_HOMES = {
+    "CustomRunner": "feed.runner",
+    "MapStagingArea": "graph.map_area",
+    "PipelineStats": "lifecycle.stats",
+    "StagingArea": "graph.areas",
+    "StagingHook": "lifecycle.hook",
+    "StagingSession": "lifecycle.session",
+    "staged": "feed.staged",
+    "start": "lifecycle.start",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"staging_tf1.{_HOMES[name]}"), name)
+    else:
+        value = importlib.import_module(f"staging_tf1.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,48 @@
+"""What the commands' flags have in common: one line for each mistake, and numbers with bounds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An ArgumentParser that says what is wrong in one line, without repeating the usage."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        # An abbreviated flag would change its meaning when a later version adds another one.
+        super().__init__(*args, allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Says `message` on stderr and exits with 2."""
+        complain(self.prog, f"{message} (see {self.prog} --help)")
+        sys.exit(2)
+
+
+def complain(prog: str, message: object) -> None:
+    """Writes `message` to stderr, as one line that starts with the name of the command."""
+    print(f"{prog}: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """A flag's `type`: a whole number of at least `least`.
+
+    >>> whole_number(1)("32")
+    32
+    >>> whole_number(1)("0")
+    Traceback (most recent call last):
+    argparse.ArgumentTypeError: got '0', wanted a whole number of at least 1
+    """
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number of at least {least}")
+        return number
+
+    return parse

@@ -1,0 +1,94 @@
+"""What every test gets: no GPU, a quiet TensorFlow, a default graph of its own, and no thread left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Before anything imports TensorFlow. A GPU that is visible on purpose stays visible.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# Threads that belong to nobody's test: they live as long as the process, or as pytest's own timer.
+_LASTING = ("pytest_timeout", "tqdm_monitor", "QueueFeederThread", "QueueManagerThread")
+# A thread that has done its work may still be leaving its last function.
+_GRACE_SECS = 2.0
+
+
+@pytest.fixture(autouse=True)
+def _fresh_default_graph() -> Iterator[None]:
+    """Empties the global default graph, which ops land in outside every `tf.Graph().as_default()`."""
+    yield
+    tensorflow = sys.modules.get("tensorflow")  # a test that needs no TensorFlow must not pay for it
+    if tensorflow is not None:
+        tensorflow.compat.v1.reset_default_graph()
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_left_behind() -> Iterator[None]:
+    """Fails a test after which a thread runs that did not run before it."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + _GRACE_SECS
+    for thread in _new_threads(before):
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread.name for thread in _new_threads(before)]
+    assert not left, f"the test left threads running: {', '.join(left)}"
+
+
+def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not any(word in _description(thread) for word in _LASTING)
+    ]
+
+
+def _description(thread: threading.Thread) -> str:
+    return f"{type(thread).__name__} {thread.name}"
+
+
+@pytest.fixture
+def graph() -> Iterator[Any]:
+    """A new graph, which is the default one within the test."""
+    import tensorflow.compat.v1 as tf
+
+    with tf.Graph().as_default() as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="session")
+def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
+    """Runs `python ARGUMENTS` in a child process, which sees the same copy of the package as the tests do.
+
+    Keyword arguments go to `subprocess.run`; `env` is added to the environment.
+    """
+    import staging_tf1
+
+    home = str(Path(staging_tf1.__file__).parent.parent)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    def run(*arguments: object, env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+        paths = [home, os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(env or {})}
+        command = [sys.executable, *map(str, arguments)]
+        options: dict[str, Any] = {
+            "capture_output": True,
+            "text": True,
+            "timeout": 100,
+            "cwd": elsewhere,
+            **kwargs,
+        }
+        return subprocess.run(command, env=environment, check=False, **options)
+
+    return run
