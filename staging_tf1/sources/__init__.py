@@ -1,0 +1,20 @@
+"""Where batches come from: sources with random access, and streams for what has none."""
+
+from __future__ import annotations
+
+from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.array import ArraySource
+from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.coerce import as_source
+from staging_tf1.sources.generator import GeneratorSource
+from staging_tf1.sources.records import RecordSource
+
+__all__ = [
+    "ArraySource",
+    "GeneratorSource",
+    "RecordSource",
+    "Source",
+    "StreamSource",
+    "aligned_empty",
+    "as_source",
+]

@@ -1,0 +1,56 @@
+"""What users pass where a source is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.generator import GeneratorSource
+from staging_tf1.spec import flatten, is_namedtuple, is_structure
+
+__all__ = ["as_source"]
+
+
+def as_source(value: Any) -> Source | StreamSource:
+    """A source from a source, a generator function, a generator, or an iterable of batches.
+
+    Raises:
+      TypeError: arrays, which need a batch size and so an `ArraySource`; or nothing that yields batches.
+
+    >>> as_source([[1, 2], [3, 4]]).resolve_spec()
+    ArraySpec(int64 [?])
+    """
+    if isinstance(value, (Source, StreamSource)):
+        return value
+    if _is_arrays(value):
+        raise TypeError(
+            f"got arrays ({_kind(value)}) where batches are wanted, and no batch size. Write "
+            f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
+        )
+    if callable(value) or isinstance(value, Iterable) or hasattr(value, "__iter__"):
+        return GeneratorSource(value)
+    raise TypeError(
+        f"got {value!r}, a {type(value).__name__}, where batches are wanted: a source, a generator function, "
+        "a generator, or an iterable of batches."
+    )
+
+
+def _is_arrays(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, Mapping)) or is_namedtuple(value):
+        return True
+    # A tuple of arrays is (images, labels); a list of arrays or of structures is a list of batches.
+    return (
+        isinstance(value, tuple)
+        and bool(value)
+        and all(isinstance(leaf, np.ndarray) for leaf in flatten(value))
+        and not all(is_structure(element) for element in value)
+    )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return "one numpy array"
+    return f"a {type(value).__name__} of {len(value)}"

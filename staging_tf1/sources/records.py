@@ -1,0 +1,225 @@
+"""`RecordSource`: a `Source` over numbered records; a subclass says how to read some of them."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import operator
+import threading
+from typing import Any, TypeVar
+
+import numpy as np
+
+from staging_tf1.sources import arguments
+from staging_tf1.sources.base import Source
+from staging_tf1.sources.order import Order, Schedule
+from staging_tf1.sources.transform import Transform, batch_rng, check_transform, hand_over, output_spec
+
+__all__ = ["RecordSource"]
+
+_Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
+
+
+class RecordSource(Source):
+    """Order, shards, epochs and transform over anything whose records have numbers.
+
+    A subclass sets what it needs, calls `super().__init__`, and gives `_record_spec` and `_gather`.
+
+    Args:
+      num_records: of all shards together.
+      batch_size: records in a batch.
+      shuffle: a new order of all records for each epoch.
+      seed: from 0 to 2**63 - 1; None draws one, which `seed` then tells.
+      epochs: how often to go through the records; None without end.
+      shard: (index, count): only every `count`-th record in order, from the `index`-th.
+      drop_remainder: leave out a batch that is not full.
+      across_epochs: fill up a batch from the next epoch; by default, as in `tf.data` when `batch` comes
+        before `repeat`, an epoch ends with a partial batch.
+      transform: called as `transform(batch, rng)` with fresh arrays that it may change in place; returns the
+        batch to deliver. Called from several threads at once. `rng` depends on the seed, the batch's number
+        and the shard only.
+
+    Raises:
+      TypeError, ValueError: a bad argument; the message says which and what to write.
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epochs: int | None = None,
+        shard: tuple[int, int] | None = None,
+        drop_remainder: bool = False,
+        across_epochs: bool = False,
+        transform: Transform | None = None,
+    ) -> None:
+        owner = self._owner
+        batch_size = arguments.check_batch_size(owner, batch_size)
+        if epochs is not None:
+            epochs = arguments.check_count(owner, "epochs", epochs, "times to go through the records")
+        check_transform(owner, transform)
+        self._drawn_seed = seed is None and (shuffle or transform is not None)
+        self._seed = arguments.draw_seed() if self._drawn_seed else None
+        if seed is not None:
+            self._seed = arguments.check_seed(owner, seed)
+        self._total_records = num_records
+        self._shuffle = bool(shuffle)
+        self._transform = transform
+        self._schedule = Schedule(num_records, batch_size, epochs, bool(drop_remainder), bool(across_epochs))
+        self._take_shard(*arguments.check_shard(owner, shard, num_records))
+
+    @abc.abstractmethod
+    def _record_spec(self, batch_dim: int | None) -> Any:
+        """The spec of what `_gather` returns; may read the first record to find out."""
+
+    @abc.abstractmethod
+    def _gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """The given records in that order, in fresh aligned arrays. Thread-safe."""
+
+    @property
+    def _owner(self) -> str:
+        return type(self).__name__
+
+    def _take_shard(self, index: int, count: int) -> None:
+        order = Order(self._total_records, self._seed if self._shuffle else None, index, count)
+        batch_size, drop = self._schedule.batch_size, self._schedule.drop_remainder
+        if drop and batch_size > order.num_records and not self._endless_across_epochs:
+            raise ValueError(
+                f"{self._owner}: batch_size={batch_size} is larger than the {order.num_records} records"
+                f"{f' of shard {index} of {count}' if count > 1 else ''}, so with drop_remainder=True there "
+                f"would be no batch at all. Use a batch_size of at most {order.num_records}, or "
+                "drop_remainder=False."
+            )
+        self._order = order
+        self._schedule = Schedule(
+            order.num_records, batch_size, self._schedule.epochs, drop, self._schedule.across_epochs
+        )
+        self._spec: Any = None
+        self._spec_lock = threading.Lock()
+
+    @property
+    def _endless_across_epochs(self) -> bool:
+        return self._schedule.across_epochs and self._schedule.epochs is None
+
+    @property
+    def _is_random(self) -> bool:
+        return self._shuffle or self._transform is not None
+
+    @property
+    def seed(self) -> int | None:
+        """The seed, given or drawn; None where nothing is random."""
+        return self._seed
+
+    @property
+    def seed_was_drawn(self) -> bool:
+        """Whether the source drew its seed itself: a restarted run then draws another."""
+        return self._drawn_seed
+
+    @property
+    def spec(self) -> Any:
+        """A nest of `ArraySpec`; with a transform, found by making batch 0."""
+        with self._spec_lock:
+            if self._spec is None:
+                self._spec = self._find_spec()
+            return self._spec
+
+    def _find_spec(self) -> Any:
+        batch_dim = None if self._schedule.has_partial else self.batch_size
+        if self._transform is None:
+            return self._record_spec(batch_dim)
+        return output_spec(self._read(0), self.batch(0), batch_dim)
+
+    @property
+    def batch_size(self) -> int:
+        """Records in a full batch."""
+        return self._schedule.batch_size
+
+    @property
+    def num_records(self) -> int:
+        """Records of this shard, in one epoch."""
+        return self._order.num_records
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """Batches in one epoch; None when they cross epochs and do not divide them."""
+        return self._schedule.batches_per_epoch
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches over all epochs; None without end."""
+        return self._schedule.num_batches
+
+    @property
+    def epochs(self) -> int | None:
+        """How often the records are gone through; None without end."""
+        return self._schedule.epochs
+
+    def epoch_of(self, index: int) -> int:
+        """The epoch in which batch `index` starts, counted from 0."""
+        return self._schedule.epoch_of(index)
+
+    def record_ids(self, index: int) -> np.ndarray[Any, Any]:
+        """The numbers of the records that make batch `index`: int64 [batch].
+
+        Raises:
+          IndexError: there is no such batch.
+        """
+        parts = [self._order.records(piece) for piece in self._pieces(index)]
+        return np.concatenate(
+            [np.arange(p.start, p.stop, p.step, dtype=np.int64) if isinstance(p, slice) else p for p in parts]
+        )
+
+    def batch(self, index: int) -> Any:
+        """Batch `index`, counted from 0 over all epochs; see `Source.batch`."""
+        batch = self._read(index)
+        if self._transform is None:
+            return batch
+        rng = batch_rng(self._seed or 0, self._order.shard_index, operator.index(index))
+        return hand_over(self._owner, self._transform(batch, rng))
+
+    def _read(self, index: int) -> Any:
+        pieces = self._pieces(index)
+        if len(pieces) == 1:
+            return self._gather(self._order.records(pieces[0]))
+        return self._gather(self.record_ids(index))
+
+    def _pieces(self, index: int) -> Any:
+        try:
+            return self._schedule.pieces(operator.index(index))
+        except IndexError as error:
+            raise IndexError(f"{self._owner}: {error}.") from None
+
+    def shard(self: _Source, index: int, count: int) -> _Source:
+        """Every `count`-th record of this source in order, from the `index`-th; see `Source.shard`."""
+        index, count = arguments.check_shard(self._owner, (index, count), self.num_records)
+        part = copy.copy(self)
+        part._take_shard(
+            self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count
+        )
+        return part
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """What decides the sequence of batches; see `Source.fingerprint`. `seed` is -1 where nothing is "
+        "random."""
+        return {
+            "source": type(self).__name__,
+            "num_records": self._total_records,
+            "batch_size": self.batch_size,
+            "shuffle": int(self._shuffle),
+            "seed": -1 if self._seed is None or not self._is_random else self._seed,
+            "drop_remainder": int(self._schedule.drop_remainder),
+            "across_epochs": int(self._schedule.across_epochs),
+            "shard_index": self._order.shard_index,
+            "shard_count": self._order.shard_count,
+        }
+
+    def __repr__(self) -> str:
+        shard = (
+            f", shard={self._order.shard_index, self._order.shard_count}"
+            if self._order.shard_count > 1
+            else ""
+        )
+        return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{shard})"

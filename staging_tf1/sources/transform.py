@@ -1,0 +1,88 @@
+"""A user's `transform(batch, rng)`: its random numbers, its output's ownership, its output's spec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
+from staging_tf1.spec import ArraySpec, as_array, flatten_with_paths, pack
+
+__all__ = ["batch_rng", "check_transform", "hand_over", "output_spec"]
+
+Transform = Callable[[Any, np.random.Generator], Any]
+
+
+def check_transform(owner: str, transform: Transform | None) -> None:
+    """Refuses what cannot be called as `transform(batch, rng)`.
+
+    Raises:
+      TypeError: it is no callable of two arguments.
+    """
+    if transform is None:
+        return
+    if not callable(transform):
+        raise TypeError(f"{owner}: transform={transform!r} must be a function transform(batch, rng).")
+    try:
+        signature = inspect.signature(transform)
+    except ValueError:  # written in C, and silent about its arguments
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        name = getattr(transform, "__name__", repr(transform))
+        raise TypeError(
+            f"{owner}: transform {name}{signature} must take two arguments, (batch, rng): the batch's arrays "
+            "and a numpy random generator that depends on the seed and the batch's number only."
+        ) from None
+
+
+def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
+    """The generator of batch `index`: counter-based, so it needs nothing of the batches before."""
+    return np.random.Generator(np.random.Philox(key=seed | shard_index << 64, counter=index << 192))
+
+
+def hand_over(owner: str, batch: Any) -> Any:
+    """The batch in arrays that nobody else holds and that TensorFlow reads in place.
+
+    Only memory from `aligned_empty` is taken as it is (the gathered batch itself lies in such memory).
+    Everything else is copied: numpy's own arrays start off a 64-byte boundary, so TensorFlow would copy them
+    anyway, and an aligned one may be a buffer that the transform means to use again.
+
+    Raises:
+      SpecError: a leaf is no array, or lies in memory that an earlier batch was handed over in.
+    """
+    memories, leaves = [], []
+    for path, value in flatten_with_paths(batch):
+        place = f"{owner}: transform's component {path!r}" if path else f"{owner}: transform"
+        array = as_array(value, None, place)
+        memory = memory_of(array)
+        if memory is None or not is_aligned(array):
+            array = aligned_copy(array)
+        elif memory.given_away:
+            raise SpecError(
+                f"{place} returned the memory of an earlier batch, which TensorFlow may still read. Make a "
+                "new aligned_empty array for each batch."
+            )
+        else:
+            memories.append(memory)
+        leaves.append(array)
+    for memory in memories:
+        memory.given_away = True
+    return pack(batch, leaves)
+
+
+def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
+    """The spec of transformed batches, from a gathered batch `before` and what the transform made of it."""
+    rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
+    leaves = []
+    for path, leaf in flatten_with_paths(after):
+        shape: tuple[int | None, ...] = leaf.shape
+        if leaf.ndim:
+            shape = (batch_dim if leaf.shape[0] in rows else None, *leaf.shape[1:])
+        leaves.append(ArraySpec(shape, leaf.dtype, path or None))
+    return pack(after, leaves)

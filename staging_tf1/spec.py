@@ -1,0 +1,380 @@
+"""What a batch looks like: dtypes, shapes and structure, without TensorFlow.
+
+The structures are those of `tf.nest`: dicts (keys in sorted order), tuples, lists and namedtuples, nested at
+will. Everything else is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import SpecError
+
+__all__ = [
+    "ArraySpec",
+    "conform",
+    "describe",
+    "flatten",
+    "flatten_up_to",
+    "flatten_with_paths",
+    "infer_spec",
+    "map_structure",
+    "pack",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """Dtype, shape and name of one component; reads like a `tf.TensorSpec`.
+
+    Attributes:
+      shape: one entry a dimension, None where it varies; None as a whole when even the rank varies.
+      dtype: a numpy dtype; `object` stands for strings of bytes (`tf.string`).
+      name: the component's name, or None.
+
+    >>> ArraySpec((None, 784), np.float32, "image")
+    ArraySpec(float32 [?, 784], name='image')
+    """
+
+    shape: tuple[int | None, ...] | None
+    dtype: np.dtype[Any]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", as_numpy_dtype(self.dtype))
+        object.__setattr__(self, "shape", as_shape(self.shape))
+
+    def __repr__(self) -> str:
+        named = "" if self.name is None else f", name={self.name!r}"
+        return f"ArraySpec({describe(self.dtype, self.shape)}{named})"
+
+
+def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """A numpy dtype from a numpy dtype, its name, or a `tf.DType`; strings of any length become `object`."""
+    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return np.dtype(object) if found.kind in "SU" else found
+
+
+def as_shape(shape: Any) -> tuple[int | None, ...] | None:
+    """A tuple from a tuple, a `tf.TensorShape` or a v1 `Dimension` list; None when the rank is unknown."""
+    if shape is None or (hasattr(shape, "rank") and shape.rank is None):
+        return None
+    dims = (getattr(dim, "value", dim) for dim in shape)
+    return tuple(None if dim is None or int(dim) < 0 else int(dim) for dim in dims)
+
+
+def describe(dtype: Any, shape: Any) -> str:
+    """A dtype and a shape in words, for messages; either may be TensorFlow's.
+
+    >>> describe(np.int32, (32,)), describe(np.dtype("float32"), (None, 784)), describe(object, None)
+    ('int32 [32]', 'float32 [?, 784]', 'string of any shape')
+    """
+    name = getattr(dtype, "name", None)
+    if not isinstance(name, str):
+        name = np.dtype(dtype).name
+    if name == "object" or name.startswith(("bytes", "str")):
+        name = "string"
+    dims = as_shape(shape)
+    if dims is None:
+        return f"{name} of any shape"
+    return f"{name} [{', '.join('?' if dim is None else str(dim) for dim in dims)}]"
+
+
+def is_namedtuple(value: object) -> bool:
+    """Whether `value` is an instance of a `collections.namedtuple` or `typing.NamedTuple` class."""
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def is_structure(value: object) -> bool:
+    """Whether `value` holds components (dict, tuple, list, namedtuple) rather than being one."""
+    return isinstance(value, (Mapping, tuple, list))
+
+
+def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
+    """The leaves in `tf.nest` order, each with its path.
+
+    >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
+    [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
+    """
+    return list(_walk(structure, ""))
+
+
+def _walk(structure: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if not is_structure(structure):
+        yield path, structure
+        return
+    for key, child in _children(structure):
+        yield from _walk(child, _join(path, key))
+
+
+def _children(structure: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(structure, Mapping):
+        return ((str(key), structure[key]) for key in _sorted_keys(structure))
+    if is_namedtuple(structure):
+        return zip(structure._fields, structure)
+    return enumerate(structure)
+
+
+def _sorted_keys(mapping: Mapping[Any, Any]) -> list[Any]:
+    try:
+        return sorted(mapping)
+    except TypeError:
+        raise SpecError(
+            f"the keys of a dict of components must be of one type, so that they can be sorted; got "
+            f"{list(mapping)}. Use strings."
+        ) from None
+
+
+def _join(path: str, key: str | int) -> str:
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
+    return [leaf for _, leaf in _walk(structure, "")]
+
+
+def pack(structure: Any, leaves: Iterable[Any]) -> Any:
+    """A structure like `structure` with `leaves`, in `tf.nest` order, in place of its own.
+
+    >>> pack({"b": None, "a": (None, None)}, [1, 2, 3])
+    {'b': 3, 'a': (1, 2)}
+    """
+    remaining = iter(leaves)
+    packed = _pack(structure, remaining)
+    if next(remaining, _END) is not _END:
+        raise SpecError(f"got more leaves than the {len(flatten(structure))} that the structure holds")
+    return packed
+
+
+_END = object()
+
+
+def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+    if not is_structure(structure):
+        leaf = next(leaves, _END)
+        if leaf is _END:
+            raise SpecError("got fewer leaves than the structure holds")
+        return leaf
+    if isinstance(structure, Mapping):
+        packed = {key: _pack(structure[key], leaves) for key in _sorted_keys(structure)}
+        in_order = {key: packed[key] for key in structure}
+        return in_order if type(structure) is dict else _rebuild_mapping(structure, in_order)
+    children = [_pack(child, leaves) for child in structure]
+    if is_namedtuple(structure):
+        return type(structure)(*children)
+    return tuple(children) if isinstance(structure, tuple) else children
+
+
+def _rebuild_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    try:
+        return type(like)(items)  # type: ignore[call-arg]
+    except TypeError:  # a defaultdict, whose first argument is something else
+        return items
+
+
+def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
+    """The same structure with `function(leaf)` for each leaf."""
+    return pack(structure, [function(leaf) for leaf in flatten(structure)])
+
+
+def flatten_up_to(spec: Any, value: Any, owner: str = "batch") -> list[tuple[str, Any]]:
+    """Walks `value` as far as `spec` has structure; what `value` holds below that is a leaf.
+
+    So a list of numbers, where the spec has a leaf, is one leaf. A tuple may stand where the spec has a list,
+    and the reverse.
+
+    Args:
+      spec: the structure wanted.
+      value: the value to walk.
+      owner: whose value it is, for messages: "generator 'digits': batch 3".
+
+    Returns:
+      Pairs of path and leaf, one for each leaf of `spec`, in `tf.nest` order.
+
+    Raises:
+      SpecError: `value` has other components than `spec`.
+    """
+    return list(_walk_up_to(spec, value, "", owner))
+
+
+def _walk_up_to(spec: Any, value: Any, path: str, owner: str) -> Iterator[tuple[str, Any]]:
+    if not is_structure(spec):
+        yield path, value
+    elif isinstance(spec, Mapping):
+        _check_keys(spec, value, path, owner)
+        for key in _sorted_keys(spec):
+            yield from _walk_up_to(spec[key], value[key], _join(path, str(key)), owner)
+    else:
+        _check_length(spec, value, path, owner)
+        for (key, child), element in zip(_children(spec), value):
+            yield from _walk_up_to(child, element, _join(path, key), owner)
+
+
+def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> None:
+    place = f"{owner}: {_component(path)}"
+    wanted = ", ".join(repr(key) for key in _sorted_keys(spec))
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{place} got {_kind(value)}, declared a dict with the keys {wanted}.")
+    missing = [key for key in _sorted_keys(spec) if key not in value]
+    extra = [key for key in value if key not in spec]
+    if missing or extra:
+        parts = [
+            f"{word} {', '.join(map(repr, keys))}"
+            for word, keys in (("lacks", missing), ("has the unknown", extra))
+            if keys
+        ]
+        raise SpecError(f"{place} {' and '.join(parts)}; declared are the keys {wanted}.")
+
+
+def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
+    place = f"{owner}: {_component(path)}"
+    count = f"{len(spec)} component{'s' if len(spec) != 1 else ''}"
+    wanted = f"{type(spec).__name__} of {count}"
+    if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
+        raise SpecError(f"{place} got {_kind(value)}, declared a {wanted}.")
+    if len(value) != len(spec):
+        raise SpecError(
+            f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}."
+        )
+
+
+def _component(path: str) -> str:
+    if not path:
+        return "the batch"
+    return f"component {path}" if path.startswith("[") else f"component '{path}'"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"one array, {describe(value.dtype, value.shape)}"
+    if isinstance(value, Mapping):
+        return f"a dict with the keys {', '.join(repr(key) for key in value)}"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def infer_spec(batch: Any) -> Any:
+    """The spec that one batch suggests: its structure, dtypes and shapes, with the first dimension left open.
+
+    A list of plain numbers or strings is one array, as it is in `tf.data.Dataset.from_tensor_slices`; a list
+    that holds arrays is a structure.
+
+    >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
+    {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
+    """
+    return _infer(batch, "")
+
+
+def _infer(value: Any, path: str) -> Any:
+    if is_structure(value) and not _is_plain_list(value):
+        leaves = {key: _infer(child, _join(path, key)) for key, child in _children(value)}
+        return pack_children(value, leaves)
+    array = as_array(value, None, f"the first batch: {_component(path)}")
+    return ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None)
+
+
+def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
+    """A structure like `like`, one level deep, with `children` by key, field or index."""
+    if isinstance(like, Mapping):
+        return {key: children[str(key)] for key in like}
+    if is_namedtuple(like):
+        return type(like)(*children.values())
+    return type(like)(children.values())
+
+
+def _is_plain_list(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(element, (numbers.Number, np.generic, str, bytes)) or _is_plain_list(element)
+        for element in value
+    )
+
+
+def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
+    """A numpy array from a leaf: arrays as they are, Python values with `dtype` where one is declared.
+
+    Raises:
+      SpecError: the value is no array: rows of different length, a Python object, numbers that do not fit
+        `dtype`.
+    """
+    if isinstance(value, np.ndarray):
+        array = value
+    else:
+        plain = _is_plain_list(value) or isinstance(value, (int, float, complex, str, bytes))
+        try:
+            array = np.asarray(value, dtype if plain else None)
+        except (ValueError, TypeError, OverflowError) as error:
+            wanted = "an array" if dtype is None else f"{dtype.name} values"
+            raise SpecError(f"{place} got {_kind(value)} that does not make {wanted}: {error}.") from error
+    if array.dtype.kind in "SU":
+        array = _as_bytes(array)
+    if array.dtype == object and not all(isinstance(element, (bytes, str)) for element in array.flat):
+        odd = next(element for element in array.flat if not isinstance(element, (bytes, str)))
+        raise SpecError(
+            f"{place} got an array of Python objects (the first is of type {type(odd).__name__}), wanted "
+            "numbers or strings. Rows of different length must be padded to one length."
+        )
+    return array
+
+
+def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    encoded = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
+    return encoded.astype(object)
+
+
+def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
+    """The batch's arrays in `tf.nest` order, checked against `spec`.
+
+    Python numbers and lists become arrays of the declared dtype; an array of another dtype is refused,
+    because a silent cast costs a copy a batch and may lose digits.
+
+    Args:
+      spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.
+      batch: a nest of arrays or of what makes arrays.
+      owner: whose batch it is, for messages: "generator 'digits': batch 3".
+
+    Raises:
+      SpecError: other components, another dtype or another shape than declared.
+
+    >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
+    dtype('int32')
+    """
+    return [
+        _conform_leaf(leaf, value, path, owner)
+        for leaf, (path, value) in zip(flatten(spec), flatten_up_to(spec, batch, owner))
+    ]
+
+
+def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[Any, Any]:
+    wanted = leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
+    if not (isinstance(value, np.ndarray) and value.dtype == wanted.dtype != object):
+        value = as_array(value, wanted.dtype, f"{owner}: {_component(path)}")
+    if value.dtype != wanted.dtype:
+        raise SpecError(
+            f"{owner}: {_component(path)} got {describe(value.dtype, value.shape)}, declared "
+            f"{describe(wanted.dtype, wanted.shape)}. Cast it: array.astype(np.{wanted.dtype.name}), or "
+            f"declare {value.dtype.name}."
+        )
+    if not fits(value.shape, wanted.shape):
+        raise SpecError(
+            f"{owner}: {_component(path)} got {describe(value.dtype, value.shape)}, declared "
+            f"{describe(wanted.dtype, wanted.shape)}. Declare None for a dimension that changes from batch "
+            "to batch, or shape None if the rank does."
+        )
+    array: np.ndarray[Any, Any] = value
+    return array
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
+    """Whether an array of `shape` satisfies the declared shape `wanted`."""
+    if wanted is None:
+        return True
+    return len(shape) == len(wanted) and all(w is None or w == s for s, w in zip(shape, wanted))
