@@ -49,6 +49,18 @@ def current_container(graph: Any) -> str:
     return str(graph._container)
 
 
+def scope_device() -> str:
+    """The device that the scopes around the caller ask for; empty for none.
+
+    Only an op tells what nested scopes and device functions come to. It stays in the graph, on no device, where
+    any session can place it.
+    """
+    probe = tf.no_op(name="scope_device")
+    device = str(probe.device)
+    probe._set_device("")
+    return device
+
+
 def has_default_graph() -> bool:
     """Whether this thread stands in a `with graph.as_default():` block (or one that implies it)."""
     return bool(_ops._default_graph_stack.stack)

@@ -1,6 +1,208 @@
-"""`tf.staging.StagingArea([placeholders], dtypes=[...])`: an API that tutorials show and TensorFlow never had."""
+"""`tf.staging.StagingArea([placeholders], dtypes=[...])`: an API that tutorials show and TensorFlow never had.
+
+Made to work over the area that TensorFlow did have, and made to say how to write it. What those pages get wrong
+ends in an error that names the mistake: an `unstage` of an area that nothing was put into would wait for ever.
+"""
 
 from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
-def module():
-    return ModuleType("tensorflow.staging")
+from typing import Any
+
+from staging_tf1._tf import scope_device, tf
+from staging_tf1.errors import SpecError
+from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.callsite import CallSite, call_site
+from staging_tf1.graph.ledger import ledger_of
+from staging_tf1.legacy.errors import RemovedNameError
+
+_log = logging.getLogger("staging_tf1")
+
+# A feed thread has its first element here within this time; in a program of one thread none will ever come.
+_GRACE_SECS = 5.0
+_POLL_SECS = 0.005
+
+
+class TutorialStagingArea:
+    """The area of the tutorials: declared by tensors, with `stage` and `unstage`.
+
+    Args:
+      tensors: placeholders or other tensors; their dtypes and static shapes are the element's.
+      dtypes: must agree with `tensors`; may be left out.
+      capacity: elements; 0 is unbounded.
+      memory_limit: bytes; 0 is unbounded.
+
+    Raises:
+      staging_tf1.errors.SpecError: `dtypes` contradicts `tensors`.
+      staging_tf1.errors.BuildError: made inside the training loop.
+    """
+
+    def __init__(
+        self, tensors: Any, dtypes: Any = None, capacity: int = 0, memory_limit: int = 0, **unknown: Any
+    ) -> None:
+        if unknown:
+            raise TypeError(
+                f"tf.staging.StagingArea takes tensors, dtypes, capacity and memory_limit, it got "
+                f"{', '.join(sorted(unknown))}."
+            )
+        _check_dtypes(tensors, dtypes)
+        with _device_scope():
+            self._area = StagingArea.from_tensors(tensors, capacity=capacity, memory_limit=memory_limit)
+        self._calls: dict[CallSite, int] = {}
+        self._warned = False
+        _once(
+            "api",
+            "%s: tf.staging.StagingArea with stage() and unstage() is no TensorFlow API; it runs here by way of "
+            "the real one. Write: area = tf.contrib.staging.StagingArea([tf.float32, ...], shapes=[...]), "
+            "put = area.put([...]), got = area.get(), all before the training loop.",
+            self._area,
+        )
+
+    @property
+    def area(self) -> StagingArea:
+        """The real area behind this one."""
+        return self._area
+
+    def stage(self, values: Any, name: str | None = None) -> Any:
+        """The op that puts one element.
+
+        Args:
+          values: one value a component: tensors or numpy arrays.
+          name: of the op.
+
+        Raises:
+          staging_tf1.errors.SpecError: the values do not fit the declared components.
+        """
+        self._count_call("stage()")
+        listed = values if isinstance(values, (list, tuple, dict)) else [values]
+        try:
+            return self._area.put(listed, name)
+        except SpecError as error:
+            raise SpecError(
+                f"{error} Or declare the area by what you stage: "
+                "tf.staging.StagingArea([placeholders of that dtype], dtypes=[that dtype])."
+            ) from error
+
+    def unstage(self, name: str | None = None) -> Any:
+        """Takes the oldest element; an area that stays empty is an error after a few seconds, not a hang.
+
+        Returns:
+          What `tf.contrib.staging.StagingArea.get` returns; the run of it raises
+          `tf.errors.InvalidArgumentError` where nothing was put.
+        """
+        self._count_call("unstage()")
+        with tf.control_dependencies([self._something_there()]):
+            return self._area.get(name)
+
+    def size(self, name: str | None = None) -> Any:
+        """The number of elements: an int32 scalar."""
+        return self._area.size(name)
+
+    def clear(self, name: str | None = None) -> Any:
+        """The op that drops all elements."""
+        return self._area.clear(name)
+
+    def _something_there(self) -> Any:
+        start = tf.timestamp()
+
+        def waits(size: Any) -> Any:
+            return tf.logical_and(tf.equal(size, 0), tf.timestamp() - start < _GRACE_SECS)
+
+        def looks_again(size: Any) -> Any:
+            with tf.control_dependencies([tf.numpy_function(_sleep, [], [], name="wait")]):
+                return self._area.size()
+
+        with tf.device("/device:CPU:0"), tf.name_scope("unstage_guard"):
+            found = tf.while_loop(waits, looks_again, [self._area.size()], parallel_iterations=1)
+            return tf.Assert(
+                found > 0,
+                [
+                    f"{self._area} is empty and nothing came within {_GRACE_SECS:.0f} s: the op that stage() "
+                    "returned was never run, or less often than unstage(). Build the area, stage() and "
+                    "unstage() once, before the training loop, and run the op of stage() before each unstage()."
+                ],
+            )
+
+    def _count_call(self, what: str) -> None:
+        site = call_site()
+        runs = ledger_of(self._area.graph).runs
+        if self._calls.setdefault(site, runs) != runs and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s: %s is called again at %s after the graph has run: each call adds ops to the graph, and "
+                "the program slows down with every step. Call stage() and unstage() once, before the loop, "
+                "with placeholders for what changes.",
+                self._area,
+                what,
+                site,
+            )
+
+
+def _check_dtypes(tensors: Any, dtypes: Any) -> None:
+    listed = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    if not all(tf.is_tensor(tensor) for tensor in listed):
+        raise SpecError(
+            f"tf.staging.StagingArea takes a list of placeholders first, it got {tensors!r}. With dtypes alone "
+            "write tf.contrib.staging.StagingArea([tf.float32, ...])."
+        )
+    if dtypes is None:
+        return
+    given: Sequence[Any] = [tf.as_dtype(dtype) for dtype in dtypes]
+    if len(given) != len(listed):
+        raise SpecError(
+            f"tf.staging.StagingArea got {len(listed)} tensors and {len(given)} dtypes; give one dtype a tensor."
+        )
+    for index, (tensor, dtype) in enumerate(zip(listed, given, strict=True)):
+        if tensor.dtype.base_dtype != dtype:
+            raise SpecError(
+                f"tf.staging.StagingArea: component {index} ({tensor.name}) is {tensor.dtype.base_dtype.name}, "
+                f"dtypes says {dtype.name}. Make the placeholder and dtypes agree."
+            )
+
+
+def _device_scope() -> AbstractContextManager[Any]:
+    """The CPU, where the scope asks for a GPU and the machine has none; otherwise what the scope says."""
+    wanted = scope_device()
+    if "GPU" not in wanted.upper() or tf.config.list_physical_devices("GPU"):
+        return contextlib.nullcontext()
+    _once("device", "tf.staging.StagingArea: %s is not there; the area stands on the CPU.", wanted)
+    return tf.device("/device:CPU:0")  # type: ignore[no-any-return]
+
+
+_said: set[str] = set()
+
+
+def _once(key: str, message: str, *arguments: Any) -> None:
+    if key not in _said:
+        _said.add(key)
+        _log.warning(message, *arguments)
+
+
+def _sleep() -> None:
+    time.sleep(_POLL_SECS)
+
+
+class _Staging(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RemovedNameError(
+            f"tf.staging.{name}: TensorFlow never had a module tf.staging; the areas are in tf.contrib.staging."
+        )
+
+
+_module: ModuleType | None = None
+
+
+def module() -> ModuleType:
+    """The one `tf.staging` of this process."""
+    global _module
+    if _module is None:
+        _module = _Staging("tensorflow.staging", __doc__)
+        _module.__dict__["StagingArea"] = TutorialStagingArea
+    return _module
