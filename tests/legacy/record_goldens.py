@@ -1,0 +1,40 @@
+"""Records what the programs print under the genuine TensorFlow 1.15.5, into goldens/.
+
+Usage: python tests/legacy/record_goldens.py PYTHON
+where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19".
+The environment variable STAGING_TF1_ORACLE serves as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+
+
+def main() -> None:
+    interpreter = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("STAGING_TF1_ORACLE")
+    if not interpreter:
+        sys.exit(__doc__)
+    version = "import tensorflow as tf; print(tf.__version__)"
+    found = subprocess.run([interpreter, "-W", "ignore", "-c", version], capture_output=True, text=True, check=True)
+    if found.stdout.strip() != "1.15.5":
+        sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}; the goldens come from 1.15.5.")
+    programs = sorted(str(path) for path in (HERE / "programs").glob("*.py"))
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    command = [interpreter, "-W", "ignore", str(HERE / "run_programs.py"), *programs]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    printed: dict[str, str] = json.loads(ran.stdout.splitlines()[-1])
+    for name, text in printed.items():
+        if "Traceback" in text or not text:
+            sys.exit(f"{name} failed:\n{text}")
+        (HERE / "goldens" / f"{name}.txt").write_text(text)
+    print(f"recorded {len(printed)} programs")
+
+
+if __name__ == "__main__":
+    main()
