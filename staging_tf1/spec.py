@@ -271,15 +271,26 @@ def infer_spec(batch: Any) -> Any:
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
     """
-    return _infer(batch, "")
+    paths = component_paths(batch)
+    leaves = []
+    for path, value in flatten_up_to(paths, batch):
+        array = as_array(value, None, f"the first batch: {_component(path)}")
+        leaves.append(ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None))
+    return pack(paths, leaves)
 
 
-def _infer(value: Any, path: str) -> Any:
-    if is_structure(value) and not _is_plain_list(value):
-        leaves = {key: _infer(child, _join(path, key)) for key, child in _children(value)}
-        return pack_children(value, leaves)
-    array = as_array(value, None, f"the first batch: {_component(path)}")
-    return ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None)
+def component_paths(value: Any, path: str = "") -> Any:
+    """The structure of `value` with each component's path in its place; a list of plain values is a
+    component.
+
+    >>> component_paths(({"x": [1, 2]}, 3))
+    ({'x': '[0].x'}, '[1]')
+    """
+    if not is_structure(value) or _is_plain_list(value):
+        return path
+    return pack_children(
+        value, {key: component_paths(child, _join(path, key)) for key, child in _children(value)}
+    )
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
@@ -355,6 +366,11 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any,
 
 def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[Any, Any]:
     wanted = leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
+    if isinstance(value, Mapping):
+        raise SpecError(
+            f"{owner}: {_component(path)} got {_kind(value)}, declared "
+            f"{describe(wanted.dtype, wanted.shape)}."
+        )
     if not (isinstance(value, np.ndarray) and value.dtype == wanted.dtype != object):
         value = as_array(value, wanted.dtype, f"{owner}: {_component(path)}")
     if value.dtype != wanted.dtype:

@@ -13,11 +13,10 @@ from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import (
     ArraySpec,
     as_array,
+    component_paths,
     describe,
     flatten,
     flatten_up_to,
-    flatten_with_paths,
-    infer_spec,
     pack,
 )
 
@@ -104,24 +103,25 @@ def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) ->
 
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
-    specs = infer_spec(arrays)
-    paths = [path for path, _ in flatten_with_paths(specs)]
-    if not paths:
+    names = component_paths(arrays)
+    found = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
+    if not found:
         raise SpecError(
             f"ArraySource got {arrays!r}, which holds no array. Give it a dict, a tuple or one array."
         )
-    found = [_check_array(path, value) for path, value in flatten_up_to(specs, arrays, "ArraySource")]
-    lengths = {path: len(array) for path, array in zip(paths, found)}
+    lengths = {path: len(array) for path, array in found.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{_name(path)} has {length}" for path, length in lengths.items())
         raise SpecError(
             f"ArraySource got arrays of different length: {listed}. Record i is row i of each of them."
         )
-    if not lengths[paths[0]]:
-        raise SpecError(
-            f"ArraySource got no records: {_name(paths[0])} is {describe(found[0].dtype, found[0].shape)}."
-        )
-    return specs, found
+    for path, array in found.items():
+        if not len(array):
+            raise SpecError(
+                f"ArraySource got no records: {_name(path)} is {describe(array.dtype, array.shape)}."
+            )
+    specs = [ArraySpec(array.shape, array.dtype, path or None) for path, array in found.items()]
+    return pack(names, specs), list(found.values())
 
 
 def _check_array(path: str, value: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,302 @@
+"""ArraySource: what it reads, what it gives away, and how it refuses bad data."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from staging_tf1.errors import SpecError
+from staging_tf1.sources import ArraySource, aligned_empty
+from staging_tf1.sources.aligned import is_aligned
+from staging_tf1.spec import ArraySpec, flatten
+
+Pair = collections.namedtuple("Pair", "image label")
+
+
+def _arrays(n: int = 10) -> dict[str, Any]:
+    return {"image": np.arange(n * 6, dtype=np.uint8).reshape(n, 2, 3), "label": np.arange(n, dtype=np.int32)}
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_batch_is_the_rows_of_its_records(shuffle: bool) -> None:
+    arrays = _arrays()
+    source = ArraySource(arrays, batch_size=4, epochs=2, shuffle=shuffle, seed=3)
+    for index in range(6):
+        batch, ids = source.batch(index), source.record_ids(index)
+        assert np.array_equal(batch["image"], arrays["image"][ids])
+        assert np.array_equal(batch["label"], ids)
+    assert sorted(source.record_ids(k).size for k in range(6)) == [2, 2, 4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        np.arange(6),
+        (np.arange(6), np.ones((6, 2))),
+        Pair(np.arange(6), np.ones(6)),
+        {"a": {"b": np.arange(6)}, "c": [np.ones(6), np.zeros(6)]},
+    ],
+)
+def test_batches_have_the_structure_of_the_arrays(arrays: Any) -> None:
+    source = ArraySource(arrays, batch_size=3)
+    assert type(source.batch(0)) is type(arrays)
+    assert type(source.spec) is type(arrays) or isinstance(source.spec, ArraySpec)
+    assert all(len(leaf) == 3 for leaf in flatten(source.batch(1)))
+
+
+def test_spec_leaves_the_batch_dimension_open_only_where_a_partial_batch_can_occur() -> None:
+    assert ArraySource(_arrays(), batch_size=4).spec["image"] == ArraySpec((None, 2, 3), np.uint8, "image")
+    assert ArraySource(_arrays(), batch_size=5).spec["image"].shape == (5, 2, 3)
+    assert ArraySource(_arrays(), batch_size=4, drop_remainder=True).spec["image"].shape == (4, 2, 3)
+    assert ArraySource(_arrays(), batch_size=4, across_epochs=True).spec["image"].shape == (4, 2, 3)
+    assert ArraySource(_arrays(), batch_size=4, across_epochs=True, epochs=1).spec["image"].shape == (
+        None,
+        2,
+        3,
+    )
+
+
+def test_what_is_given_away_is_fresh_and_aligned() -> None:
+    for shuffle in (False, True):
+        source = ArraySource(_arrays(), batch_size=3, shuffle=shuffle)
+        first, again = source.batch(0), source.batch(0)
+        for one, other in zip(flatten(first), flatten(again)):
+            assert is_aligned(one) and not np.shares_memory(one, other) and one.flags.writeable
+    assert source.gives_away and source.bytes_per_batch == 3 * (6 + 4)
+
+
+def test_a_shard_reads_only_its_own_records(tmp_path: Path) -> None:
+    rows = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.int64, shape=(30, 512))
+    rows[...] = np.arange(30)[:, None]
+    for shuffle in (False, True):
+        shard = ArraySource(rows, batch_size=4, epochs=1, shuffle=shuffle, seed=1, shard=(1, 3))
+        read = np.concatenate([shard.batch(k)[:, 0] for k in range(3)])
+        ids = np.concatenate([shard.record_ids(k) for k in range(3)])
+        assert read.tolist() == ids.tolist() and len(ids) == 10
+        assert shuffle or ids.tolist() == list(range(1, 30, 3))
+
+
+def test_shards_of_shards_are_shards() -> None:
+    source = ArraySource(np.arange(17), batch_size=20, epochs=1, shuffle=True, seed=9)
+    parts = [source.shard(i, 2).shard(j, 3).batch(0) for i in range(2) for j in range(3)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(17))
+    assert {len(part) for part in parts} <= {2, 3}
+    same = ArraySource(np.arange(17), batch_size=20, epochs=1, shuffle=True, seed=9, shard=(1, 6))
+    assert np.array_equal(source.shard(1, 6).batch(0), same.batch(0))
+
+
+def test_views_memmaps_and_fortran_order_are_read_as_they_are(tmp_path: Path) -> None:
+    base = np.arange(60).reshape(10, 6)
+    np.save(tmp_path / "a.npy", base)
+    for array in (
+        base[:, ::2],
+        np.asfortranarray(base),
+        np.load(tmp_path / "a.npy", mmap_mode="r"),
+        base[::-1],
+    ):
+        source = ArraySource(array, batch_size=4, shuffle=True, seed=1)
+        batch = source.batch(0)
+        assert type(batch) is np.ndarray and is_aligned(batch)
+        assert np.array_equal(batch, array[source.record_ids(0)])
+
+
+def test_strings_come_as_bytes_objects() -> None:
+    for array in (
+        np.array([b"a", b"bc"]),
+        np.array(["a", "bc"]),
+        np.array([b"a", b"bc"], object),
+        ["a", "bc"],
+    ):
+        source = ArraySource({"name": array}, batch_size=2)
+        assert source.spec["name"] == ArraySpec((2,), np.dtype(object), "name")
+        assert source.batch(0)["name"].tolist() == [b"a", b"bc"]
+        assert source.bytes_per_batch is None
+
+
+def test_a_seed_that_nobody_chose_is_told() -> None:
+    source = ArraySource(np.arange(1000), batch_size=1000, shuffle=True)
+    again = ArraySource(np.arange(1000), batch_size=1000, shuffle=True, seed=source.seed)
+    assert source.seed_was_drawn and not again.seed_was_drawn
+    assert np.array_equal(source.batch(3), again.batch(3))
+    assert source.fingerprint() == again.fingerprint()
+    assert ArraySource(np.arange(3), batch_size=1).fingerprint()["seed"] == -1
+
+
+def test_fingerprints_tell_what_decides_the_order() -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 1}
+    first = ArraySource(np.arange(10), **options).fingerprint()
+    assert first == ArraySource(np.arange(10), **options, epochs=7).fingerprint()
+    for change in ({"batch_size": 5}, {"seed": 2}, {"drop_remainder": True}, {"shard": (0, 2)}):
+        assert first != ArraySource(np.arange(10), **{**options, **change}).fingerprint()
+    assert all(isinstance(value, (int, str)) for value in first.values())
+
+
+def test_a_transform_gets_fresh_arrays_and_its_own_random_numbers() -> None:
+    arrays = _arrays()
+
+    def brighten(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        batch["image"] += np.uint8(1)
+        scaled = aligned_empty(batch["image"].shape, np.float32)
+        np.multiply(batch["image"], np.float32(0.5), out=scaled)
+        return {"image": scaled, "noise": rng.random(len(batch["label"])), "label": batch["label"]}
+
+    source = ArraySource(arrays, batch_size=4, seed=1, transform=brighten)
+    assert source.spec["image"] == ArraySpec((None, 2, 3), np.float32, "image")
+    assert source.spec["noise"].dtype == np.float64
+    batch = source.batch(1)
+    assert np.array_equal(batch["image"], (arrays["image"][4:8] + 1) / np.float32(2))
+    assert all(is_aligned(leaf) for leaf in flatten(batch))
+    assert batch["noise"].tolist() == source.batch(1)["noise"].tolist() != source.batch(0)["noise"].tolist()
+    assert source.shard(1, 2).batch(1)["noise"].tolist() != batch["noise"][:1].tolist()
+    assert arrays["image"][0, 0, 0] == 0
+
+
+def test_a_transform_that_keeps_its_buffer_does_no_harm_or_is_refused() -> None:
+    plain = np.zeros(4, np.int64)
+
+    def reuse(buffer: np.ndarray) -> Any:
+        def transform(batch: Any, rng: Any) -> Any:
+            buffer[...] = batch
+            return buffer
+
+        return transform
+
+    source = ArraySource(np.arange(8), batch_size=4, transform=reuse(plain))
+    first = source.batch(0)
+    source.batch(1)
+    assert first.tolist() == [0, 1, 2, 3]
+    source = ArraySource(np.arange(8), batch_size=4, transform=reuse(aligned_empty(4, np.int64)))
+    source.batch(0)
+    message = r"^ArraySource: transform returned the memory of an earlier batch, .* new aligned_empty array"
+    with pytest.raises(SpecError, match=message):
+        source.batch(1)
+
+
+_TEN = np.arange(10)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, r"^ArraySource got \{\}, which holds no array\. Give it a dict, a tuple or one array\.$"),
+        (np.zeros((0, 3)), r"^ArraySource got no records: the array is float64 \[0, 3\]\.$"),
+        (
+            {"x": np.zeros(3), "y": np.zeros(4)},
+            r"^ArraySource got arrays of different length: component 'x' has 3, component 'y' has 4\.",
+        ),
+        (
+            {"x": np.array([[1], [1, 2]], object)},
+            r"^ArraySource: component 'x' got an array of Python objects \(the first is of type list\),",
+        ),
+        (
+            (_TEN, np.float32(1)),
+            r"^ArraySource: component \[1\] is one number, wanted an array with a row a record\.$",
+        ),
+        (
+            np.zeros(3, "M8[s]"),
+            r"^ArraySource: the array is of dtype datetime64\[s\], which no tensor can have\.",
+        ),
+        (
+            np.zeros(3, [("a", "i4")]),
+            r"which no tensor can have\. .* fields of a structured array one by one\.$",
+        ),
+        (
+            np.zeros(3, ">f4"),
+            r"byte order of another machine \(>f4\)\. Convert it: array\.astype\(np\.float32\)\.$",
+        ),
+        ([[1, 2], [3]], r"^ArraySource: the array got a list of 2 that does not make an array: "),
+    ],
+)
+def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        ArraySource(arrays, batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"batch_size": 0},
+            ValueError,
+            r"^ArraySource: batch_size=0 must be at least 1: it is the number",
+        ),
+        (
+            {"batch_size": 2.0},
+            TypeError,
+            r"^ArraySource: batch_size=2\.0 must be an integer: records in a batch\.$",
+        ),
+        ({"batch_size": True}, TypeError, r"^ArraySource: batch_size=True must be an integer"),
+        (
+            {"batch_size": 11, "drop_remainder": True},
+            ValueError,
+            r"^ArraySource: batch_size=11 is larger than the 10 records, so with drop_remainder=True there "
+            r"would be no batch at all\. Use a batch_size of at most 10, or drop_remainder=False\.$",
+        ),
+        (
+            {"batch_size": 6, "drop_remainder": True, "shard": (1, 2)},
+            ValueError,
+            r"larger than the 5 records of shard 1 of 2, so",
+        ),
+        (
+            {"epochs": 0},
+            ValueError,
+            r"^ArraySource: epochs=0 must be at least 1: it is the number of times to go",
+        ),
+        ({"seed": -1}, ValueError, r"^ArraySource: seed=-1 must be from 0 to 2\*\*63 - 1\.$"),
+        ({"seed": "x"}, TypeError, r"^ArraySource: seed='x' must be an integer"),
+        (
+            {"shard": 3},
+            TypeError,
+            r"^ArraySource: shard=3 must be a pair \(index, count\), as in shard=\(0, 4\)\.$",
+        ),
+        (
+            {"shard": (4, 4)},
+            ValueError,
+            r"^ArraySource: shard=\(4, 4\) has its index out of range: 4 shards are numbered 0 to 3\.$",
+        ),
+        ({"shard": (-1, 1)}, ValueError, r"out of range: 1 shard is numbered 0\.$"),
+        (
+            {"shard": (10, 11)},
+            ValueError,
+            r"^ArraySource: shard=\(10, 11\) would be empty: there are 10 records for 11 shards\.",
+        ),
+        (
+            {"transform": 5},
+            TypeError,
+            r"^ArraySource: transform=5 must be a function transform\(batch, rng\)\.$",
+        ),
+        (
+            {"transform": lambda batch: batch},
+            TypeError,
+            r"^ArraySource: transform <lambda>\(batch\) must take two arguments, \(batch, rng\)",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ArraySource(_TEN, **{"batch_size": 2, **options})
+
+
+def test_there_is_no_batch_beyond_the_end() -> None:
+    source = ArraySource(_TEN, batch_size=4, epochs=2)
+    with pytest.raises(IndexError, match=r"^ArraySource: there is no batch 6: 6 go from 0 to 5\.$"):
+        source.batch(6)
+    assert [batch.tolist() for batch in source.batches(5)] == [[8, 9]]
+    assert list(source.batches(6)) == []
+
+
+def test_a_transform_that_returns_no_arrays_is_refused() -> None:
+    source = ArraySource(_TEN, batch_size=4, transform=lambda batch, rng: {"x": None})
+    with pytest.raises(SpecError, match=r"^ArraySource: transform's component 'x' got an array of Python"):
+        source.batch(0)
+
+
+def test_a_hundred_million_records_cost_no_more_than_their_batch(tmp_path: Path) -> None:
+    rows = np.memmap(tmp_path / "big.bin", np.uint8, "w+", shape=(10**8, 4))  # a sparse file
+    source = ArraySource(rows, batch_size=128, shuffle=True, seed=1)
+    assert source.batch(10**6).shape == (128, 4)
+    assert source.batches_per_epoch == 781_250

@@ -1,0 +1,232 @@
+"""GeneratorSource and as_source: old generators, and what is said where they fall short."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.sources import ArraySource, GeneratorSource, Source, as_source
+from staging_tf1.spec import ArraySpec
+
+
+def digits() -> Iterator[dict[str, Any]]:
+    for number in range(3):
+        yield {"image": np.full((2, 4), number, np.float32), "label": [number, number]}
+
+
+_SPEC = {"image": tf.TensorSpec([None, 4], tf.float32), "label": tf.TensorSpec([None], tf.int32)}
+
+
+def _labels(source: GeneratorSource, start: int = 0) -> list[int]:
+    return [int(batch["label"][0]) for batch in source.batches(start)]
+
+
+def test_a_function_and_an_iterable_can_be_read_again() -> None:
+    for source in (GeneratorSource(digits), GeneratorSource(list(digits()))):
+        assert _labels(source) == _labels(source) == [0, 1, 2]
+        assert source.num_batches is None and not source.gives_away
+
+
+def test_the_spec_is_taken_from_the_first_batch_which_is_still_delivered() -> None:
+    source = GeneratorSource(digits())
+    assert source.spec is None
+    expected = {
+        "image": ArraySpec((None, 4), np.float32, "image"),
+        "label": ArraySpec((None,), np.int64, "label"),
+    }
+    assert source.resolve_spec() == expected == source.resolve_spec() == source.spec
+    assert _labels(source) == [0, 1, 2]
+
+
+def test_a_declared_spec_gives_python_values_its_dtype() -> None:
+    source = GeneratorSource(digits, spec=_SPEC)
+    assert source.spec["label"] == ArraySpec((None,), np.int32, "label")
+    assert next(source.batches())["label"].dtype == np.int32
+
+
+def test_a_generator_object_can_be_read_once() -> None:
+    source = GeneratorSource(digits())
+    assert _labels(source) == [0, 1, 2]
+    message = r"^generator 'digits' was read already: a generator object can be read only once\. Give"
+    with pytest.raises(StagingError, match=message):
+        source.batches()
+
+
+def test_resume_is_refused_unless_skipping_is_asked_for() -> None:
+    message = (
+        r"^generator 'digits' cannot continue at batch 2: a generator has no position, it can only be read from its "
+        r"beginning\. Say GeneratorSource\(\.\.\., resume='skip'\) to read and drop 2 batches first, or use a source "
+        r"with random access: ArraySource, TFRecordSource\.$"
+    )
+    with pytest.raises(StagingError, match=message):
+        GeneratorSource(digits).batches(2)
+    assert _labels(GeneratorSource(digits, resume="skip"), 2) == [2]
+    with pytest.raises(
+        StagingError, match=r"ended after 3 batches while skipping to batch 5, where the run is"
+    ):
+        _labels(GeneratorSource(digits, resume="skip"), 5)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            np.zeros((2, 5), np.float32),
+            r"'g': batch 1: the batch got float32 \[2, 5\], the first",
+        ),
+        (
+            np.zeros((2, 4)),
+            r"got float64 \[2, 4\], the first batch had float32 \[\?, 4\]\. Cast",
+        ),
+        (
+            {"x": np.zeros(2)},
+            r"the batch got a dict with the keys 'x', the first batch had float32 \[\?, 4\]\.",
+        ),
+    ],
+)
+def test_a_batch_unlike_the_first_is_refused(second: Any, message: str) -> None:
+    source = GeneratorSource(lambda: iter([np.zeros((2, 4), np.float32), second]), name="g")
+    with pytest.raises(SpecError, match=message):
+        list(source.batches())
+
+
+def test_a_shape_that_changes_can_be_declared() -> None:
+    batches = [np.zeros((2, 4), np.float32), np.zeros((3,), np.float32)]
+    source = GeneratorSource(batches, spec=tf.TensorSpec(None, tf.float32))
+    assert [batch.shape for batch in source.batches()] == [(2, 4), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (
+            {"image": np.zeros((2, 4))},
+            r"^generator 'g': batch 0: the batch lacks 'label'; declared are the keys 'image', 'label'\.$",
+        ),
+        (
+            {"image": np.zeros((2, 4)), "lable": [1]},
+            r"the batch lacks 'label' and has the unknown 'lable'; declared are",
+        ),
+        (
+            np.zeros(2),
+            r"the batch got one array, float64 \[2\], declared a dict with the keys 'image', 'label'\.$",
+        ),
+        (
+            {"image": np.zeros((2, 4)), "label": [1, 2]},
+            r"component 'image' got float64 \[2, 4\], declared float32 \[\?, 4\]\. Cast it: ",
+        ),
+        (
+            {"image": np.zeros((2, 4), np.float32), "label": [1, 2**40]},
+            r"component 'label' got a list of 2 that does not make int32 values",
+        ),
+    ],
+)
+def test_a_batch_off_the_declared_spec_is_refused(batch: Any, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        list(GeneratorSource([batch], spec=_SPEC, name="g").batches())
+
+
+def test_tuples_must_have_as_many_components_as_declared() -> None:
+    spec = (tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.int64))
+    with pytest.raises(SpecError, match=r"the batch got 1 component, declared a tuple of 2 components\.$"):
+        list(GeneratorSource([([1],)], spec=spec).batches())
+    assert [type(batch) for batch in GeneratorSource([[[1], [2]]], spec=spec).batches()] == [tuple]
+
+
+def test_an_empty_generator_has_no_spec() -> None:
+    with pytest.raises(
+        SpecError, match=r"^generator '<lambda>' yielded no batch, so its dtypes and shapes are unkn"
+    ):
+        GeneratorSource(lambda: iter([])).resolve_spec()
+    assert list(GeneratorSource(lambda: iter([])).batches()) == []
+
+
+def test_what_is_no_generator_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^GeneratorSource got 5, a int: wanted a generator function"):
+        GeneratorSource(5)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"^generator 'g' returned a NoneType, wanted an iterator over batches: use"
+    ):
+        GeneratorSource(lambda: None, name="g").batches()  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match=r"^GeneratorSource: resume='maybe' must be 'error' or 'skip'\.$"):
+        GeneratorSource(digits, resume="maybe")  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"^generator 'digits': spec component 'x' is .*; wanted a tf\.TensorSpec, for"
+    ):
+        GeneratorSource(digits, spec={"x": "float32"})
+
+
+def test_the_generator_s_own_error_passes_through() -> None:
+    def failing() -> Iterator[list[int]]:
+        yield [1]
+        raise OSError("disk on fire")
+
+    batches = GeneratorSource(failing).batches()
+    assert next(batches).tolist() == [1]
+    with pytest.raises(OSError, match=r"^disk on fire$"):
+        next(batches)
+
+
+def test_as_source_takes_whatever_yields_batches() -> None:
+    source = ArraySource(np.arange(3), batch_size=1)
+    assert as_source(source) is source
+    for value in (digits, digits(), list(digits())):
+        made = as_source(value)
+        assert isinstance(made, GeneratorSource) and len(list(made.batches())) == 3
+
+
+Batch = collections.namedtuple("Batch", "image label")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (np.zeros(3), "one numpy array"),
+        ({"x": np.zeros(3)}, "a dict of 1"),
+        ((np.zeros(3), np.zeros(3)), "a tuple of 2"),
+        (Batch(np.zeros(3), np.zeros(3)), "a Batch of 2"),
+    ],
+)
+def test_as_source_tells_arrays_to_take_a_batch_size(value: Any, kind: str) -> None:
+    message = rf"^got arrays \({kind}\) where batches are wanted, and no batch size\. Write .*ArraySource\("
+    with pytest.raises(TypeError, match=message):
+        as_source(value)
+
+
+def test_as_source_refuses_the_rest() -> None:
+    with pytest.raises(
+        TypeError, match=r"^got 3\.5, a float, where batches are wanted: a source, a generator funct"
+    ):
+        as_source(3.5)
+
+
+class _Squares(Source):
+    """The smallest source: what a user has to write."""
+
+    gives_away = False
+    spec = ArraySpec((2,), np.int64)
+    batch_size = 2
+    num_records = None
+    batches_per_epoch = None
+    num_batches = None
+
+    def batch(self, index: int) -> Any:
+        return np.arange(2 * index, 2 * index + 2) ** 2
+
+    def shard(self, index: int, count: int) -> Source:
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return {"source": "squares"}
+
+
+def test_a_source_of_one_s_own_needs_little() -> None:
+    batches = _Squares().batches(3)
+    assert [next(batches).tolist() for _ in range(2)] == [[36, 49], [64, 81]]
+    assert _Squares().bytes_per_batch == 16

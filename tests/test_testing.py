@@ -1,0 +1,155 @@
+"""The assertions for users' sources: what they let pass, and how they name each fault."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty
+from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_shards_partition
+
+
+def _source(**options: Any) -> ArraySource:
+    arrays = {"x": np.arange(10), "y": np.linspace(0, 1, 20).reshape(10, 2)}
+    return ArraySource(arrays, **{"batch_size": 3, "epochs": 2, "seed": 1, **options})
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("across_epochs", [False, True])
+def test_array_sources_keep_every_promise(shuffle: bool, across_epochs: bool) -> None:
+    def make() -> ArraySource:
+        return _source(shuffle=shuffle, across_epochs=across_epochs)
+
+    assert_resumes_everywhere(make)
+    assert_deterministic(make, threads=4)
+    for n in (1, 2, 3, 10):
+        assert_shards_partition(_source(shuffle=shuffle, epochs=1, across_epochs=across_epochs), n)
+
+
+def test_random_transforms_depend_on_the_batch_number_only() -> None:
+    def add_noise(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        return {"x": batch["x"], "y": batch["y"] + rng.normal(size=batch["y"].shape)}
+
+    assert_resumes_everywhere(lambda: _source(shuffle=True, transform=add_noise))
+    assert_deterministic(_source(shuffle=True, transform=add_noise), threads=3)
+
+
+class _Broken(ArraySource):
+    """An ArraySource whose `batch` a test replaces."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(np.arange(12, dtype=np.int64), batch_size=4, epochs=1, **options)
+        self.reads = itertools.count()
+
+
+class _DependsOnReads(_Broken):
+    def batch(self, index: int) -> Any:
+        return super().batch(index) + next(self.reads)
+
+
+class _ReusesItsArray(_Broken):
+    _kept = np.zeros(4, np.int64)
+
+    def batch(self, index: int) -> Any:
+        self._kept[...] = super().batch(index)
+        return self._kept
+
+
+class _AnotherDtype(_Broken):
+    def batch(self, index: int) -> Any:
+        return super().batch(index).astype(np.int32)
+
+
+class _NoEnd(_Broken):
+    def batch(self, index: int) -> Any:
+        return super().batch(index % 3)
+
+
+class _OverlappingShards(_Broken):
+    def shard(self, index: int, count: int) -> Any:
+        return super().shard(0, count)
+
+
+def test_a_batch_that_depends_on_earlier_reads_is_named() -> None:
+    message = (
+        r"batch 2, read after later ones: differs in 4 of 4 values, first at \[0\]: at first .*10.*, now .*11"
+    )
+    with pytest.raises(AssertionError, match=message):
+        assert_deterministic(_DependsOnReads())
+
+
+def test_a_reused_array_is_named() -> None:
+    with pytest.raises(
+        AssertionError, match=r"batch 0, held while others were read \(does the source reuse its"
+    ):
+        assert_deterministic(_ReusesItsArray())
+
+
+def test_a_batch_off_the_spec_is_named() -> None:
+    with pytest.raises(
+        AssertionError, match=r"does not fit the source's spec\. batch 0: .*int32 \[4\], declared int64"
+    ):
+        assert_deterministic(_AnotherDtype())
+
+
+def test_a_missing_end_is_named() -> None:
+    with pytest.raises(
+        AssertionError, match=r"has 3 batches, but batch\(3\) returned one; it must raise IndexError"
+    ):
+        assert_resumes_everywhere(_NoEnd)
+
+
+def test_shards_that_overlap_are_named() -> None:
+    message = (
+        r"2 shards of .* are no partition of its 12 records: 6 records are in no shard, 6 are in one too m"
+    )
+    with pytest.raises(AssertionError, match=message):
+        assert_shards_partition(_OverlappingShards(), 2)
+
+
+def test_sources_that_leave_out_records_cannot_be_tested_for_partition() -> None:
+    with pytest.raises(ValueError, match=r"delivers 9 of its 10 records in an epoch \(drop_remainder\?\)"):
+        assert_shards_partition(_source(drop_remainder=True), 2)
+
+
+def _counting() -> Iterator[np.ndarray]:
+    for number in range(4):
+        yield np.full(2, number)
+
+
+def test_a_generator_resumes_by_skipping_only_if_told_to() -> None:
+    assert_resumes_everywhere(lambda: GeneratorSource(_counting, resume="skip"))
+    message = (
+        r"^GeneratorSource\(_counting\) does not resume at batch 1: generator '_counting' cannot continue"
+    )
+    with pytest.raises(AssertionError, match=message):
+        assert_resumes_everywhere(GeneratorSource(_counting))
+
+
+def test_a_generator_that_yields_something_else_each_time_is_caught() -> None:
+    passes = itertools.count()
+
+    def drifting() -> Iterator[np.ndarray]:
+        first = next(passes)
+        for number in range(4):
+            yield np.full(2, number + first)
+
+    with pytest.raises(AssertionError, match=r"restarted at batch 0: batch 0: differs in 2 of 2 values"):
+        assert_resumes_everywhere(lambda: GeneratorSource(drifting, resume="skip"))
+
+
+def test_streams_have_no_batch_numbers_to_be_deterministic_about() -> None:
+    with pytest.raises(TypeError, match=r"has no random access. Use assert_resumes_everywhere\.$"):
+        assert_deterministic(GeneratorSource(_counting))  # type: ignore[arg-type]
+
+
+def test_nan_equals_nan_and_given_away_arrays_may_be_spoiled() -> None:
+    source = ArraySource(np.array([np.nan, 1.0, np.nan]), batch_size=2, epochs=1)
+    assert_deterministic(source)
+    mine = aligned_empty(3, np.float32)
+    mine[...] = 1
+    assert_deterministic(ArraySource(mine, batch_size=2, epochs=1))
