@@ -3,8 +3,8 @@
     import tensorflow.compat.v1 as tf
     import staging_tf1 as staging
 
-The names below load when they are first used, and TensorFlow with them: `staging-tf1 run` starts a program that must
-be the one to import TensorFlow, after it has set the environment variables that TensorFlow reads.
+The names below load when they are first used, and TensorFlow with them: `staging-tf1 run` starts a program
+that must be the one to import TensorFlow, after it has set the environment variables that TensorFlow reads.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Threads that belong to nobody's test: they live as long as the process, or as pytest's own timer.
-_LASTING = ("pytest_timeout", "tqdm_monitor", "QueueFeederThread", "QueueManagerThread")
+_LASTING = ("pytest_timeout", "TMonitor", "QueueFeederThread", "QueueManagerThread")
 # A thread that has done its work may still be leaving its last function.
 _GRACE_SECS = 2.0
 

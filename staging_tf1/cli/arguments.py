@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
     """An ArgumentParser that says what is wrong in one line, without repeating the usage."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         # An abbreviated flag would change its meaning when a later version adds another one.
-        super().__init__(*args, allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Says `message` on stderr and exits with 2."""
@@ -26,23 +26,24 @@ def complain(prog: str, message: object) -> None:
     print(f"{prog}: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def whole_number(least: int) -> Callable[[str], int]:
-    """A flag's `type`: a whole number of at least `least`.
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A flag's `type`: a whole number from `least` to `most`.
 
-    >>> whole_number(1)("32")
+    >>> whole_number(1, 256)("32")
     32
-    >>> whole_number(1)("0")
+    >>> whole_number(1, 256)("0")
     Traceback (most recent call last):
-    argparse.ArgumentTypeError: got '0', wanted a whole number of at least 1
+    argparse.ArgumentTypeError: got '0', wanted a whole number from 1 to 256
     """
 
     def parse(text: str) -> int:
+        wanted = f"got {text!r}, wanted a whole number from {least} to {most}"
         try:
             number = int(text)
         except ValueError:
-            number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number of at least {least}")
+            raise argparse.ArgumentTypeError(wanted) from None
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(wanted)
         return number
 
     return parse

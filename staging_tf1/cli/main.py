@@ -1,6 +1,7 @@
 """`staging-tf1 COMMAND ...`: finds the command, and nothing else.
 
-It must stay free of TensorFlow: `staging-tf1 run` starts programs that set up TensorFlow's environment themselves.
+It must stay free of TensorFlow: `staging-tf1 run` starts programs that set up TensorFlow's environment
+themselves.
 """
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""`staging-tf1 train`: flags in, training, figures out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.data import DataFileError, LabelledImages, load_images
+from staging_tf1.recipes.settings import LogdirError, Settings
+from staging_tf1.recipes.workflows import WORKFLOWS
+
+if TYPE_CHECKING:
+    from staging_tf1.recipes.training import Result
+
+_PROG = "staging-tf1 train"
+_DEFAULTS = Settings()
+# A flag, what it takes, and what it means. The upper bounds only keep typing errors from filling the memory.
+_NUMBERS = (
+    ("--batch-size", whole_number(1, 10**6), "examples in a batch"),
+    ("--epochs", whole_number(1, 10**6), "how often to go through the training data"),
+    ("--threads", whole_number(1, 256), "feed threads"),
+    ("--capacity", whole_number(1, 10_000), "batches that the staging area has room for"),
+    ("--seed", whole_number(0, 2**31 - 1), "the same seed and one thread give the same losses"),
+)
+_EPILOG = """
+examples:
+  staging-tf1 train
+  staging-tf1 train --workflow classic --threads 2
+  staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `train`."""
+    made = OneLineParser(
+        prog=_PROG,
+        description="Trains a small model in graph mode on images of handwritten digits, and says how well "
+        "the input pipeline kept up with it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add(
+        "--workflow",
+        choices=list(WORKFLOWS),
+        default=_DEFAULTS.workflow,
+        help="how batches get into the graph: by feed threads, a shuffle queue and a staging area put by "
+        "hand; by staged(); or by staged(lockstep=True), without a thread (default: %(default)s)",
+    )
+    add(
+        "--data",
+        metavar="FILE.npz",
+        help="an .npz file with x_train, y_train, x_test and y_test (default: the 1,797 UCI digits)",
+    )
+    for flag, kind, help_text in _NUMBERS:
+        default = getattr(_DEFAULTS, flag.strip("-").replace("-", "_"))
+        add(flag, type=kind, default=default, metavar="N", help=f"{help_text} (default: {default})")
+    add("--logdir", metavar="FOLDER", help="where to write checkpoints and TensorBoard summaries")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Trains, and prints the figures.
+
+    Args:
+      argv: the words after `train`.
+
+    Returns:
+      0; 1 if a file or folder cannot be used; 130 if it was interrupted.
+    """
+    words = parser()
+    flags = vars(words.parse_args(argv))
+    path = flags.pop("data")
+    settings = Settings(**flags)
+    try:
+        settings.check()
+    except ValueError as error:
+        words.error(str(error))
+    try:
+        data = load_images(path)
+        _make_folder(settings.logdir)
+        _train(data, settings)
+    except (DataFileError, LogdirError) as error:
+        complain(_PROG, error)
+        return 1
+    except KeyboardInterrupt:
+        complain(_PROG, "interrupted")
+        return 130
+    return 0
+
+
+def _make_folder(path: str | None) -> None:
+    if path is None:
+        return
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise LogdirError(f"--logdir {path!r} cannot be made a folder: {error.strerror}.") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LogdirError(f"--logdir {path!r} is a folder that you may not write to.")
+
+
+def _train(data: LabelledImages, settings: Settings) -> None:
+    # The C++ side of TensorFlow tells of every GPU library that it does not find.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Only now: TensorFlow takes seconds to load, which nobody should wait for to read --help.
+    from staging_tf1.recipes.training import train
+
+    total = len(data.x_train) * settings.epochs
+    with tqdm(total=total, desc=settings.workflow, unit=" examples", unit_scale=True) as bar:
+
+        def on_step(count: int, loss: float) -> None:
+            bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
+            bar.update(count)
+
+        result = train(data, settings, on_step)
+    report(result)
+
+
+def report(result: Result) -> None:
+    """Prints the figures of a training run: the pipelines first, the accuracy last."""
+    for pipeline in result.pipelines:
+        print(pipeline)
+    rate = result.examples / result.secs
+    print(f"trained on {result.examples:,} examples in {result.secs:.1f} s ({rate:,.0f} examples/s)")
+    print(f"test accuracy {result.accuracy:.3f} ({result.correct} of {result.tested})")

@@ -1,0 +1,162 @@
+"""Reads labelled images from an .npz file, and says in one line what is wrong with one."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import StagingError
+from staging_tf1.spec import describe
+
+__all__ = ["DataFileError", "LabelledImages", "load_images"]
+
+Array = np.ndarray[Any, Any]
+
+_DIGITS = Path(__file__).with_name("digits.npz")
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+# The largest set of labels in use for images of this kind has some thousands; a label of millions is a
+# mistake.
+_MOST_CLASSES = 100_000
+
+
+class DataFileError(StagingError, ValueError):
+    """A data file cannot be read, or does not hold labelled images in MNIST's layout."""
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images and labels, for training and for testing.
+
+    Attributes:
+      x_train, x_test: images, [n, height, width] or any [n, ...], uint8 or float32.
+      y_train, y_test: labels, [n], int32, from 0 to `num_classes` - 1.
+    """
+
+    x_train: Array
+    y_train: Array
+    x_test: Array
+    y_test: Array
+
+    @property
+    def num_classes(self) -> int:
+        """One more than the largest label of the training part."""
+        return int(self.y_train.max()) + 1
+
+    @property
+    def scale(self) -> float:
+        """The largest absolute pixel value of the training part: divide by it to get values from -1 to 1."""
+        low, high = float(self.x_train.min()), float(self.x_train.max())
+        return max(-low, high) or 1.0
+
+
+def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
+    """Loads an .npz file with the arrays x_train, y_train, x_test and y_test, as MNIST is usually passed
+    around.
+
+    Nothing in the file is executed: it is read with `allow_pickle=False`.
+
+    Args:
+      path: the file; the 1,797 UCI digits that ship with the package if None (8x8 pixels from 0 to 16; E.
+        Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md beside the file).
+
+    Raises:
+      DataFileError: the file is missing or malformed, or its arrays are no labelled images.
+
+    >>> digits = load_images()
+    >>> digits.x_train.shape, digits.x_test.shape, digits.num_classes, digits.scale
+    ((1442, 8, 8), (355, 8, 8), 10, 16.0)
+    """
+    path = _DIGITS if path is None else path
+    where = f"data file {os.fspath(path)!r}"
+    arrays = _read(where, Path(path))
+    for part in ("train", "test"):
+        _check_pair(where, part, arrays[f"x_{part}"], arrays[f"y_{part}"])
+    _check_parts_agree(where, arrays)
+    images = {key: _as_pixels(arrays[key]) for key in ("x_train", "x_test")}
+    labels = {key: arrays[key].astype(np.int32) for key in ("y_train", "y_test")}
+    return LabelledImages(**images, **labels)
+
+
+def _read(where: str, path: Path) -> dict[str, Array]:
+    try:
+        if not path.exists():
+            raise DataFileError(f"{where}: there is no such file.")
+        if not path.is_file():
+            raise DataFileError(f"{where} is not a regular file.")
+        if not zipfile.is_zipfile(path):
+            raise DataFileError(
+                f"{where} is not an .npz file: it is no zip archive. Write it with numpy.savez."
+            )
+        with np.load(path, allow_pickle=False) as archive:
+            _check_keys(where, archive.files)
+            return {key: _read_array(where, archive, key) for key in _KEYS}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise DataFileError(f"{where} cannot be read: {error}.") from error
+
+
+def _check_keys(where: str, found: list[str]) -> None:
+    missing = [key for key in _KEYS if key not in found]
+    if missing:
+        raise DataFileError(
+            f"{where} lacks {', '.join(missing)}; it holds {', '.join(found) or 'nothing'}. Wanted MNIST's "
+            f"layout: {', '.join(_KEYS)}."
+        )
+
+
+def _read_array(where: str, archive: Any, key: str) -> Array:
+    try:
+        array = archive[key]
+    # RuntimeError is how zipfile says that a member is encrypted, or compressed by a method that it lacks.
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
+        if "allow_pickle" in str(error):
+            raise DataFileError(
+                f"{where}: {key} holds Python objects, which need pickle, and unpickling can run any code. "
+                f"Save it as an array of numbers."
+            ) from error
+        raise DataFileError(f"{where}: {key} cannot be read: {error}.") from error
+    if not isinstance(array, np.ndarray):  # a member without the .npy header comes as bytes
+        raise DataFileError(f"{where}: {key} is not a numpy array. Write the file with numpy.savez.")
+    return array
+
+
+def _check_pair(where: str, part: str, images: Array, labels: Array) -> None:
+    got = describe(images.dtype, images.shape)
+    if images.ndim < 2 or 0 in images.shape or images.dtype.kind not in "buif":
+        raise DataFileError(
+            f"{where}: x_{part} is {got}, wanted images: numbers of shape [n, height, width]."
+        )
+    if not np.isfinite(_as_pixels(images)).all():
+        raise DataFileError(f"{where}: x_{part} has pixels that are not finite as float32 (NaN or infinity).")
+    if labels.ndim != 1 or labels.dtype.kind not in "ui":
+        raise DataFileError(
+            f"{where}: y_{part} is {describe(labels.dtype, labels.shape)}, wanted one whole number an image: "
+            f"int64 [{len(images)}]."
+        )
+    if len(images) != len(labels):
+        raise DataFileError(f"{where}: x_{part} has {len(images)} images and y_{part} {len(labels)} labels.")
+    if labels.min() < 0 or labels.max() >= _MOST_CLASSES:
+        bad = int(labels.min() if labels.min() < 0 else labels.max())
+        raise DataFileError(f"{where}: y_{part} has the label {bad}, wanted 0 to {_MOST_CLASSES - 1}.")
+
+
+def _check_parts_agree(where: str, arrays: dict[str, Array]) -> None:
+    train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
+    if train != test:
+        raise DataFileError(
+            f"{where}: the images of x_train are {list(train)} and those of x_test {list(test)}, wanted "
+            f"one size."
+        )
+    highest, tested = int(arrays["y_train"].max()), int(arrays["y_test"].max())
+    if tested > highest:
+        raise DataFileError(f"{where}: y_test has the label {tested}, but those of y_train end at {highest}.")
+
+
+def _as_pixels(images: Array) -> Array:
+    with np.errstate(over="ignore"):  # a number too large becomes infinity, which is refused
+        return images if images.dtype == np.uint8 else images.astype(np.float32)

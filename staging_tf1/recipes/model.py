@@ -1,0 +1,68 @@
+"""A small classifier in graph mode: two dense layers, made of variables and matmuls.
+
+`tf.layers` would be shorter, but it raises under Keras 3, which TensorFlow 2.16 and later come with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import tf
+
+__all__ = ["Model", "build_model"]
+
+_HIDDEN_UNITS = 128
+# Adam's usual 0.001 takes three times as many steps to get as far on the digits.
+_LEARNING_RATE = 0.003
+
+
+@dataclass(frozen=True)
+class Model:
+    """The tensors and ops of one classifier."""
+
+    # Inputs of the classifier: images [B, ...] as stored, labels [B] int32. Feed them to test other images.
+    images: Any
+    labels: Any
+    # Scalars: the mean cross-entropy of the batch; how many images it holds, and how many of them are told
+    # right.
+    loss: Any
+    count: Any
+    correct: Any
+    # Runs one training step; its value is `global_step` afterwards.
+    train_op: Any
+
+
+def build_model(images: Any, labels: Any, *, num_classes: int, scale: float) -> Model:
+    """Builds the classifier and its training step in the default graph.
+
+    Args:
+      images: tensor [B, ...] of any number type; all dimensions but the first are known.
+      labels: int32 tensor [B], from 0 to `num_classes` - 1.
+      num_classes: how many classes there are.
+      scale: what the pixels are divided by.
+    """
+    pixels = tf.cast(images, tf.float32) / scale
+    flat = tf.reshape(pixels, [-1, pixels.shape[1:].num_elements()])
+    hidden = tf.nn.relu(_dense("hidden", flat, _HIDDEN_UNITS))
+    logits = _dense("logits", hidden, num_classes)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
+    optimizer = tf.train.AdamOptimizer(_LEARNING_RATE)
+    return Model(
+        images=images,
+        labels=labels,
+        loss=loss,
+        count=tf.size(labels),
+        correct=tf.reduce_sum(tf.cast(right, tf.int32)),
+        train_op=optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step()),
+    )
+
+
+def _dense(name: str, inputs: Any, units: int) -> Any:
+    with tf.variable_scope(name):
+        weights = tf.get_variable(
+            "weights", [inputs.shape[1], units], initializer=tf.initializers.glorot_uniform()
+        )
+        bias = tf.get_variable("bias", [units], initializer=tf.initializers.zeros())
+        return tf.matmul(inputs, weights) + bias

@@ -1,0 +1,129 @@
+"""The training loop around a workflow and a model, and the test of what was learnt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import staging_tf1 as staging
+from staging_tf1._tf import tf
+from staging_tf1.data import LabelledImages
+from staging_tf1.recipes.model import Model, build_model
+from staging_tf1.recipes.settings import LogdirError, Settings
+from staging_tf1.recipes.workflows import WORKFLOWS, Feeding
+
+__all__ = ["Result", "train"]
+
+# Images that are tested at once; more would only take more memory.
+_TEST_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a training run."""
+
+    # Images that were trained on, each counted once an epoch, and the seconds that it took.
+    examples: int
+    secs: float
+    # The mean cross-entropy of each batch, in order.
+    losses: list[float]
+    # Images of the test part, and how many of them are told right.
+    tested: int
+    correct: int
+    pipelines: list[staging.PipelineStats]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the test images that are told right, from 0 to 1."""
+        return self.correct / self.tested
+
+
+def train(
+    data: LabelledImages, settings: Settings, on_step: Callable[[int, float], None] = lambda count, loss: None
+) -> Result:
+    """Trains a new classifier on `data` and tests it.
+
+    Args:
+      data: images and labels.
+      settings: the workflow, and how to train. With a `logdir` that holds a checkpoint, its model is trained
+        on.
+      on_step: called after each step with the number of images in its batch and their mean loss.
+
+    Raises:
+      LogdirError: the checkpoint in `logdir` is that of another model.
+    """
+    with tf.Graph().as_default():
+        tf.set_random_seed(settings.seed)
+        feeding = WORKFLOWS[settings.workflow](data, settings)
+        model = build_model(feeding.images, feeding.labels, num_classes=data.num_classes, scale=data.scale)
+        tf.summary.scalar("loss", model.loss)
+        _check_checkpoint(settings.logdir)
+        losses, examples = [], 0
+        with staging.StagingSession(checkpoint_dir=settings.logdir) as sess:
+            start = time.perf_counter()
+            for count, loss in _steps(sess, model, feeding):
+                examples += count
+                losses.append(loss)
+                on_step(count, loss)
+            secs = time.perf_counter() - start
+            correct = _count_correct(sess, model, data)
+            pipelines = sess.stats()
+    return Result(examples, secs, losses, len(data.x_test), correct, pipelines)
+
+
+def _check_checkpoint(logdir: str | None) -> None:
+    """Compares the variables by name and shape, because TensorFlow's own error comes late and is long."""
+    checkpoint = logdir and tf.train.latest_checkpoint(logdir)
+    if not checkpoint:
+        return
+    saved = dict(tf.train.list_variables(checkpoint))
+    for variable in tf.trainable_variables():
+        name, shape = variable.op.name, variable.shape.as_list()
+        if saved.get(name) != shape:
+            raise LogdirError(
+                f"--logdir {logdir!r} holds the checkpoint of another model: it has the variable {name} with "
+                f"shape {saved.get(name, 'none')}, this one {shape}. Name another folder."
+            )
+
+
+def _steps(sess: Any, model: Model, feeding: Feeding) -> Iterator[tuple[int, float]]:
+    """Trains one batch after the other; gives the number of its images and their loss."""
+    step = [model.count, model.loss, model.train_op]
+    if feeding.put is None:
+        yield from _until_the_end(sess, step)
+    else:
+        yield from _by_hand(sess, step, feeding)
+
+
+def _until_the_end(sess: Any, step: list[Any]) -> Iterator[tuple[int, float]]:
+    try:
+        while not sess.should_stop():
+            count, loss, _ = sess.run(step)
+            yield int(count), float(loss)
+    except tf.errors.OutOfRangeError:
+        return
+
+
+def _by_hand(sess: Any, step: list[Any], feeding: Feeding) -> Iterator[tuple[int, float]]:
+    for _ in range(feeding.warm_up):
+        sess.run(feeding.put)
+    for number in range(feeding.num_batches):
+        # The last steps take what is staged. A put would wait for batches that never come, and fail the step.
+        more = number < feeding.num_batches - feeding.warm_up
+        count, loss, *_ = sess.run([*step, feeding.put] if more else step)
+        yield int(count), float(loss)
+
+
+def _count_correct(sess: Any, model: Model, data: LabelledImages) -> int:
+    """Tests by feeding the tensors that training takes from the area; the area is not asked then."""
+    correct = 0
+    for first in range(0, len(data.x_test), _TEST_BATCH):
+        part = np.s_[first : first + _TEST_BATCH]
+        correct += int(
+            sess.run(model.correct, {model.images: data.x_test[part], model.labels: data.y_test[part]})
+        )
+    return correct

@@ -1,0 +1,115 @@
+"""Importing the package is cheap and quiet, changes nothing, and every public name is there."""
+
+from __future__ import annotations
+
+import json
+import typing
+from pathlib import Path
+
+import pytest
+
+import staging_tf1 as staging
+from conftest import RunPython
+
+# What a process looks like after TensorFlow, and after the package with all its names, have been imported.
+_STATE = """
+import json, logging, os, signal, sys, threading, warnings
+import tensorflow.compat.v1 as tf
+
+def state():
+    return {
+        "eager": tf.executing_eagerly(),
+        "resource variables": tf.resource_variables_enabled(),
+        "control flow v2": tf.control_flow_v2_enabled(),
+        "tensor equality": bool(tf.Tensor._USE_EQUALITY),
+        "default graph ops": len(tf.get_default_graph().get_operations()),
+        "tf log level": tf.logging.get_verbosity(),
+        "root log level": logging.getLogger().level,
+        "root log handlers": [str(handler) for handler in logging.getLogger().handlers],
+        "warning filters": [str(each) for each in warnings.filters],
+        "environment": dict(os.environ),
+        "search path": sys.path,
+        "meta path": [str(finder) for finder in sys.meta_path],
+        "excepthook": str(sys.excepthook),
+        "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)],
+        "threads": [thread.name for thread in threading.enumerate()],
+    }
+
+before = state()
+import staging_tf1
+for name in staging_tf1.__all__:
+    getattr(staging_tf1, name)
+print(json.dumps([before, state()]))
+"""
+_SECONDS = """
+import time
+import tensorflow.compat.v1
+start = time.perf_counter()
+import staging_tf1
+for name in staging_tf1.__all__:
+    getattr(staging_tf1, name)
+print(time.perf_counter() - start)
+"""
+
+
+def test_importing_changes_nothing_and_prints_nothing(run_python: RunPython) -> None:
+    done = run_python("-c", _STATE)
+    assert done.returncode == 0, done.stderr
+    # One line: what the package printed would stand before it.
+    before, after = json.loads(done.stdout)
+    assert after == before
+    assert before["eager"]
+
+
+def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPython) -> None:
+    done = run_python("-c", "import staging_tf1")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_importing_costs_at_most_0_3_seconds_over_tensorflow(run_python: RunPython) -> None:
+    # The least of three: the others are what the machine did besides.
+    assert min(float(run_python("-c", _SECONDS).stdout) for _ in range(3)) < 0.3
+
+
+def test_tensorflow_is_not_loaded_before_it_is_needed(run_python: RunPython) -> None:
+    # `staging-tf1 run` starts programs that set TensorFlow's environment variables before they import it.
+    code = "import staging_tf1.cli.main, staging_tf1.sources, sys; sys.exit('tensorflow' in sys.modules)"
+    assert run_python("-c", code).returncode == 0
+
+
+@pytest.mark.parametrize("name", staging.__all__)
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    assert getattr(staging, name).__doc__
+    assert name in dir(staging)
+
+
+def test_what_the_type_checker_sees_is_what_there_is() -> None:
+    # The names stand twice in the module: as imports for type checkers, and in the table that loads them.
+    source = Path(staging.__file__).read_text(encoding="utf-8")
+    imports = source[source.index("if TYPE_CHECKING:") : source.index("__version__")]
+    for name, home in staging._HOMES.items():
+        assert f"from staging_tf1.{home} import {name}\n" in imports
+    modules = sorted(set(staging.__all__) - set(staging._HOMES))
+    assert f"from staging_tf1 import {', '.join(modules)}\n" in imports
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'staging_tf1' has no attribute 'StageArea'$"):
+        staging.StageArea  # noqa: B018
+
+
+def test_the_version_is_that_of_the_metadata() -> None:
+    import importlib.metadata
+
+    try:
+        installed = importlib.metadata.version("staging-tf1")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package is imported from a checkout that is not installed")
+    assert installed == staging.__version__
+
+
+def test_the_annotations_of_the_public_names_can_be_resolved() -> None:
+    for name in staging.__all__:
+        value = getattr(staging, name)
+        if callable(value):
+            typing.get_type_hints(value)

@@ -1,0 +1,62 @@
+"""The pages say what is true: their Python runs, their commands parse, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from conftest import RunPython
+from staging_tf1.cli import train
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Runs the blocks that are given as arguments, each as a program of its own, in one process: TensorFlow takes
+# seconds to load.
+_RUN_BLOCKS = """
+import sys
+import tensorflow.compat.v1 as tf
+for number, block in enumerate(sys.argv[1:], start=1):
+    tf.reset_default_graph()
+    exec(compile(block, f"block {number}", "exec"), {"__name__": "__main__"})
+"""
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def _id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page, "python")], ids=_id)
+def test_the_python_on_the_page_runs(page: Path, run_python: RunPython) -> None:
+    done = run_python("-W", "error::UserWarning", "-c", _RUN_BLOCKS, *_blocks(page, "python"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_the_links_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_training_commands_in_the_readme_are_understood() -> None:
+    lines = "\n".join(_blocks(ROOT / "README.md", "console")).splitlines()
+    commands = [line.split("staging-tf1 train")[1] for line in lines if "staging-tf1 train" in line]
+    assert len(commands) == 4
+    for command in commands:
+        train.parser().parse_args(shlex.split(command))
+
+
+def test_the_readme_says_what_ci_runs() -> None:
+    install, test = "pip install '.[test]' && pytest".split(" && ")
+    assert f"{install} && {test}" in _blocks(ROOT / "README.md", "console")[1]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert [line.replace(" --quiet", "") for line in script if line.startswith("pip install")] == [install]
+    assert script[-1].split()[0] == test
