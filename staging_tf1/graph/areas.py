@@ -31,6 +31,8 @@ class BaseStagingArea:
     Attributes:
       graph: the graph of the area.
       device: the device string of the store, from the device scope at construction; "" when it gave none.
+      is_shared: whether a shared_name was given, so that other areas, or sessions of a server, may use the
+      store.
       made_at: the user's line.
       outputs: every tensor that get and peek returned, for the check of placement.
       placement_warned: whether the user has been told that the area stands on the wrong device.
@@ -51,6 +53,7 @@ class BaseStagingArea:
             self.made_at = site
             self.graph: Any = tf.get_default_graph()
             self._container = current_container(self.graph)
+            self.is_shared = shared_name is not None
             self._name = self._unused_name() if shared_name is None else _checked_name(what, shared_name)
             key = self._store_key(self._name)
             stores.check_same(self.graph, key, self.capacity, self.memory_limit, self.dtypes, str(self))

@@ -38,12 +38,17 @@ class CallSite:
         return f"{os.path.basename(self.filename)}:{self.lineno}"
 
 
+def is_users(filename: str) -> bool:
+    """Whether a file is part of the user's program: neither ours nor TensorFlow's."""
+    return not os.path.abspath(filename).startswith(_NOT_THE_USER)
+
+
 def call_site() -> CallSite:
     """The innermost frame of this thread that is neither ours nor TensorFlow's."""
     outermost = None
     for filename, lineno, function in _frames_inside_out():
         outermost = CallSite(filename, lineno, function)
-        if not os.path.abspath(filename).startswith(_NOT_THE_USER):
+        if is_users(filename):
             return outermost
     return outermost or CallSite("<unknown>", 0, "<unknown>")
 

@@ -119,7 +119,7 @@ def shape_text(shape: Any) -> str:
 
 
 def _dtypes(what: str, dtypes: Any) -> list[Any]:
-    if _is_tensor(dtypes) or (isinstance(dtypes, (list, tuple)) and any(map(_is_tensor, dtypes))):
+    if tf.is_tensor(dtypes) or (isinstance(dtypes, (list, tuple)) and any(map(tf.is_tensor, dtypes))):
         raise TypeError(
             f"{what} takes dtypes such as [tf.float32], it got tensors. To take the spec from tensors, write "
             f"{what}.from_tensors([...])."
@@ -158,10 +158,6 @@ def _dtype_name(dtype: Any) -> str:
         return f"tf.{tf.as_dtype(dtype).name}"
     except TypeError:
         return repr(dtype)
-
-
-def _is_tensor(value: Any) -> bool:
-    return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable)
 
 
 def _shapes(what: str, shapes: Any, count: int) -> list[Any]:

@@ -11,7 +11,7 @@ from staging_tf1._tf import FuncGraph, tf
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
 
-__all__ = ["element_indices", "to_tensors"]
+__all__ = ["element_indices", "is_variable", "to_tensors"]
 
 # Which Python types stand for a value of a dtype without loss; a bool is no number here, as in tf.constant.
 _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
@@ -65,6 +65,11 @@ def to_tensors(
     return [_convert(v, declared.dtypes[i], f"component_{i}") for v, i in zip(checked, indices, strict=True)]
 
 
+def is_variable(value: Any) -> bool:
+    """Whether `value` is a variable of either kind; tf.Variable is a base of reference variables only."""
+    return bool(tf.is_tensor(value)) and hasattr(value, "read_value")
+
+
 def _checked(area: str, declared: Declaration, index: int, graph: Any, value: Any) -> Any:
     """`value`, or the array that it stands for, when that fits component `index`."""
     where = f"{area}: {declared.label(index)}"
@@ -75,7 +80,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
             f"{where} got a {type(value).__name__}, {wanted}. An area holds dense tensors; staged() takes "
             "SparseTensor and RaggedTensor."
         )
-    if callable(getattr(value, "numpy", None)) and not isinstance(value, tf.Variable):
+    if callable(getattr(value, "numpy", None)) and not is_variable(value):
         value = value.numpy()  # an eager tensor: its value is known, and its graph is none
     if not (_is_symbolic(value) or isinstance(value, (np.ndarray, np.generic))):
         value = _array(where, wanted, dtype, value)
@@ -121,8 +126,8 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
 
 
 def _is_symbolic(value: Any) -> bool:
-    # A PartitionedVariable is neither of the first two; it has a dtype and a shape, and converts.
-    return bool(tf.is_tensor(value)) or isinstance(value, tf.Variable) or hasattr(value, "as_tensor")
+    # A PartitionedVariable is no tensor; it has a dtype and a shape, and converts.
+    return bool(tf.is_tensor(value)) or hasattr(value, "as_tensor")
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -192,11 +197,19 @@ def _check_graph(where: str, graph: Any, value: Any) -> None:
 
 
 def _convert(value: Any, dtype: Any, name: str) -> Any:
-    if isinstance(value, tf.Variable):
-        return value.read_value()
-    if tf.is_tensor(value) and value.dtype != dtype:
-        return tf.identity(value, name=name)  # a reference: staged as it is now, not as it will be assigned
-    return tf.convert_to_tensor(value, dtype=dtype, name=name)
+    if is_variable(value):
+        value = value.read_value()
+    tensor = tf.convert_to_tensor(value, dtype=None if tf.is_tensor(value) else dtype, name=name)
+    # Identity, which reads a reference variable, hands its buffer on: an assign would change what is staged.
+    return tf.raw_ops.DeepCopy(x=tensor) if _reads_reference(tensor) else tensor
+
+
+def _reads_reference(tensor: Any) -> bool:
+    while tensor.dtype == tensor.dtype.base_dtype:
+        if tensor.op.type != "Identity":
+            return False
+        tensor = tensor.op.inputs[0]
+    return True
 
 
 def _kind(values: Any) -> str:

@@ -54,7 +54,7 @@ def check_buildable(what: str) -> CallSite:
         been run since or its session is active.
     """
     site = call_site()
-    for check in (_check_place, _check_thread, _check_open, _check_first_time):
+    for check in (_check_thread, _check_place, _check_open, _check_first_time):
         check(what, site)
     return site
 
@@ -121,8 +121,8 @@ def _check_thread(what: str, site: CallSite) -> None:
     thread = threading.current_thread()
     if thread is not threading.main_thread() and not has_default_graph():
         raise BuildError(
-            f"{what} at {site} is built in thread {thread.name!r}, whose default graph is a new one of its "
-            "own, not your program's. Build it in the main thread, or within `with graph.as_default():` here."
+            f"{what} at {site} is built in thread {thread.name!r}, which has no part in your program's "
+            "default graph. Build it in the main thread, or within `with graph.as_default():` here."
         )
 
 
@@ -142,7 +142,7 @@ def _check_first_time(what: str, site: CallSite) -> None:
         return
     session = tf.get_default_session()
     if ledger.runs > runs_then:
-        why = f"the graph has been run {ledger.runs - runs_then} times since"
+        why = "the graph has been run since"
     elif session is not None and session.graph is graph:
         why = "a session of this graph is active, so this looks like a training loop"
     else:

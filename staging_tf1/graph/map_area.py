@@ -10,7 +10,7 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.areas import BaseStagingArea
 from staging_tf1.graph.declared import shape_text
-from staging_tf1.graph.elements import element_indices
+from staging_tf1.graph.elements import element_indices, is_variable
 
 __all__ = ["MapStagingArea"]
 
@@ -198,7 +198,7 @@ class MapStagingArea(BaseStagingArea):
 
     def _checked_key(self, what: str, key: Any) -> Any:
         where = f"{self}: {what} takes an int64 scalar as key, it got"
-        if tf.is_tensor(key) or isinstance(key, tf.Variable):
+        if tf.is_tensor(key):
             if key.dtype.base_dtype != tf.int64:
                 raise SpecError(
                     f"{where} {key.dtype.base_dtype.name} {shape_text(key.shape)}. Cast it: tf.cast(key, "
@@ -217,4 +217,4 @@ class MapStagingArea(BaseStagingArea):
 
 
 def _key_tensor(key: Any) -> Any:
-    return key.read_value() if isinstance(key, tf.Variable) else tf.convert_to_tensor(key, dtype=tf.int64)
+    return key.read_value() if is_variable(key) else tf.convert_to_tensor(key, dtype=tf.int64)

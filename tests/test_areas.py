@@ -1,0 +1,509 @@
+"""StagingArea: what its methods return, where its ops stand, and what each refused call says."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from staging_tf1.errors import BuildError, SpecError
+from staging_tf1.graph.areas import StagingArea, areas_of
+
+LINE = r"\(made at test_areas\.py:\d+\)"
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def cpus(count: int) -> Any:
+    return tf.ConfigProto(device_count={"CPU": count})
+
+
+# ---- forms
+
+
+def test_list_elements_come_back_in_order_as_lists() -> None:
+    area = StagingArea([tf.float32, tf.int64], shapes=[[2], []])
+    value = tf.placeholder(tf.int64, [])
+    put = area.put([tf.constant([1.0, 2.0]), value])
+    got = area.get()
+    assert isinstance(got, list)
+    assert [t.shape.as_list() for t in got] == [[2], []]
+    with tf.Session() as sess:
+        for i in range(3):
+            sess.run(put, {value: i})
+        assert [int(sess.run(got)[1]) for _ in range(3)] == [0, 1, 2]
+
+
+def test_named_elements_are_dicts_both_ways() -> None:
+    area = StagingArea([tf.float32, tf.string], names=["x", "s"])
+    put, got = area.put({"s": "abc", "x": 2.5}), area.get()
+    assert sorted(got) == ["s", "x"]
+    with tf.Session() as sess:
+        sess.run(put)
+        assert sess.run(got) == {"x": np.float32(2.5), "s": b"abc"}
+
+
+def test_a_single_value_is_an_element_and_get_is_still_a_list() -> None:
+    area = StagingArea([tf.int32])
+    put, got = area.put(tf.constant(7)), area.get()
+    with tf.Session() as sess:
+        sess.run(put)
+        assert sess.run(got) == [7]
+
+
+def test_peek_leaves_the_element_and_clear_drops_all() -> None:
+    area = StagingArea([tf.int32])
+    value = tf.placeholder(tf.int32, [])
+    put, second, size, clear = area.put([value]), area.peek(1), area.size(), area.clear()
+    with tf.Session() as sess:
+        for i in (10, 11, 12):
+            sess.run(put, {value: i})
+        assert sess.run(second) == [11]
+        assert sess.run(size) == 3
+        sess.run(clear)
+        assert sess.run(size) == 0
+
+
+def test_peek_takes_a_tensor_as_index() -> None:
+    area = StagingArea([tf.int32])
+    value, index = tf.placeholder(tf.int32, []), tf.placeholder(tf.int64, [])
+    put, peeked = area.put([value]), area.peek(index)
+    with tf.Session() as sess:
+        for i in (10, 11):
+            sess.run(put, {value: i})
+        assert [sess.run(peeked, {index: i})[0] for i in (1, 0)] == [11, 10]
+
+
+def test_properties_say_what_was_declared() -> None:
+    area = StagingArea(
+        ["float32", np.int64],
+        shapes=[[None, 2], None],
+        names=("a", "b"),
+        capacity=np.int32(3),
+        memory_limit=4096,
+    )
+    assert area.name == "StagingArea"
+    assert area.dtypes == [tf.float32, tf.int64]
+    assert area.shapes[0].as_list() == [None, 2] and area.shapes[1].rank is None
+    assert area.names == ["a", "b"]
+    assert (area.capacity, area.memory_limit) == (3, 4096)
+
+
+def test_capacity_bounds_what_is_held() -> None:
+    area = StagingArea([tf.int32], capacity=2)
+    put, got, size = area.put([1]), area.get(), area.size()
+    with tf.Session() as sess:
+        sess.run(put)
+        sess.run(put)
+        third = threading.Thread(target=sess.run, args=[put])
+        third.start()
+        # The third put can only end after a get has made room, and the third get after that put.
+        for _ in range(3):
+            assert sess.run(got) == [1]
+        third.join(30)
+        assert not third.is_alive()
+        assert sess.run(size) == 0
+
+
+def test_names_of_ops_follow_the_name_argument() -> None:
+    area = StagingArea([tf.int32], shared_name="any name: at all!")
+    assert area.name == "any name: at all!"
+    assert area.put([1], name="stow").name == "stow"
+    assert area.get(name="fetch")[0].op.name == "fetch"
+    assert area.size(name="count").op.name == "count"
+    assert area.clear(name="wipe").name == "wipe"
+    assert area.peek(0, name="look")[0].op.name == "look"
+
+
+# ---- values
+
+
+def test_python_values_are_made_of_the_declared_dtype() -> None:
+    area = StagingArea(
+        [tf.float32, tf.int64, tf.float64, tf.bool, tf.string, tf.uint8, tf.bfloat16, tf.complex64]
+    )
+    put = area.put([[1.0], 3, 2, True, ["a", b"b\0"], [[255]], 0.5, 1])
+    got = area.get()
+    with tf.Session() as sess:
+        sess.run(put)
+        values = sess.run(got)
+    assert [v.dtype.name if hasattr(v, "dtype") else "" for v in values[:3]] == [
+        "float32",
+        "int64",
+        "float64",
+    ]
+    assert values[4].tolist() == [b"a", b"b\0"]
+    assert values[5].tolist() == [[255]]
+
+
+def test_variables_are_read_when_put_runs_and_what_is_staged_stays() -> None:
+    with tf.variable_scope("v", use_resource=False):
+        reference = tf.get_variable("ref", initializer=1.0)
+    with tf.variable_scope("r", use_resource=True):
+        resource = tf.get_variable("res", initializer=2.0)
+    area = StagingArea([tf.float32, tf.float32, tf.float32])
+    put = area.put([reference, resource, reference.op.outputs[0]])
+    got, change = area.get(), tf.group(reference.assign(10.0), resource.assign(20.0))
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        sess.run(put)
+        sess.run(change)
+        assert sess.run(got) == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            np.zeros([32], np.int32),
+            r"got int32 \[32\] \(a numpy value\), .*Convert it: label\.astype\('int64'\)",
+        ),
+        (1.5, r"got 1\.5 \(a Python float\), declared int64 \[32\]\. Put a value of that dtype"),
+        (True, r"got True \(a Python bool\), declared int64 \[32\]"),
+        ("x", r"got 'x' \(a Python str\), declared int64 \[32\]"),
+        (None, r"got None \(a Python NoneType\), declared int64 \[32\]"),
+        ([1, [2]], r"got \[1, \[2\]\] \(a Python list\), declared int64 \[32\]\. It does not make an array"),
+        ([2**63], r"The value does not fit into int64|It does not make an array"),
+        ([1, 2], r"got int64 \[2\] \(a numpy value\), .* Reshape it, or declare the shape"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_and_add_no_op(graph: Any, value: Any, message: str) -> None:
+    area = StagingArea([tf.int64], shapes=[[32]], names=["label"], shared_name="train")
+    before = len(graph.get_operations())
+    with pytest.raises(SpecError, match=rf"^area 'train' {LINE}: component 'label' .*({message})"):
+        area.put({"label": value})
+    assert len(graph.get_operations()) == before
+
+
+def test_a_dtype_mismatch_reads_like_this() -> None:
+    area = StagingArea([tf.int64], shapes=[[32]], names=["label"], shared_name="train")
+    with pytest.raises(SpecError) as caught:
+        area.put({"label": tf.placeholder(tf.int32, [32])})
+    assert str(caught.value) == (
+        f"area 'train' (made at test_areas.py:{area.made_at.lineno}): component 'label' got int32 [32], "
+        "declared int64 [32]. Cast it: tf.cast(label, tf.int64), or let staged() take the spec "
+        "from the tensors."
+    )
+
+
+def test_too_large_python_integers_are_refused() -> None:
+    area = StagingArea([tf.float32, tf.uint8])
+    with pytest.raises(SpecError, match=r"component 0 got 16777217 .*does not fit into float32"):
+        area.put([2**24 + 1, 0])
+    with pytest.raises(
+        SpecError, match=r"component 1 got 256 .*does not fit into uint8|does not make an array"
+    ):
+        area.put([0, 256])
+    with pytest.raises(SpecError, match=r"component 0 got 1e\+300 .*does not fit into float32"):
+        area.put([1e300, 0])
+
+
+def test_tensors_of_other_kinds_are_refused() -> None:
+    area = StagingArea([tf.float32])
+    sparse = tf.SparseTensor([[0]], [1.0], [1])
+    with pytest.raises(SpecError, match=r"component 0 got a SparseTensor.*staged\(\) takes SparseTensor"):
+        area.put([sparse])
+    with pytest.raises(SpecError, match=r"got a list of tensors.*tf\.stack\(\[\.\.\.\]\)"):
+        area.put([[tf.constant(1.0), tf.constant(2.0)]])
+    with pytest.raises(SpecError, match=r"component 0 got string \[\].*Strings are not cast"):
+        area.put([tf.constant("x")])
+
+
+def test_the_number_and_names_of_values_are_checked() -> None:
+    plain = StagingArea([tf.float32, tf.int32])
+    named = StagingArea([tf.float32, tf.int32], names=["x", "y"])
+    with pytest.raises(SpecError, match=r"put got 1 value, .* 2 components \(component 1 missing\)\."):
+        plain.put([1.0])
+    with pytest.raises(SpecError, match=r"put got 3 values, declared are 2 components\."):
+        plain.put([1.0, 2, 3])
+    with pytest.raises(SpecError, match=r"put got a dict, but the area has no names\..*names=\['x', 'y'\]"):
+        plain.put({"x": 1.0, "y": 2})
+    with pytest.raises(SpecError, match=r"put got 1 value, .*\(component 'y' missing\)"):
+        named.put({"x": 1.0})
+    with pytest.raises(SpecError, match=r"put got the name 'z', declared are \['x', 'y'\]\."):
+        named.put({"x": 1.0, "z": 2})
+    with pytest.raises(SpecError, match=r"put got a list, but the area has names\. Put a dict with the keys"):
+        named.put([1.0, 2])
+    with pytest.raises(SpecError, match="put got a single value, but the area has names"):
+        named.put(1.0)
+
+
+def test_values_of_another_graph_are_refused() -> None:
+    with tf.Graph().as_default():
+        stranger = tf.constant(1.0, name="stranger")
+    area = StagingArea([tf.float32])
+    with pytest.raises(SpecError, match="component 0 got 'stranger:0', which belongs to another graph"):
+        area.put([stranger])
+
+
+def test_an_area_is_used_in_its_own_graph() -> None:
+    area = StagingArea([tf.float32])
+    with tf.Graph().as_default() as other:
+        for call in (area.get, area.size, area.clear, lambda: area.put([1.0]), lambda: area.peek(0)):
+            with pytest.raises(
+                BuildError, match=r"while another graph is the default.*area\.graph\.as_default"
+            ):
+                call()
+        assert other.get_operations() == []
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"dtypes": [1.5]}, TypeError, r"dtypes\[0\] is 1\.5 \(float\), which is no dtype"),
+        ({"dtypes": [1]}, TypeError, r"dtypes\[0\] is 1 \(int\)"),
+        ({"dtypes": [None]}, TypeError, r"dtypes\[0\] is None"),
+        ({"dtypes": ["flaot32"]}, TypeError, r"dtypes\[0\] is 'flaot32'"),
+        ({"dtypes": tf.float32}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
+        ({"dtypes": "float32"}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
+        ({"dtypes": 5}, TypeError, r"takes a list with one dtype a component.*it got 5 \(int\)"),
+        ({"dtypes": {"x": tf.float32}}, TypeError, "takes a list with one dtype a component"),
+        ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
+        ({"dtypes": [tf.int8], "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
+        ({"dtypes": [tf.int8], "shapes": 7}, TypeError, "shapes must be a list with one shape a component"),
+        ({"dtypes": [tf.int8], "shapes": ["a"]}, ValueError, r"shapes\[0\] is 'a', which is no shape"),
+        ({"dtypes": [tf.int8], "names": ["a", "b"]}, ValueError, "names has 2 entries, dtypes has 1"),
+        ({"dtypes": [tf.int8], "names": "a"}, TypeError, "names must be a list with one string a component"),
+        ({"dtypes": [tf.int8], "names": [3]}, TypeError, r"names must be strings, it got \[3\]"),
+        (
+            {"dtypes": [tf.int8] * 2, "names": ["a", "a"]},
+            ValueError,
+            "names must differ, 'a' stands more than once",
+        ),
+        (
+            {"dtypes": [tf.int8], "shared_name": 3},
+            ValueError,
+            r"shared_name must be a string, it got 3 \(int\)",
+        ),
+        ({"dtypes": [tf.int8], "shared_name": ""}, ValueError, "shared_name is empty"),
+        (
+            {"dtypes": [tf.int8], "capacity": -3},
+            ValueError,
+            r"capacity=-3 must be 0 \(unbounded\) or a positive number",
+        ),
+        (
+            {"dtypes": [tf.int8], "capacity": 1.5},
+            TypeError,
+            r"capacity=1\.5 is a float, it must be an integer",
+        ),
+        (
+            {"dtypes": [tf.int8], "capacity": True},
+            TypeError,
+            "capacity=True is a bool, it must be an integer",
+        ),
+        ({"dtypes": [tf.int8], "capacity": 2**63}, ValueError, "capacity=9223372036854775808"),
+        (
+            {"dtypes": [tf.int8], "memory_limit": -1},
+            ValueError,
+            "memory_limit=-1 must be 0 .* a positive number of bytes",
+        ),
+        (
+            {"dtypes": [tf.int8], "memory_limit": "1G"},
+            TypeError,
+            "memory_limit='1G' is a str, it must be an integer",
+        ),
+        (
+            {"dtypes": [tf.int32], "shapes": [[5]], "memory_limit": 19},
+            SpecError,
+            r"an element has 20 bytes, more than memory_limit=19",
+        ),
+        (
+            {"dtypes": [tf.int8], "shapes": [[2**31]], "memory_limit": 2**40},
+            SpecError,
+            "element has 2147483648 bytes, and TensorFlow miscounts",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_and_add_no_op(
+    graph: Any, arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=rf"^StagingArea.*{message}"):
+        StagingArea(**arguments)
+    assert graph.get_operations() == []
+    assert areas_of(graph) == []
+
+
+def test_tensors_in_place_of_dtypes_are_told_of_from_tensors() -> None:
+    images = tf.placeholder(tf.float32)
+    for dtypes in ([images], images, [tf.float32, images]):
+        with pytest.raises(
+            TypeError, match=r"it got tensors\. .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."
+        ):
+            StagingArea(dtypes)
+
+
+def test_an_element_that_is_put_may_not_exceed_the_limit_either() -> None:
+    area = StagingArea([tf.int32], memory_limit=16)
+    with pytest.raises(
+        SpecError, match=r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16"
+    ):
+        area.put([tf.zeros([5], tf.int32)])
+    area.put([tf.zeros([4], tf.int32)])
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "message"),
+    [
+        (-1, ValueError, r"peek\(-1\) would wait for ever"),
+        (2, ValueError, "0 or more and below the capacity, 2"),
+        (1.0, TypeError, r"it got 1\.0"),
+        (True, TypeError, "it got True"),
+    ],
+)
+def test_peek_refuses_what_could_never_be_there(index: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        StagingArea([tf.int32], capacity=2).peek(index)
+
+
+# ---- from_tensors
+
+
+def test_from_tensors_takes_dtypes_shapes_and_names() -> None:
+    tensors = {"y": tf.placeholder(tf.int64, [None]), "x": np.zeros([2, 3], np.float32)}
+    area = StagingArea.from_tensors(tensors, capacity=4, memory_limit=100)
+    assert (area.names, area.dtypes) == (["x", "y"], [tf.float32, tf.int64])
+    assert [s.as_list() for s in area.shapes] == [[2, 3], [None]]
+    assert (area.capacity, area.memory_limit) == (4, 100)
+    got, put = area.get(), area.put(tensors)
+    with tf.Session() as sess:
+        sess.run(put, {tensors["y"]: [5]})
+        assert sess.run(got)["y"].tolist() == [5]
+
+
+def test_from_tensors_takes_one_a_list_and_names() -> None:
+    one = StagingArea.from_tensors(tf.placeholder(tf.float32, [2]))
+    two = StagingArea.from_tensors(
+        (tf.TensorSpec([1], tf.int32), tf.get_variable("v", [3])), names=["a", "b"]
+    )
+    assert one.names is None and one.shapes[0].as_list() == [2]
+    assert two.names == ["a", "b"] and two.dtypes == [tf.int32, tf.float32]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "names", "kind", "message"),
+    [
+        ([], None, ValueError, "got no tensors"),
+        ({"x": np.zeros(1)}, ["x"], ValueError, "a dict's keys are the names"),
+        ({1: np.zeros(1)}, None, TypeError, r"keys \[1\]; component names must be strings"),
+        ([1.0], None, TypeError, "component 0 is a float.*tf.convert_to_tensor"),
+    ],
+)
+def test_from_tensors_refuses(tensors: Any, names: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        StagingArea.from_tensors(tensors, names=names)
+
+
+# ---- devices
+
+
+def test_size_peek_and_clear_act_on_the_areas_device_from_anywhere() -> None:
+    with tf.device("/cpu:1"):
+        area = StagingArea([tf.int32])
+    with tf.device("/cpu:2"):
+        put, size, peeked, clear = area.put([5]), area.size(), area.peek(0), area.clear()
+    with tf.Session(config=cpus(3)) as sess:
+        sess.run(put)
+        assert sess.run(area.size()) == 1
+        assert sess.run(size) == 1
+        assert sess.run(peeked) == [5]
+        sess.run(clear)
+        assert sess.run(size) == 0
+    assert (area.device, size.device, clear.device) == ("/device:CPU:1",) * 3
+
+
+def test_what_get_returns_follows_the_scope_of_the_call() -> None:
+    with tf.device("/cpu:1"):
+        area = StagingArea([tf.int32])
+        here = area.get()[0]
+    with tf.device("/cpu:2"):
+        there = area.get()[0]
+    assert (here.op.type, here.device) == ("Unstage", "/device:CPU:1")
+    assert (there.op.type, there.device) == ("Identity", "/device:CPU:2")
+
+
+# ---- stores
+
+
+def test_the_same_shared_name_shares_the_store() -> None:
+    with tf.device("/cpu:1"):
+        one = StagingArea([tf.int32], shared_name="s", capacity=2)
+    two = StagingArea([tf.int32], shared_name="s", capacity=2)
+    put, got, size = one.put([3]), two.get(), two.size()
+    with tf.Session(config=cpus(2)) as sess:
+        sess.run(put)
+        assert sess.run(size) == 1
+        assert sess.run(got) == [3]
+    assert two.device == "/device:CPU:1"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"capacity": 3}, r"has capacity=3 where that one has capacity=2"),
+        ({"capacity": 2, "memory_limit": 9}, r"has memory_limit=9 where that one has memory_limit=0"),
+        (
+            {"capacity": 2, "dtypes": [tf.int64]},
+            r"has dtypes=\['int64'\] where that one has dtypes=\['int32'\]",
+        ),
+    ],
+)
+def test_the_same_shared_name_declared_otherwise_is_refused(
+    graph: Any, other: dict[str, Any], message: str
+) -> None:
+    StagingArea([tf.int32], shared_name="s", capacity=2)
+    before = len(graph.get_operations())
+    with pytest.raises(
+        SpecError, match=rf"^area 's' {LINE} shares its name with area 's' {LINE}, but {message}"
+    ):
+        StagingArea(**{"dtypes": [tf.int32], "shared_name": "s", **other})
+    assert len(graph.get_operations()) == before
+
+
+def test_an_unnamed_area_never_shares() -> None:
+    StagingArea([tf.int32], shared_name="StagingArea")
+    assert StagingArea([tf.int32]).name != "StagingArea"
+    with tf.name_scope("tower_0"):
+        assert StagingArea([tf.int32]).name == "tower_0/StagingArea"
+
+
+def test_the_ops_of_raw_code_count_as_areas() -> None:
+    tf.raw_ops.Stage(values=[tf.constant(1)], shared_name="raw", capacity=4)
+    with pytest.raises(SpecError, match=r"shares its name with the op '.*', but has capacity=1 where"):
+        StagingArea([tf.int32], shared_name="raw", capacity=1)
+
+
+# ---- for the session helper
+
+
+def test_cached_ops_are_made_once_and_not_after_finalize(graph: Any) -> None:
+    area = StagingArea([tf.int32])
+    assert area.clear_op() is area.clear_op()
+    assert area.size_op() is area.size_op()
+    late = StagingArea([tf.int32])
+    graph.finalize()
+    assert area.clear_op() is not None
+    with pytest.raises(BuildError, match="clear is wanted after the graph was finalized"):
+        late.clear_op()
+    assert areas_of(graph) == [area, late]
+
+
+def test_areas_know_their_line_and_belong_to_their_graph(graph: Any) -> None:
+    areas = [StagingArea([tf.int32]) for _ in range(3)]
+    assert areas_of(graph) == areas
+    assert {area.made_at.function for area in areas} <= {
+        "<listcomp>",
+        "test_areas_know_their_line_and_belong_to_their_graph",
+    }
+    assert {str(area.made_at).split(":")[0] for area in areas} == {"test_areas.py"}
+    with tf.Graph().as_default() as other:
+        assert areas_of(other) == []

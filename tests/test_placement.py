@@ -1,0 +1,103 @@
+"""An area on the CPU whose consumers were put elsewhere gets one warning, with the device to write."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from staging_tf1.errors import PlacementWarning
+from staging_tf1.graph.areas import StagingArea, areas_of
+from staging_tf1.graph.placement import placement_warning, resolved_device, warn_misplaced
+
+CPU, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def warned(areas: Any, devices: list[str]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_misplaced(areas, devices)
+    assert all(w.category is PlacementWarning and w.filename == __file__ for w in caught)
+    return [str(w.message) for w in caught]
+
+
+def test_an_area_beside_its_consumers_is_warned_of_once(graph: Any) -> None:
+    area = StagingArea([tf.float32, tf.float32], shared_name="train")
+    x, y = area.get()
+    with tf.device("/cpu:2"):
+        loss = tf.add(tf.identity(x), y, name="loss")
+    put = area.put([1.0, 2.0])
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 3})) as sess:
+        devices = [device.name for device in sess.list_devices()]
+        assert warned(areas_of(graph), devices) == [
+            f"area 'train' (made at test_placement.py:{area.made_at.lineno}) stands on CPU:0, but 'loss' "
+            "(AddV2), which consumes it, stands on CPU:2: every step waits for the copy. Build the area there: "
+            "within `with tf.device('/device:CPU:2'):`, or staged(..., device='/device:CPU:2')."
+        ]
+        assert warned(areas_of(graph), devices) == []
+        # It is a warning: the pipeline works.
+        sess.run(put)
+        assert sess.run(loss) == 3.0
+
+
+def test_the_advice_helps(graph: Any) -> None:
+    with tf.device("/device:CPU:2"):
+        area = StagingArea([tf.float32])
+        tf.square(area.get()[0])
+    assert warned([area], ["/device:CPU:0", "/device:CPU:1", "/device:CPU:2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("area_device", "consumer_device", "devices", "says"),
+    [
+        (
+            "/cpu:0",
+            "/gpu:0",
+            [CPU, GPU],
+            "stands on CPU:0, but 'op' (Square), which consumes it, stands on GPU:0",
+        ),
+        ("", "/gpu:0", [CPU, GPU], None),  # goes to the GPU by itself
+        ("", "/gpu:0", [CPU], None),  # soft placement: both on the CPU
+        ("/gpu:0", "/gpu:0", [CPU, GPU], None),
+        ("/gpu:0", "/cpu:0", [CPU, GPU], None),  # labels that are looked at on the host, on purpose
+        ("/cpu:0", "", [CPU, GPU], None),  # nobody said where the consumer goes
+        ("/job:worker/task:0", "/job:worker/task:0", [CPU, GPU], None),
+    ],
+)
+def test_when_it_warns(area_device: str, consumer_device: str, devices: list[str], says: str | None) -> None:
+    batch = tf.placeholder(tf.float32)
+    with tf.device(consumer_device):
+        tf.square(batch, name="op")
+    message = placement_warning(area_device, "area 'x'", [batch], devices)
+    assert (message is None) if says is None else (message is not None and says in message)
+
+
+def test_several_consumers_are_counted() -> None:
+    batch = tf.placeholder(tf.float32)
+    with tf.device("/gpu:0"):
+        for _ in range(3):
+            tf.square(batch, name="op")
+    message = placement_warning("/cpu:0", "area 'x'", [batch], [CPU, GPU])
+    assert message is not None and "'op' (Square) and 2 more, which consume it, stand on GPU:0" in message
+
+
+@pytest.mark.parametrize(
+    ("device", "devices", "resolved"),
+    [
+        ("", [CPU], "CPU:0"),
+        ("", [CPU, GPU], "GPU:0"),
+        ("/gpu:0", [CPU], "CPU:0"),
+        ("/cpu:1", [CPU], "CPU:1"),
+        ("/job:ps/task:1/device:GPU:0", [CPU, GPU], "GPU:0"),
+    ],
+)
+def test_where_a_device_string_leads(device: str, devices: list[str], resolved: str) -> None:
+    assert resolved_device(device, devices) == resolved

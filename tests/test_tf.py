@@ -1,0 +1,111 @@
+"""Canaries: one for each private TensorFlow name that we rely on, named after it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+
+from staging_tf1 import _tf
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def test_func_graph_is_what_functions_are_built_in(graph: Any) -> None:
+    seen: list[Any] = []
+
+    @tf2.function(autograph=False)
+    def function() -> Any:
+        seen.append(tf.get_default_graph())
+        return tf.constant(1)
+
+    function()
+    assert isinstance(seen[0], _tf.FuncGraph)
+    assert seen[0].outer_graph is graph
+    assert seen[0].name == "function"
+
+
+def test_func_graph_classes_of_control_flow_keep_their_names() -> None:
+    from tensorflow.python.ops import control_flow_v2_func_graphs as classes
+
+    for name in ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph"):
+        assert issubclass(getattr(classes, name), _tf.FuncGraph)
+
+
+def test_graph_get_control_flow_context(graph: Any) -> None:
+    was = tf.control_flow_v2_enabled()
+    tf.disable_control_flow_v2()
+    seen: list[Any] = []
+    try:
+        tf.cond(tf.constant(True), lambda: (seen.append(_tf.control_flow_context(graph)), 1)[1], lambda: 2)
+    finally:
+        if was:
+            tf.enable_control_flow_v2()
+    assert seen[0].IsCondContext() and not seen[0].IsWhileContext() and seen[0].outer_context is None
+    assert _tf.control_flow_context(graph) is None
+
+
+def test_session_make_callable_from_options() -> None:
+    x = tf.placeholder(tf.float32, [])
+    total = tf.get_variable("total", initializer=0.0, use_resource=True)
+    add = total.assign_add(x, read_value=False)
+    with tf.Session() as sess:
+        sess.run(total.initializer)
+        _tf.fast_callable(sess, feeds=[x], targets=[add])(np.float32(2.5))
+        assert sess.run(total) == 2.5
+
+
+def test_graph_container(graph: Any) -> None:
+    assert _tf.current_container(graph) == ""
+    with tf.container("mine"):
+        assert _tf.current_container(graph) == "mine"
+
+
+def test_ops_default_graph_stack() -> None:
+    assert _tf.has_default_graph()
+    with tf.Graph().as_default():
+        assert _tf.has_default_graph()
+
+
+def test_graph_session_run_lock(graph: Any) -> None:
+    runs: list[int] = []
+    _tf.count_runs(graph, lambda: runs.append(1))
+    one = tf.constant(1)
+    other = tf.Graph()
+    with other.as_default():
+        two = tf.constant(2)
+    with tf.Session() as sess, tf.Session(graph=other) as unwatched:
+        sess.run(one)
+        sess.run([one])
+        unwatched.run(two)
+    assert len(runs) == 2
+    # The wrapped lock is still a lock: ops can be added between runs.
+    assert tf.constant(3).graph is graph
+
+
+def test_tf_stack_extract_stack_sees_through_autograph() -> None:
+    stacks: list[Any] = []
+
+    @tf2.function
+    def converted() -> Any:
+        stacks.append(_tf.original_stack())
+        return tf.constant(1)
+
+    converted()
+    files = [(filename, function) for filename, _, function in stacks[0]]
+    assert (__file__, "converted") in files
+    assert not any("__autograph_generated_file" in filename for filename, _ in files)
+
+
+def test_every_private_name_has_a_canary() -> None:
+    tested = inspect.getsource(inspect.getmodule(test_every_private_name_has_a_canary))  # type: ignore[arg-type]
+    public = {"tf", "Dataset"}
+    assert [name for name in _tf.__all__ if name not in public and f"_tf.{name}" not in tested] == []
