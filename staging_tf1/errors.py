@@ -8,11 +8,12 @@ from __future__ import annotations
 
 __all__ = [
     "BuildError",
+    "LeftoverWarning",
     "PlacementWarning",
     "SpecError",
     "StagingError",
     "StagingWarning",
-    "StuckThreadError",
+    "StuckThreadWarning",
     "UnclosedWarning",
     "UninitializedError",
 ]
@@ -20,6 +21,10 @@ __all__ = [
 
 class StagingError(Exception):
     """Base of all errors that this package defines."""
+
+    # AutoGraph replaces what is raised in a tf.function or a Dataset function by an error of its own, unless
+    # this is set.
+    ag_pass_through = True
 
 
 class SpecError(StagingError, ValueError):
@@ -34,16 +39,20 @@ class UninitializedError(StagingError, RuntimeError):
     """Feed threads were to be started before the variables had values."""
 
 
-class StuckThreadError(StagingError, RuntimeError):
-    """A feed thread did not return from the user's code before the join deadline."""
-
-
 class StagingWarning(UserWarning):
     """Base of all warnings that this package gives."""
 
 
 class PlacementWarning(StagingWarning):
     """An area stands on another device than the ops that consume it."""
+
+
+class StuckThreadWarning(StagingWarning, ResourceWarning):
+    """A feed thread did not return from the user's code before the join deadline."""
+
+
+class LeftoverWarning(StagingWarning):
+    """Batches were staged that no step took, because the towers had unequal numbers of them."""
 
 
 class UnclosedWarning(StagingWarning, ResourceWarning):
