@@ -39,8 +39,8 @@ def test_an_area_beside_its_consumers_is_warned_of_once(graph: Any) -> None:
         devices = [device.name for device in sess.list_devices()]
         assert warned(areas_of(graph), devices) == [
             f"area 'train' (made at test_placement.py:{area.made_at.lineno}) stands on CPU:0, but 'loss' "
-            "(AddV2), which consumes it, stands on CPU:2: every step waits for the copy. Build the area there: "
-            "within `with tf.device('/device:CPU:2'):`, or staged(..., device='/device:CPU:2')."
+            "(AddV2), which consumes it, stands on CPU:2: every step waits for the copy. Build the area "
+            "there: within `with tf.device('/device:CPU:2'):`, or staged(..., device='/device:CPU:2')."
         ]
         assert warned(areas_of(graph), devices) == []
         # It is a warning: the pipeline works.
