@@ -40,9 +40,10 @@ class MapStagingArea(BaseStagingArea):
     ...     late, early = area.put(9, ["late"]), area.put(1, ["early"])
     ...     first = area.get()
     ...     sess.run([late, early])
-    ...     sess.run(first)
+    ...     key, element = sess.run(first)
+    ...     print(key, element)
     [None, None]
-    (np.int64(1), [b'early'])
+    1 [b'early']
     """
 
     def __init__(

@@ -53,9 +53,11 @@ def placement_warning(
     ...         loss = tf.square(batch, name="loss")
     >>> devices = ["/device:CPU:0", "/device:GPU:0"]
     >>> print(placement_warning("/device:CPU:0", "area 'train'", [batch], devices))  # doctest: +ELLIPSIS
-    area 'train' stands on CPU:0, but 'loss' (Square), which consumes it, stands on GPU:0: every step waits
-    ... >>> placement_warning("", "area 'train'", [batch], devices)  # without a device it goes to the GPU
-    itself
+    area 'train' stands on CPU:0, but 'loss' (Square), which consumes it, stands on GPU:0: ...
+
+    Without a device the area goes to the GPU as well:
+
+    >>> placement_warning("", "area 'train'", [batch], devices)
     """
     home = resolved_device(area_device, session_devices)
     if not home.startswith("CPU:"):

@@ -1,7 +1,7 @@
 """What both TensorFlows are asked, in the syntax of Python 3.7: no annotations, and no import of either.
 
-Each case takes `tf` (the graph-mode API) and `areas` (a module with both kinds of area), builds in the default
-graph, which is its own, and returns plain data.
+Each case takes `tf` (the graph-mode API) and `areas` (a module with both kinds of area), builds in the
+default graph, which is its own, and returns plain data.
 """
 
 from __future__ import annotations
