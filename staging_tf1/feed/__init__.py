@@ -1,0 +1,1 @@
+"""Threads that carry batches from sources into the graph; makes no op itself."""

@@ -1,0 +1,137 @@
+"""What `staged()` was given, seen as inlets: for each tower a source to read or values to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import Dataset, tf
+from staging_tf1.errors import SpecError
+from staging_tf1.sources import Source, StreamSource, as_source
+from staging_tf1.spec import ArraySpec, flatten_with_paths, map_structure
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """One tower's input."""
+
+    # "tensors", "dataset" or "source".
+    kind: str
+    # Makes the flat values, and the structure to pack the outputs in; called once, in the graph to build.
+    values: Callable[[], tuple[list[Any], Any]]
+    # Read by feed threads; None where the values are computed in the graph.
+    source: Source | StreamSource | None
+    # A nest of ArraySpec; None without a source.
+    spec: Any
+    # Whether the towers read one input in rotation.
+    shared: bool
+    # Bytes of one element; None if it varies or is unknown.
+    element_bytes: int | None
+
+
+def inlets_for(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
+    """One inlet for each tower, and a maker of the op to run once a session (or None).
+
+    Raises:
+      TypeError, SpecError: `values` is nothing that can be staged; no op has been added then.
+    """
+    if isinstance(values, Dataset):
+        return _from_dataset(values, towers)
+    if _is_nest_of_tensors(values, what):
+        return _from_tensors(values, towers)
+    return _from_source(as_source(values), towers)
+
+
+def _is_nest_of_tensors(values: Any, what: str) -> bool:
+    if isinstance(values, (Source, StreamSource)):
+        return False
+    leaves = tf.nest.flatten(values, expand_composites=True)
+    tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
+    if not tensors:
+        if isinstance(values, (dict, tuple)) or tf.nest.is_nested(values) and not isinstance(values, list):
+            raise TypeError(
+                f"{what} got a {type(values).__name__} that holds no tensor. Wrap arrays in a source: "
+                f"staging.sources.ArraySource(arrays, batch_size=...)."
+            )
+        return False
+    for path, leaf in flatten_with_paths(values):
+        if leaf is None:
+            raise TypeError(f"{what} got None as component '{path}'. Leave it out, or give a tensor.")
+    return True
+
+
+def _from_tensors(values: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+    graph = tf.get_default_graph()
+    flat = tf.nest.flatten(values, expand_composites=True)
+    for tensor in flat:
+        if tf.is_tensor(tensor) and tensor.graph is not graph:
+            raise SpecError(
+                f"tensor '{tensor.name}' belongs to another graph than the one that staged() builds in. "
+                f"Build both within the same `with graph.as_default():`."
+            )
+
+    def make() -> tuple[list[Any], Any]:
+        return [tf.convert_to_tensor(tensor) for tensor in flat], values
+
+    inlet = Inlet("tensors", make, None, None, shared=towers > 1, element_bytes=_total_bytes(flat))
+    return [inlet] * towers, lambda: None
+
+
+def _total_bytes(tensors: list[Any]) -> int | None:
+    sizes = [_tensor_bytes(tensor) for tensor in tensors]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _tensor_bytes(tensor: Any) -> int | None:
+    dtype = tf.as_dtype(tensor.dtype).base_dtype
+    shape = tf.TensorShape(tensor.shape)
+    if not shape.is_fully_defined() or dtype in (tf.string, tf.resource, tf.variant):
+        return None
+    return int(shape.num_elements()) * dtype.size
+
+
+def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+    # One iterator for all towers: a shuffled dataset that every tower iterated for itself would give them other
+    # orders, and shards of those overlap.
+    made: list[Any] = []
+
+    def iterator() -> Any:
+        if not made:
+            made.append(tf.data.make_initializable_iterator(dataset))
+        return made[0]
+
+    def make() -> tuple[list[Any], Any]:
+        element = iterator().get_next()
+        return tf.nest.flatten(element, expand_composites=True), element
+
+    inlet = Inlet("dataset", make, None, None, shared=towers > 1, element_bytes=_total_bytes(_components(dataset)))
+    return [inlet] * towers, lambda: iterator().initializer
+
+
+def _components(dataset: Any) -> list[Any]:
+    types = tf.nest.flatten(tf.data.get_output_types(dataset))
+    shapes = tf.nest.flatten(tf.data.get_output_shapes(dataset))
+    return [tf.TensorSpec(shape, dtype) for dtype, shape in zip(types, shapes, strict=True)]
+
+
+def _from_source(source: Source | StreamSource, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+    if isinstance(source, Source):
+        shards = [source.shard(i, towers) for i in range(towers)] if towers > 1 else [source]
+        return [_source_inlet(shard, shard.spec, shared=False) for shard in shards], lambda: None
+    spec = source.resolve_spec()
+    return [_source_inlet(source, spec, shared=towers > 1)] * towers, lambda: None
+
+
+def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> Inlet:
+    def make() -> tuple[list[Any], Any]:
+        structure = map_structure(_placeholder, spec)
+        return tf.nest.flatten(structure), structure
+
+    size = source.bytes_per_batch if isinstance(source, Source) else None
+    return Inlet("source", make, source, spec, shared, size)
+
+
+def _placeholder(leaf: ArraySpec) -> Any:
+    dtype = tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype)
+    return tf.placeholder(dtype, leaf.shape, name=(leaf.name or "batch").replace(".", "_").replace("[", "_").rstrip("]"))

@@ -1,0 +1,32 @@
+"""`Lane`: one source and the sink that it fills, from build time to run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.turns import Turns
+from staging_tf1.sources import Source, StreamSource
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one group of threads does. Several lanes may fill one sink: a generator for each thread."""
+
+    # Ends the thread's name: "feed:train:0".
+    name: str
+    sink: Sink
+    # Where batches come from; None where the put op computes them in the graph.
+    source: Source | StreamSource | None
+    # What a batch must look like, as a nest of ArraySpec; None without a source.
+    spec: Any
+    num_threads: int
+    # Which tower of its pipeline the sink is.
+    tower: int = 0
+    # Whether batches are delivered in the source's order; a shuffle queue does not care.
+    in_order: bool = True
+    # Whether the towers share one input, so that they must take from it in rotation.
+    rotates: bool = False
+    # Feeder and taker in turn, for an order that can be repeated; only with one thread.
+    turns: Turns | None = None

@@ -1,0 +1,143 @@
+"""The threads of one lane: take a batch, check it, own it, put it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.filling import Filling
+from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.ownership import owned
+from staging_tf1.feed.inputs import Inputs
+from staging_tf1.feed.reading import Numbered, Reader
+from staging_tf1.feed.sink_run import SinkRun
+from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
+from staging_tf1.feed.turnstile import Stopped, Turnstile
+from staging_tf1.spec import conform
+
+
+class Listener(Protocol):
+    """What a lane tells its feed."""
+
+    session: Any
+
+    @property
+    def stopping(self) -> bool: ...
+
+    def staged_one(self, tower: int) -> None: ...
+
+    def lane_ended(self, lane: Lane, sink: SinkRun) -> None: ...
+
+
+class LaneRun:
+    """One lane in one session; `feed` is the body of each of its threads."""
+
+    def __init__(self, lane: Lane, sink: SinkRun, listener: Listener, inputs: Inputs) -> None:
+        self.lane, self.sink = lane, sink
+        self.states = [ThreadState(f"feed:{lane.name}:{i}") for i in range(lane.num_threads)]
+        self._listener = listener
+        self._open_threads = lane.num_threads
+        self._finishing = threading.Event()
+        self._lock = threading.Lock()
+        self._turnstile = Turnstile()
+        self._inputs = inputs
+        self._reader = inputs.reader(lane)
+        self._round = 0
+        self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
+
+    def stop(self) -> None:
+        """Wakes the threads that wait for their turn."""
+        self._turnstile.stop()
+        self._inputs.stop()
+
+    def finish(self) -> None:
+        """Lets the threads end as if their source had, after the batch that they have in hand."""
+        self._finishing.set()
+        self._inputs.stop()
+
+    def feed(self, state: ThreadState) -> None:
+        """Carries batches until there are no more or the feed stops."""
+        state.now(WAITING_FOR_SOURCE)
+        try:
+            if self._reader is None:
+                self._feed_from_graph(state)
+            else:
+                self._feed_from_source(state, self._reader)
+        except Stopped:
+            if self._listener.stopping:
+                raise
+        with self._lock:
+            self._open_threads -= 1
+            if self._open_threads:
+                return
+        if not self._listener.stopping:
+            if self._filling is not None:
+                self.sink.close()
+                self._filling.serve_rest()
+            self._listener.lane_ended(self.lane, self.sink)
+
+    def _feed_from_graph(self, state: ThreadState) -> None:
+        while not (self._listener.stopping or self._finishing.is_set()):
+            state.now(PUTTING)
+            with self._rotation():
+                if not self._put_from_graph():
+                    return
+            state.put_secs += state.now(WAITING_FOR_SOURCE)
+            state.batches += 1
+            self._listener.staged_one(self.lane.tower)
+
+    def _rotation(self) -> AbstractContextManager[None]:
+        if not self.lane.rotates:
+            return nullcontext()
+        with self._lock:
+            number = self._round
+            self._round += 1
+        return self._inputs.rotation.turn(number * self._inputs.towers + self.lane.tower)
+
+    def _put_from_graph(self) -> bool:
+        try:
+            self.sink.put()
+        except tf.errors.OutOfRangeError:
+            # The values' own end, or that of the slots when the feed is stopped.
+            return False
+        return True
+
+    def _feed_from_source(self, state: ThreadState, reader: Reader) -> None:
+        while not (self._listener.stopping or self._finishing.is_set()):
+            state.now(WAITING_FOR_SOURCE)
+            numbered = reader.take()
+            if numbered is None:
+                return
+            state.batch = numbered.index
+            arrays = self._arrays(numbered)
+            state.source_secs += state.now(WAITING_FOR_TURN)
+            with self._turn(numbered.index):
+                state.now(PUTTING)
+                self._put(arrays)
+                state.put_secs += state.now(WAITING_FOR_SOURCE)
+            _count(state, arrays)
+
+    def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:
+        source = self.lane.source
+        assert source is not None
+        arrays = conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.index}")
+        return arrays if source.gives_away else [owned(array, array.dtype) for array in arrays]
+
+    def _turn(self, index: int) -> AbstractContextManager[None]:
+        return self._turnstile.turn(index) if self.lane.in_order else nullcontext()
+
+    def _put(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+        if self._filling is not None:
+            self._filling.make_room(len(arrays[0]))
+        self.sink.put(*arrays)
+        self._listener.staged_one(self.lane.tower)
+
+
+def _count(state: ThreadState, arrays: list[np.ndarray[Any, Any]]) -> None:
+    state.batches += 1
+    state.records += len(arrays[0]) if arrays and arrays[0].ndim else 1
+    state.bytes += sum(array.nbytes for array in arrays)

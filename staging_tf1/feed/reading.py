@@ -1,0 +1,113 @@
+"""Hands the batches of one source to several threads, each batch to exactly one of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from staging_tf1.feed.turnstile import Turnstile
+from staging_tf1.sources import Source, StreamSource
+
+
+class Numbered(NamedTuple):
+    """A batch and its number in the source's order, from 0."""
+
+    index: int
+    batch: Any
+
+
+class Reader(Protocol):
+    """What a feed thread takes from."""
+
+    def take(self) -> Numbered | None:
+        """The next batch, or None at the end. Thread-safe: the threads of a lane call it at once."""
+
+
+class IndexReader:
+    """Batches of a random-access source: threads take numbers, and make the batches at the same time."""
+
+    def __init__(self, source: Source, start: int = 0) -> None:
+        self._source = source
+        self._numbers = range(start, source.num_batches) if source.num_batches is not None else None
+        self._next = start
+        self._lock = threading.Lock()
+
+    def take(self) -> Numbered | None:
+        with self._lock:
+            index = self._next
+            if self._numbers is not None and index not in self._numbers:
+                return None
+            self._next += 1
+        with naming_batch(index):
+            return Numbered(index, self._source.batch(index))
+
+
+class StreamReader:
+    """Batches of a sequential source: one thread at a time is inside it."""
+
+    def __init__(self, source: StreamSource) -> None:
+        self._source = source
+        self._batches: Iterator[Any] | None = None
+        self._next = 0
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def take(self) -> Numbered | None:
+        with self._lock:
+            if self._ended:
+                return None
+            index = self._next
+            with naming_batch(index):
+                try:
+                    if self._batches is None:
+                        self._batches = iter(self._source.batches())
+                    batch = next(self._batches)
+                except StopIteration:
+                    self._ended = True
+                    return None
+                except BaseException:
+                    self._ended = True
+                    raise
+            self._next += 1
+            return Numbered(index, batch)
+
+
+class DealtReader:
+    """One tower's share of a stream that several towers read: every n-th batch, in strict rotation.
+
+    Rotation keeps the towers' numbers of batches within one of each other, whatever their speed.
+    """
+
+    def __init__(self, stream: StreamReader, rotation: Turnstile, tower: int, towers: int) -> None:
+        self._stream, self._rotation = stream, rotation
+        self._tower, self._towers = tower, towers
+        self._round = 0
+        self._lock = threading.Lock()
+
+    def take(self) -> Numbered | None:
+        with self._lock:
+            number = self._round
+            self._round += 1
+        with self._rotation.turn(number * self._towers + self._tower):
+            numbered = self._stream.take()
+        return None if numbered is None else Numbered(number, numbered.batch)
+
+
+class naming_batch:
+    """Notes the batch's number on an exception that the source raises; the exception itself stays as it was."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None:
+            add_note(error, f"raised while the source made batch {self._index}")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """`BaseException.add_note`, which Python 3.10 lacks."""
+    error.__notes__ = [*getattr(error, "__notes__", []), note]

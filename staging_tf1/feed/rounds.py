@@ -1,0 +1,71 @@
+"""The rounds of several towers: one batch a tower, or none."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Rounds:
+    """Decides when the towers' staged batches may be taken: a whole round, one batch a tower, or none.
+
+    A step takes one batch from every tower. If one tower has ended, that step fails, and what it had taken from the
+    others would be lost; so a batch is released only when every tower has staged its part of the round.
+    """
+
+    def __init__(self, towers: int) -> None:
+        self._staged = [0] * towers
+        self._released = [0] * towers
+        self._ended = [False] * towers
+        self._closed = [False] * towers
+        self._alone = False
+        self._lock = threading.Lock()
+
+    def staged_one(self, tower: int) -> list[tuple[int, int]]:
+        """Counts a batch that `tower` staged; returns (tower, batches) to release now."""
+        with self._lock:
+            self._staged[tower] += 1
+            return self._due()
+
+    def end(self, tower: int) -> None:
+        """Counts that `tower` will stage no more."""
+        with self._lock:
+            self._ended[tower] = True
+
+    def go_alone(self) -> list[tuple[int, int]]:
+        """Lets the towers go on without each other; returns (tower, batches) to release now."""
+        with self._lock:
+            self._alone = True
+            return self._due()
+
+    def to_close(self) -> list[int]:
+        """The towers from which nothing more can come, each named once."""
+        with self._lock:
+            done = [
+                tower
+                for tower, ended in enumerate(self._ended)
+                if ended and not self._closed[tower] and self._released[tower] == self._staged[tower]
+            ]
+            for tower in done:
+                self._closed[tower] = True
+            return done
+
+    def withheld(self) -> list[int]:
+        """Batches a tower has staged that no whole round could use."""
+        with self._lock:
+            return [staged - released for staged, released in zip(self._staged, self._released, strict=True)]
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a tower has ended with fewer batches than another one has."""
+        with self._lock:
+            return any(self._ended) and len(set(self._staged)) > 1
+
+    def _due(self) -> list[tuple[int, int]]:
+        whole = min(self._staged)
+        due = []
+        for tower, staged in enumerate(self._staged):
+            upto = staged if self._alone else max(whole, self._released[tower])
+            if upto > self._released[tower]:
+                due.append((tower, upto - self._released[tower]))
+                self._released[tower] = upto
+        return due

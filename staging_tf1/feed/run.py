@@ -1,0 +1,174 @@
+"""`FeedRun`: the threads of one feed in one session, from their start until the last has been joined."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from typing import Any
+
+from absl import logging
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import LeftoverWarning
+from staging_tf1.feed import thread_state
+from staging_tf1.feed.inputs import Inputs
+from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.lane_run import LaneRun
+from staging_tf1.feed.rounds import Rounds
+from staging_tf1.feed.sink_run import SinkRun
+from staging_tf1.feed.thread_state import ThreadState
+from staging_tf1.feed.turnstile import Stopped
+
+
+class FeedRun:
+    """Threads that carry batches from a feed's lanes to its sinks.
+
+    Attributes:
+      error: the first exception of a feed thread, or None.
+      states: one record a feed thread.
+    """
+
+    def __init__(self, name: str, lanes: tuple[Lane, ...], session: Any, coord: Any | None) -> None:
+        self.name = name
+        self.session = session
+        self.error: BaseException | None = None
+        self._coord = coord
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        sinks: dict[int, SinkRun] = {}
+        for lane in lanes:
+            if id(lane.sink) not in sinks:
+                count = sum(other.sink is lane.sink for other in lanes)
+                sinks[id(lane.sink)] = SinkRun(lane.sink, session, count)
+        self.sinks = tuple(sinks.values())
+        self.rounds = Rounds(len(self.sinks)) if len(self.sinks) > 1 else None
+        inputs = Inputs(lanes)
+        self.lanes = tuple(LaneRun(lane, sinks[id(lane.sink)], self, inputs) for lane in lanes)
+        self.states = [state for lane in self.lanes for state in lane.states]
+        self.threads = self._make_threads()
+
+    def _make_threads(self) -> list[threading.Thread]:
+        threads = []
+        for lane in self.lanes:
+            for state in lane.states:
+                state.thread = threading.Thread(target=self._guarded, args=(lane, state), name=state.name)
+                threads.append(state.thread)
+        if self._coord is not None:
+            threads.append(threading.Thread(target=self._stop_with_coordinator, name=f"feed:{self.name}:stop"))
+        return threads
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the threads have been told to stop."""
+        return self._stopping.is_set()
+
+    def reset(self) -> None:
+        """Makes the sinks ready for the first put of this session."""
+        for sink in self.sinks:
+            sink.reset()
+
+    def stop(self) -> None:
+        """Wakes all threads that wait, and lets none of them deliver any more. Does not join them."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        for lane in self.lanes:
+            lane.stop()
+        for sink in self.sinks:
+            try:
+                sink.cancel()
+            except (tf.errors.OpError, RuntimeError) as error:
+                # The session is gone already, and with it everything that could wait.
+                logging.vlog(1, "feed '%s': could not cancel: %s", self.name, error)
+
+    def join(self, deadline_secs: float) -> list[ThreadState]:
+        """Joins the feed threads; returns those that are still running after `deadline_secs`."""
+        end = time.perf_counter() + deadline_secs
+        for state in self.states:
+            if state.thread is not None and state.thread.ident is not None:
+                state.thread.join(max(0.0, end - time.perf_counter()))
+        return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
+
+    def drain(self) -> None:
+        """Stops reading from the sources; what has been read can still be taken, tower by tower."""
+        for lane in self.lanes:
+            lane.finish()
+        self.go_alone()
+
+    def go_alone(self) -> None:
+        """Lets the towers go on without each other."""
+        if self.rounds is not None:
+            self._release(self.rounds.go_alone())
+            self._close_finished()
+
+    def warn_of_leftovers(self) -> None:
+        """Says which towers have staged batches that no whole round could use."""
+        withheld = self.rounds.withheld() if self.rounds is not None else []
+        if not (any(withheld) and self.rounds is not None and self.rounds.uneven):
+            return
+        left = ", ".join(f"{sink.sink.name}: {count}" for sink, count in zip(self.sinks, withheld, strict=True))
+        warnings.warn(
+            f"'{self.name}': the towers had unequal numbers of batches, and these are staged but were never taken: "
+            f"{left}. After the OutOfRangeError of the common step, run each tower's own fetches until it ends.",
+            LeftoverWarning,
+            stacklevel=2,
+        )
+
+    # Called by the lanes.
+
+    def staged_one(self, tower: int) -> None:
+        """Counts a staged batch, and releases the round that it completes."""
+        if self.rounds is not None:
+            self._release(self.rounds.staged_one(tower))
+            self._close_finished()
+
+    def lane_ended(self, lane: Lane, sink: SinkRun) -> None:
+        """Closes the sink behind its last lane, or leaves that to the rounds."""
+        if not sink.lane_ended():
+            return
+        if self.rounds is None:
+            sink.close()
+            return
+        self.rounds.end(lane.tower)
+        self._close_finished()
+
+    def _release(self, due: list[tuple[int, int]]) -> None:
+        for tower, batches in due:
+            self.sinks[tower].release(batches)
+
+    def _close_finished(self) -> None:
+        assert self.rounds is not None
+        for tower in self.rounds.to_close():
+            self.sinks[tower].close()
+
+    def _guarded(self, lane: LaneRun, state: ThreadState) -> None:
+        try:
+            lane.feed(state)
+        except Stopped:
+            pass
+        except BaseException as error:
+            if not (self.stopping or _session_is_gone(error)):
+                self._failed(error, state)
+        finally:
+            state.now(thread_state.ENDED)
+
+    def _failed(self, error: BaseException, state: ThreadState) -> None:
+        with self._lock:
+            if self.error is None:
+                self.error = error
+        logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, error)
+        if self._coord is not None:
+            # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
+            self._coord.request_stop((type(error), error, error.__traceback__))
+        self.stop()
+
+    def _stop_with_coordinator(self) -> None:
+        assert self._coord is not None
+        self._coord.wait_for_stop()
+        self.stop()
+
+
+def _session_is_gone(error: BaseException) -> bool:
+    closed = isinstance(error, RuntimeError) and "closed Session" in str(error)
+    return closed or isinstance(error, tf.errors.CancelledError)

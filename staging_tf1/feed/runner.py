@@ -1,0 +1,232 @@
+"""`CustomRunner`: the feed-thread runner of the classic recipe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.feed import Feed, register
+from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.numbers import at_least
+from staging_tf1.graph.guards import building
+from staging_tf1.graph.queue_sink import FeedQueue
+from staging_tf1.sources import Source, StreamSource, as_source
+from staging_tf1.spec import describe, flatten, flatten_with_paths, map_structure
+
+# Whole batches waiting in a queue: enough to ride out a slow batch or two, little enough to be cheap in memory.
+_BATCHES_AHEAD = 8
+
+
+class CustomRunner:
+    """Feed threads, placeholders and a queue: the recipe that TensorFlow 1 programs wrote by hand.
+
+    The threads take batches (the first dimension counts records) from `source` and enqueue them; `get_inputs` gives
+    the tensors that dequeue. The threads start with `tf.train.start_queue_runners`, `start_threads`, or a session
+    helper; the end of the data closes the queue, so that what is left is delivered before
+    `tf.errors.OutOfRangeError`.
+
+    Args:
+      source: a source of batches (`staging.sources`), an iterable, a generator function, or a list of generator
+        functions, one for each thread. One source given to several threads is shared: each batch goes to one thread.
+      batch_size: records that `get_inputs` takes if not told otherwise. None: the batches of the source as they are.
+      queue: "shuffle" for a `tf.RandomShuffleQueue` of records; "fifo" for a `tf.FIFOQueue`, of whole batches if
+        `batch_size` is None (which is faster: `enqueue_many` splits and rebuilds every batch), else of records.
+      capacity: elements that the queue holds: records, or batches where it holds whole batches.
+      min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
+      num_threads: feed threads. With "fifo" the batches keep the source's order however many there are.
+      seed: of the shuffle queue. With a seed (or one of the graph) and one thread the order can be repeated: the
+        feeder fills the queue before the taker may take, so that the order does not depend on timing.
+      name: what ops, threads and messages are called after.
+
+    Attributes:
+      queue: the TensorFlow queue.
+      placeholders: the tensors that the threads feed, in the structure of a batch.
+
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind, or a capacity that would never let a batch through.
+      BuildError: called where it must not be: in a loop, a function, a finalized graph.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default():
+    ...     runner = CustomRunner(lambda: iter([np.arange(3), np.arange(3, 5)]), batch_size=4, queue="fifo")
+    ...     x = runner.get_inputs()
+    ...     with tf.Session() as sess:
+    ...         coord = tf.train.Coordinator()
+    ...         threads = runner.start_threads(sess, coord)
+    ...         [sess.run(x).tolist(), sess.run(x).tolist()]
+    ...         coord.request_stop()
+    ...         coord.join(threads)
+    [[0, 1, 2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        batch_size: int | None = None,
+        queue: str = "shuffle",
+        capacity: int | None = None,
+        min_after_dequeue: int | None = None,
+        num_threads: int = 1,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._what = "CustomRunner" if name is None else f"CustomRunner '{name}'"
+        with building("CustomRunner") as site:
+            if queue not in ("shuffle", "fifo"):
+                raise ValueError(f"{self._what} got queue={queue!r}, wanted 'shuffle' or 'fifo'.")
+            num_threads = at_least(num_threads, 1, "num_threads", self._what)
+            if batch_size is not None:
+                batch_size = at_least(batch_size, 1, "batch_size", self._what)
+            sources = self._sources(source, num_threads)
+            self._spec = self._common_spec(sources)
+            self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
+            self._endless = all(isinstance(each, Source) and each.num_batches is None for each in sources)
+            whole = queue == "fifo" and batch_size is None
+            if not whole:
+                self._check_records()
+            self._batch_size = batch_size or self._source_batch
+            capacity, floor = self._sizes(capacity, min_after_dequeue, queue, whole)
+            seeded = seed is not None or tf.get_default_graph().seed is not None
+            with tf.name_scope(name or "custom_runner") as scope:
+                self.name = scope.rstrip("/")
+            self._queue = FeedQueue(
+                scope,
+                [tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype) for leaf in flatten(self._spec)],
+                [leaf.shape for leaf in flatten(self._spec)],
+                shuffle=queue == "shuffle",
+                whole_batches=whole,
+                capacity=capacity,
+                min_after_dequeue=floor,
+                seed=seed,
+                reproducible=queue == "shuffle" and num_threads == 1 and seeded,
+            )
+            self._floor = floor
+            self.queue = self._queue.queue
+            self.placeholders = tf.nest.pack_sequence_as(
+                map_structure(lambda leaf: 0, self._spec), list(self._queue.placeholders)
+            )
+            sink = self._queue.sink(self.name)
+            self._feed = Feed(
+                self.name,
+                tuple(
+                    Lane(
+                        self.name if len(sources) == 1 else f"{self.name}/{i}",
+                        sink,
+                        each,
+                        self._spec,
+                        num_threads if len(sources) == 1 else 1,
+                        in_order=queue == "fifo",
+                        turns=self._queue.turns,
+                    )
+                    for i, each in enumerate(sources)
+                ),
+                site,
+            )
+            register(self._feed)
+
+    def get_inputs(self, batch_size: int | None = None) -> Any:
+        """Tensors of the next batch, in the structure of the source's batches.
+
+        Args:
+          batch_size: records to take; the constructor's if None.
+
+        Returns:
+          Tensors with the first dimension `batch_size`, or unknown for finite data, whose last batch may be smaller.
+
+        Raises:
+          ValueError: no batch size is known; whole batches are queued and another size is asked for; or the queue's
+            capacity would never let that many records through.
+        """
+        size = self._batch_size if batch_size is None else at_least(batch_size, 1, "batch_size", self._what)
+        if self._queue.whole_batches:
+            if batch_size is not None and batch_size != self._source_batch:
+                raise ValueError(
+                    f"{self._what}: get_inputs(batch_size={batch_size}), but its queue holds whole batches as the "
+                    f"source makes them. Give the constructor batch_size={batch_size} to queue single records."
+                )
+        elif size is None:
+            raise ValueError(
+                f"{self._what}: get_inputs() needs a batch_size, because neither the constructor nor the source "
+                f"gave one. Write get_inputs(batch_size=...)."
+            )
+        else:
+            self._check_room(size)
+        outputs = self._queue.get(size, partial=not self._endless)
+        return tf.nest.pack_sequence_as(map_structure(lambda leaf: 0, self._spec), outputs)
+
+    def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
+        """Starts the feed threads in `sess`; a second call for the same session starts none.
+
+        Args:
+          sess: a `tf.Session` in which the variables have values.
+          coord: a `tf.train.Coordinator` that stops the threads, joins them and raises their exceptions. Without one,
+            close the session to stop them.
+
+        Returns:
+          The threads, started, as daemons.
+
+        Raises:
+          UninitializedError: variables have no value yet; the message lists them.
+        """
+        return self._feed.create_threads(sess, coord, daemon=True, start=True)
+
+    def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
+        if not (isinstance(source, (list, tuple)) and source and all(callable(each) for each in source)):
+            return [as_source(source)]
+        if num_threads not in (1, len(source)):
+            raise ValueError(
+                f"{self._what} got {len(source)} generator functions and num_threads={num_threads}. Each generator "
+                f"has a thread of its own: leave num_threads out."
+            )
+        return [as_source(each) for each in source]
+
+    def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
+        specs = [each.spec if isinstance(each, Source) else each.resolve_spec() for each in sources]
+        for number, spec in enumerate(specs[1:], start=1):
+            if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
+                raise SpecError(
+                    f"{self._what}: generator {number} yields {spec}, generator 0 yields {specs[0]}. All generators "
+                    f"of one queue must yield the same components."
+                )
+        return specs[0]
+
+    def _check_records(self) -> None:
+        for path, leaf in flatten_with_paths(self._spec):
+            if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
+                raise SpecError(
+                    f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
+                    f"records needs a first dimension that counts records and a known shape behind it. Pad the "
+                    f"records, declare the spec, or queue whole batches: queue='fifo' without batch_size."
+                )
+
+    def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole: bool) -> tuple[int, int]:
+        if floor is not None and queue != "shuffle":
+            raise ValueError(f"{self._what} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
+        records = max(self._batch_size or 0, self._source_batch or 0) or 128
+        if floor is None:
+            # Ten batches to choose among, as TensorFlow's own reading guide advised to begin with.
+            floor = 10 * records if queue == "shuffle" and capacity is None else 0
+            if queue == "shuffle" and capacity is not None:
+                floor = max(0, min(10 * records, capacity - 3 * records))
+        floor = at_least(floor, 0, "min_after_dequeue", self._what)
+        if capacity is None:
+            return (_BATCHES_AHEAD if whole else floor + 3 * records), floor
+        return at_least(capacity, 1, "capacity", self._what), floor
+
+    def _check_room(self, taken: int) -> None:
+        given = self._source_batch or 1
+        # In turns the queue is filled before it is taken from, up to a batch that does not fit.
+        spare = given - 1 if self._queue.turns else 0
+        needed = max(self._floor + taken + spare, given)
+        if self._queue.turns:
+            self._queue.turns.needed = max(self._queue.turns.needed, self._floor + taken)
+        if needed > self._queue.capacity:
+            parts = [f"min_after_dequeue={self._floor}", f"batch_size={taken}"] + [f"{spare} to fill up"] * bool(spare)
+            raise ValueError(
+                f"{self._what}: capacity={self._queue.capacity} never lets a batch through; wanted at least "
+                f"{needed} ({' + '.join(parts)}). Raise capacity, or lower min_after_dequeue."
+            )

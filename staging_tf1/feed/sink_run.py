@@ -1,0 +1,46 @@
+"""A sink in one session: its callables, and how many lanes still fill it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from staging_tf1._tf import fast_callable
+from staging_tf1.graph.sink import Sink
+
+
+class SinkRun:
+    """Runs a sink's ops in `session`."""
+
+    def __init__(self, sink: Sink, session: Any, lanes: int) -> None:
+        self.sink = sink
+        self._session = session
+        self._open_lanes = lanes
+        self._lock = threading.Lock()
+        self.put: Callable[..., Any] = fast_callable(session, feeds=sink.placeholders, targets=[sink.put])
+        self._release = None if sink.release is None else fast_callable(session, feeds=(), targets=[sink.release])
+
+    def reset(self) -> None:
+        """Empties the area and fills the slots."""
+        self._session.run(self.sink.reset)
+
+    def release(self, batches: int) -> None:
+        """Lets `batches` staged elements be taken."""
+        assert self._release is not None
+        for _ in range(batches):
+            self._release()
+
+    def lane_ended(self) -> bool:
+        """Counts a lane that has delivered its last batch; True for the last one."""
+        with self._lock:
+            self._open_lanes -= 1
+            return self._open_lanes == 0
+
+    def close(self) -> None:
+        """Lets the takers drain what is left."""
+        self._session.run(self.sink.close)
+
+    def cancel(self) -> None:
+        """Wakes everybody who waits here."""
+        self._session.run(self.sink.cancel)

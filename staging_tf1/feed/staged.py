@@ -1,0 +1,166 @@
+"""`staged()`: one call from values to tensors that are one step behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.feed import Feed, register
+from staging_tf1.feed.inlets import Inlet, inlets_for
+from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.numbers import at_least
+from staging_tf1.graph.guards import building
+from staging_tf1.graph.pipeline import Pipeline, Tower, build_tower
+
+# `memory_limit` in the kernel is an int of 32 bits, so a larger element would be miscounted.
+_TWO_GIB = 2**31
+
+
+def staged(
+    values: Any,
+    *,
+    capacity: int = 2,
+    memory_limit: int = 0,
+    device: str | None = None,
+    devices: Sequence[str] | None = None,
+    num_threads: int = 1,
+    lockstep: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Stages `values` and returns tensors of the same structure, one step behind.
+
+    A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. Nothing
+    blocks a thread of TensorFlow's pools, the end of the data is `tf.errors.OutOfRangeError` after the last batch,
+    and a run that fetches nothing of the result takes nothing. The threads start with `StagingSession`,
+    `StagingHook`, `staging.start` or `tf.train.start_queue_runners`. The idea is `tf.staged` of DeepRec
+    (docs/docs_en/Stage.md) and `prefetch` of tensorpack's StagingInput.
+
+    Args:
+      values: any nest of tensors (dict, tuple, list, namedtuple, one tensor, `tf.SparseTensor`, `tf.RaggedTensor`),
+        a source (`staging.sources`), an iterable or generator function of numpy batches, or a `tf.data.Dataset`.
+        Tensors are computed anew for every batch, by the feed thread.
+      capacity: elements (batches) that the area holds at most.
+      memory_limit: bytes that the area holds at most; 0 is no limit. Lowers `capacity` to what fits, so the shapes
+        must be known.
+      device: where the area is, such as "/device:GPU:0"; the device scope of the call if None.
+      devices: a device for each tower. The result is a list with one structure a tower, each fed other batches by
+        its own thread. If the towers' numbers of batches differ, the step that not every tower has a batch for takes
+        from none; the towers that have some left can then be run alone.
+      num_threads: feed threads a tower. Batches of a source keep their order; of tensors only with one thread.
+      lockstep: no thread; each step's `Session.run` puts one batch and takes the one before. Needs `StagingSession`
+        or `StagingHook`.
+      name: what ops, threads and messages are called after; unique in the graph.
+
+    Returns:
+      The structure of `values` with staged tensors in it; a list of those with `devices`.
+
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind, or an element larger than `memory_limit`.
+      SpecError: tensors of another graph.
+      BuildError: called where it must not be: in a loop, a function, a finalized graph.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default():
+    ...     batch = staged(ArraySource({"x": np.arange(6)}, batch_size=4, epochs=1))
+    ...     total = tf.reduce_sum(batch["x"])
+    ...     with StagingSession() as sess:
+    ...         [int(sess.run(total)), int(sess.run(total))]
+    [6, 9]
+    """
+    what = "staged()" if name is None else f"staged(name='{name}')"
+    with building("staged()") as site:
+        towers = _check_devices(device, devices, what)
+        capacity = at_least(capacity, 1, "capacity", what)
+        memory_limit = at_least(memory_limit, 0, "memory_limit", what)
+        num_threads = at_least(num_threads, 1, "num_threads", what)
+        inlets, make_init = inlets_for(values, len(towers), what)
+        _check_lockstep(lockstep, num_threads, inlets, what)
+        capacity = _fit(capacity, memory_limit, inlets, what)
+        with tf.name_scope(name or "staged") as scope:
+            unique = scope.rstrip("/")
+            built, structures = [], []
+            for index, (inlet, place) in enumerate(zip(inlets, towers, strict=True)):
+                tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers))
+                built.append(tower)
+                structures.append(tf.nest.pack_sequence_as(structure, list(tower.outputs), expand_composites=True))
+            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init())
+        lanes = tuple(
+            Lane(tower.sink.name, tower.sink, inlet.source, inlet.spec, num_threads, index, rotates=inlet.shared)
+            for index, (tower, inlet) in enumerate(zip(built, inlets, strict=True))
+        )
+        register(Feed(unique, lanes, site, pipeline), starts=not lockstep)
+    return structures[0] if devices is None else structures
+
+
+def _build(
+    inlet: Inlet, name: str, index: int, device: str | None, capacity: int, lockstep: bool, towers: int
+) -> tuple[Tower, Any]:
+    with tf.name_scope(f"tower_{index}") if towers > 1 else nullcontext():
+        with tf.device("/device:CPU:0") if inlet.source is not None else nullcontext():
+            values, structure = inlet.values()
+        tower = build_tower(
+            f"{name}/{index}" if towers > 1 else name,
+            values,
+            values if inlet.source is not None else (),
+            capacity=capacity,
+            device=device,
+            release=towers == 1 or lockstep,
+            lockstep=lockstep,
+        )
+    return tower, structure
+
+
+def _check_devices(device: str | None, devices: Sequence[str] | None, what: str) -> list[str | None]:
+    if devices is None:
+        _check_device(device, what)
+        return [device]
+    if device is not None:
+        raise ValueError(f"{what} got both device={device!r} and devices={devices!r}. Give one: devices= makes towers.")
+    if isinstance(devices, str) or not devices:
+        raise ValueError(f"{what} got devices={devices!r}, wanted a list with a device for each tower.")
+    for each in devices:
+        _check_device(each, what)
+    return list(devices)
+
+
+def _check_device(device: Any, what: str) -> None:
+    if device is None:
+        return
+    if not isinstance(device, str):
+        raise TypeError(f"{what} got device {device!r}, wanted a string such as '/device:GPU:0'.")
+    try:
+        tf.DeviceSpec.from_string(device)
+    except ValueError as error:
+        raise ValueError(f"{what} got device {device!r}, wanted a name such as '/device:GPU:0'.") from error
+
+
+def _check_lockstep(lockstep: bool, num_threads: int, inlets: list[Inlet], what: str) -> None:
+    if not lockstep:
+        return
+    if num_threads > 1:
+        raise ValueError(f"{what} got num_threads={num_threads} with lockstep=True, which has no thread. Drop one.")
+    if len(inlets) > 1 and inlets[0].kind == "tensors":
+        raise ValueError(
+            f"{what} got tensors, several devices and lockstep=True: in one step the tensors have one value, so all "
+            f"towers would get the same batch. Give staged() the dataset or source itself, or lockstep=False."
+        )
+
+
+def _fit(capacity: int, memory_limit: int, inlets: list[Inlet], what: str) -> int:
+    if memory_limit == 0:
+        return capacity
+    sizes = [inlet.element_bytes for inlet in inlets]
+    if any(size is None for size in sizes):
+        raise ValueError(
+            f"{what} got memory_limit={memory_limit} bytes, but the size of an element is not known when the graph "
+            f"is built. Set the shapes (tensor.set_shape), or limit the number of elements with capacity= instead."
+        )
+    largest = max(size for size in sizes if size is not None)
+    if largest >= _TWO_GIB or largest > memory_limit:
+        wanted = "less than 2 GiB" if largest >= _TWO_GIB else f"at most memory_limit={memory_limit}"
+        raise ValueError(
+            f"{what}: an element has {largest} bytes, wanted {wanted} bytes. Use smaller batches, or no memory_limit."
+        )
+    return min(capacity, memory_limit // largest) if largest else capacity

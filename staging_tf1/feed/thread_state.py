@@ -1,0 +1,37 @@
+"""What a feed thread is doing at this moment, readable from any thread without a lock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+WAITING_FOR_SOURCE = "in the source"
+WAITING_FOR_TURN = "waiting for the batches before its own"
+PUTTING = "putting"
+ENDED = "ended"
+NOT_STARTED = "not started"
+
+
+@dataclass
+class ThreadState:
+    """One feed thread: its name, what it does, since when; and what it has done so far."""
+
+    name: str
+    doing: str = NOT_STARTED
+    since: float = field(default_factory=time.perf_counter)
+    batch: int = -1
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    source_secs: float = 0.0
+    put_secs: float = 0.0
+    thread: threading.Thread | None = None
+
+    def now(self, doing: str) -> float:
+        """Enters `doing`; returns the seconds that the state before it lasted."""
+        at = time.perf_counter()
+        lasted = at - self.since
+        # One thread writes, others only read: a reader sees the old pair or the new one, give or take a field.
+        self.doing, self.since = doing, at
+        return lasted

@@ -1,0 +1,79 @@
+"""`Pipeline`: what one `staged()` call built, from build time to run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.graph.callsite import CallSite
+from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.source_ops import cut_before
+from staging_tf1.graph.token_area import TokenArea, on
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One device's part of a pipeline: an area of its own, filled through its own sink."""
+
+    gate: TokenArea
+    sink: Sink
+    # What the model reads, flat.
+    outputs: tuple[Any, ...]
+    # In lockstep: the tensors that can raise OutOfRangeError; they are run first and fed to the put.
+    ends: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One staged stream of batches: towers, and what the feed threads need to know."""
+
+    name: str
+    made_at: CallSite
+    towers: tuple[Tower, ...]
+    lockstep: bool
+    # Runs once in every session, before the areas are reset (a dataset's iterator); None for most.
+    init: Any | None
+
+    @property
+    def outputs(self) -> list[Any]:
+        """All tensors that take from the pipeline."""
+        return [tensor for tower in self.towers for tensor in tower.outputs]
+
+
+def build_tower(
+    name: str,
+    values: Sequence[Any],
+    placeholders: Sequence[Any],
+    *,
+    capacity: int,
+    device: str | None,
+    release: bool,
+    lockstep: bool,
+) -> Tower:
+    """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed."""
+    gate = TokenArea(
+        [value.dtype for value in values], [value.shape for value in values], capacity=capacity, device=device
+    )
+    with tf.control_dependencies(None):
+        put = gate.put(values, release=release)
+    with on(device):
+        outputs = gate.get()
+    for output, value in zip(outputs, values, strict=True):
+        output.set_shape(value.shape)
+    sink = Sink(
+        name=name,
+        placeholders=tuple(placeholders),
+        put=put,
+        close=gate.close,
+        cancel=gate.cancel,
+        reset=gate.reset,
+        size=gate.size,
+        capacity=capacity,
+        queue=gate.tokens,
+        meter=gate.meter,
+        release=None if release else gate.release,
+    )
+    ends = cut_before(put, values) if lockstep and not placeholders else []
+    return Tower(gate, sink, tuple(outputs), tuple(ends))

@@ -1,0 +1,33 @@
+"""Where a feed thread delivers: the record that `graph` hands to `feed` and `lifecycle`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1.graph.meter import Meter
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One area or queue, seen from the thread that fills it. All fields are ops or tensors of one graph."""
+
+    name: str
+    # What to feed, in the order of the flattened batch; empty where the put computes its values itself.
+    placeholders: tuple[Any, ...]
+    # Waits for room, then takes one batch in. Never loses a batch that it could not take.
+    put: Any
+    # No more will come: whoever takes drains what is left, then gets OutOfRangeError.
+    close: Any
+    # Stop at once: whoever waits to put or to take wakes with an error.
+    cancel: Any
+    # Run once in every session, before the first put.
+    reset: Any
+    # Elements ready to be taken (a scalar int32), and how many there may be.
+    size: Any
+    capacity: int
+    # The queue that TensorFlow's QueueRunnerDef names when the graph is exported.
+    queue: Any
+    meter: Meter
+    # With several towers `put` only stages; this lets one staged element be taken.
+    release: Any | None = None

@@ -1,0 +1,90 @@
+"""A staging area between two small queues, so that it can be closed, cancelled and timed out.
+
+`Stage` and `Unstage` hold a thread of the inter-op pool while they wait, and know neither end nor cancellation
+(https://github.com/tensorflow/tensorflow/issues/12980, 39006). Queue ops do. So the area never has to wait::
+
+    put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue
+    get:  tokens.dequeue  -> Unstage -> slots.enqueue  -> the tensors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.meter import Meter
+
+
+class TokenArea:
+    """An area with `slots` (free places) and `tokens` (elements present), both FIFO queues of scalars."""
+
+    def __init__(self, dtypes: Sequence[Any], shapes: Sequence[Any], *, capacity: int, device: str | None) -> None:
+        self.capacity = capacity
+        # What every get waits for; a run that depends on it takes an element.
+        self.token: Any = None
+        with tf.control_dependencies(None):
+            with on(device):
+                # No capacity of its own: a Stage that waited would hold a thread of the pool.
+                self.area = StagingArea(dtypes, shapes)
+            # A dequeue on another device than its Unstage could be followed by a failed step and no Unstage.
+            with tf.device(None), tf.device(host_of(self.area.device)):
+                self.slots = tf.FIFOQueue(capacity, tf.int32, [], name="slots")
+                self.tokens = tf.FIFOQueue(capacity, tf.int32, [], name="tokens")
+                self.meter = Meter("area")
+                self.size = self.tokens.size(name="size")
+                refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
+                self.release = self.tokens.enqueue(0, name="release")
+                self.close = self.tokens.close(name="close")
+                self.cancel = tf.group(
+                    self.slots.close(cancel_pending_enqueues=True),
+                    self.tokens.close(cancel_pending_enqueues=True),
+                    name="cancel",
+                )
+            # A server keeps an area from one session to the next.
+            self.reset = tf.group(refill, self.area.clear(), self.meter.reset, name="reset")
+
+    def put(self, values: Sequence[Any], *, release: bool) -> Any:
+        """The op that stages `values` when there is room; `release` lets them be taken at once."""
+        # Of copies, so that whoever feeds the values cuts every edge to the ops that compute them. Not tf.identity:
+        # Grappler moves a control edge from an identity to its input, and feeding that cuts no control edge.
+        values = [tf.ensure_shape(value, value.shape) for value in values]
+        # The slot comes after the values: a source that fails must not keep one.
+        with tf.control_dependencies(values):
+            slot = self.slots.dequeue()
+        with tf.control_dependencies([slot]):
+            staged = self.area.put(values)
+        if not release:
+            return staged
+        with tf.control_dependencies([staged]):
+            return self.tokens.enqueue(0, name="put")
+
+    def get(self) -> list[Any]:
+        """The tensors of the next element; they wait until there is one."""
+        # Placed by the device scope of the caller, as `StagingArea.get` places them.
+        self.token, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
+        with tf.control_dependencies([counted]):
+            element = self.area.get()
+        with tf.control_dependencies(list(element)):
+            given_back = self.slots.enqueue(0)
+        # Your ops start after the slot is back, so that one of them that fails cannot keep it.
+        with tf.control_dependencies([given_back]):
+            return [tf.identity(tensor) for tensor in element]
+
+
+def on(device: str | None) -> AbstractContextManager[Any]:
+    """The scope of `device`; None keeps the scope around (`tf.device(None)` would leave it)."""
+    return nullcontext() if device is None else tf.device(device)
+
+
+def host_of(device: str) -> str:
+    """The CPU beside `device`: the device itself if it is a CPU, else the first CPU of its task."""
+    spec = tf.DeviceSpec.from_string(device or "")
+    if spec.device_type == "CPU":
+        return device
+    job = "" if spec.job is None else f"/job:{spec.job}"
+    replica = "" if spec.replica is None else f"/replica:{spec.replica}"
+    task = "" if spec.task is None else f"/task:{spec.task}"
+    return f"{job}{replica}{task}/device:CPU:0"

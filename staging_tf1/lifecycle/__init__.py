@@ -1,0 +1,1 @@
+"""When things happen: start, warm up, step, drain, stop."""

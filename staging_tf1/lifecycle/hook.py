@@ -1,0 +1,200 @@
+"""`StagingHook`: the lifecycle inside a MonitoredSession."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import StuckThreadWarning
+from staging_tf1.feed.feed import Feed, feeds_of
+from staging_tf1.feed.run import FeedRun
+from staging_tf1.graph.areas import areas_of
+from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.interrupt import InterruptWatcher
+from staging_tf1.lifecycle.lockstep import Lockstep
+from staging_tf1.lifecycle.needs import Needs
+from staging_tf1.lifecycle.start import own_areas
+from staging_tf1.lifecycle.stats import PipelineStats, stats_of
+from staging_tf1.lifecycle.stuck import stuck_text
+
+
+class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Runs staged pipelines inside `tf.train.MonitoredTrainingSession` or any other MonitoredSession.
+
+    The feed threads start with the session's queue runners, hook or no hook. The hook adds: areas are cleared before
+    they start; lockstep pipelines are warmed up and stepped; towers may go on alone once another one has ended;
+    Ctrl-C wakes a step that waits for input; at the end the threads are joined by name, within a deadline.
+
+    Order, as `tf.train.MonitoredSession` documents it (tensorflow/python/training/monitored_session.py)::
+
+        hook.begin()                    graph still open: adds the clearing of areas to the local init
+        session created                 graph finalized, variables initialised or restored, local init, areas cleared
+        queue runners started           feed threads among them
+        hook.after_create_session()     lockstep warm-up (again after a recovery)
+        while not should_stop():        before_run, step, after_run
+        hook.end()                      threads told to stop and joined; not called after an error: then the
+                                        coordinator stops the threads, and MonitoredSession joins them
+
+    Args:
+      join_secs: seconds that the feed threads are given to return, at the end.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default():
+    ...     x = staged(ArraySource(np.arange(4), batch_size=2, epochs=1), lockstep=True)
+    ...     with tf.train.MonitoredTrainingSession(hooks=[StagingHook()]) as sess:
+    ...         while not sess.should_stop():
+    ...             print(sess.run(x))
+    [0 1]
+    [2 3]
+    """
+
+    def __init__(self, *, join_secs: float = 10.0) -> None:
+        self._join_secs = join_secs
+        self._graph: Any = None
+        self._feeds: list[Feed] = []
+        self._session: Any = None
+        self._coord: Any = None
+        self._lockstep: dict[str, Lockstep] = {}
+        self._needs: Needs | None = None
+        # The lockstep towers that the run under way takes from, and whether one is under way.
+        self._stepping: dict[str, list[int]] = {}
+        self._final_stats: list[PipelineStats] | None = None
+        self._watcher = InterruptWatcher(self._interrupted)
+
+    @property
+    def session(self) -> Any:
+        """The `tf.Session` under the MonitoredSession; None before it is created and after the end."""
+        return self._session
+
+    @property
+    def runs(self) -> list[FeedRun]:
+        """The feeds' runs in the present session."""
+        runs = [feed.run_in(self._session) for feed in self._feeds] if self._session is not None else []
+        return [run for run in runs if run is not None]
+
+    def error(self) -> BaseException | None:
+        """The first exception of a feed thread, or None."""
+        return next((run.error for run in self.runs if run.error is not None), None)
+
+    def stats(self) -> list[PipelineStats]:
+        """Figures of every pipeline so far; after the end, those of the end."""
+        if self._final_stats is not None:
+            return self._final_stats
+        if self._session is None:
+            return []
+        return [record for feed in self._feeds for record in stats_of(feed, self._session)]
+
+    def drain(self) -> None:
+        """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`."""
+        for run in self.runs:
+            run.drain()
+        for lockstep in self._lockstep.values():
+            lockstep.drain()
+
+    # The hook's own methods, in the order in which MonitoredSession calls them.
+
+    def begin(self) -> None:
+        """See base class."""
+        self._graph = tf.get_default_graph()
+        self._feeds = feeds_of(self._graph)
+        pipelines = [feed.pipeline for feed in self._feeds if feed.pipeline is not None]
+        self._needs = Needs(self._graph, pipelines)
+        cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
+        if not self._graph.finalized:
+            # Part of the local init: it runs after the variables have values and before the threads start.
+            ops = [area.clear_op() for area in own_areas(self._graph, self._feeds)]
+            cleared.extend(op for op in ops if op not in cleared)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """See base class; called again after a recovery."""
+        self._session, self._coord, self._final_stats = session, coord, None
+        for feed in self._feeds:
+            if feed.pipeline is None or not feed.pipeline.lockstep:
+                # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.
+                feed.create_threads(session, coord, daemon=True, start=True)
+        warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
+        self._lockstep = {
+            feed.name: Lockstep(feed, session)
+            for feed in self._feeds
+            if feed.pipeline is not None and feed.pipeline.lockstep
+        }
+        for lockstep in self._lockstep.values():
+            lockstep.warm_up()
+        self._watcher.start()
+
+    def before_run(self, run_context: Any) -> Any:
+        """See base class."""
+        uneven = [run for run in self.runs if run.rounds is not None and run.rounds.uneven]
+        if not (self._lockstep or uneven):
+            return None
+        assert self._needs is not None
+        args = run_context.original_args
+        needed = self._needs.of(args.fetches, args.feed_dict)
+        for run in uneven:
+            self._let_go_alone(run, {tower for name, tower in needed if name == run.name})
+        puts, feeds = self.lockstep_step(needed)
+        return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """See base class."""
+        self.lockstep_done()
+
+    def end(self, session: Any) -> None:
+        """See base class."""
+        self.stop()
+
+    # For the session helper.
+
+    def needed_in_lockstep(self, fetches: Any, feeds: list[Any]) -> frozenset[tuple[str, int]]:
+        """The (pipeline, tower) pairs that a run takes from and must put into."""
+        if not self._lockstep:
+            return frozenset()
+        assert self._needs is not None
+        return frozenset(need for need in self._needs.of(fetches, feeds) if need[0] in self._lockstep)
+
+    def lockstep_step(self, needed: Any) -> tuple[list[Any], dict[Any, Any]]:
+        """The puts to add to a run that takes from the pipelines and towers `needed`, and their feeds."""
+        self._stepping = {}
+        puts: list[Any] = []
+        feeds: dict[Any, Any] = {}
+        for name, lockstep in self._lockstep.items():
+            towers = sorted(tower for pipeline, tower in needed if pipeline == name)
+            if towers:
+                more_puts, more_feeds = lockstep.before(towers)
+                puts += more_puts
+                feeds.update(more_feeds)
+                self._stepping[name] = towers
+        return puts, feeds
+
+    def lockstep_done(self) -> None:
+        """Notes that the run with those puts has succeeded."""
+        for name, towers in self._stepping.items():
+            self._lockstep[name].after(towers)
+        self._stepping = {}
+
+    def stop(self) -> None:
+        """Takes the last figures, stops the threads, joins them and names those that do not return."""
+        self._watcher.stop()
+        if self._session is None:
+            return
+        runs = self.runs
+        try:
+            self._final_stats = self.stats()
+        except (tf.errors.OpError, RuntimeError):
+            self._final_stats = []
+        for run in runs:
+            run.stop()
+        for run in runs:
+            run.warn_of_leftovers()
+            for state in run.join(self._join_secs):
+                warnings.warn(stuck_text(state, self._join_secs), StuckThreadWarning, stacklevel=2)
+        self._session = None
+
+    def _let_go_alone(self, run: FeedRun, towers: set[int]) -> None:
+        if towers and towers < set(range(len(run.sinks))):
+            run.go_alone()
+
+    def _interrupted(self) -> None:
+        for run in self.runs:
+            run.stop()

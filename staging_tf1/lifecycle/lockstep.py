@@ -1,0 +1,149 @@
+"""Lockstep: no thread; the run that takes a batch also puts the next one.
+
+The end of the data must not fail the step that takes the last batch. So what can end is asked first, on its own: a
+source is read, or the ops at which the data can end are run; only then does the step run, with the put fed or left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.feed import Feed
+from staging_tf1.feed.inputs import Inputs
+from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.ownership import owned
+from staging_tf1.graph.meter import Meter
+from staging_tf1.graph.pipeline import Tower
+from staging_tf1.spec import conform
+
+
+@dataclass
+class _TowerState:
+    tower: Tower
+    lane: Lane
+    # Elements in the area, as far as we know.
+    staged: int = 0
+    # The feeds of the next put; None if nothing has been read ahead.
+    pending: dict[Any, Any] | None = None
+    ended: bool = False
+    # Gets that the meter had counted when the last run began.
+    taken: int = 0
+    in_flight: bool = False
+    reader: Any = field(default=None)
+    read_ends: Any = field(default=None)
+
+
+class Lockstep:
+    """The lockstep pipeline of one feed in one session."""
+
+    def __init__(self, feed: Feed, session: Any) -> None:
+        assert feed.pipeline is not None
+        self.name = feed.name
+        self._session = session
+        if feed.pipeline.init is not None:
+            session.run(feed.pipeline.init)
+        inputs = Inputs(feed.lanes)
+        self.towers = [
+            _TowerState(tower, lane) for tower, lane in zip(feed.pipeline.towers, feed.lanes, strict=True)
+        ]
+        for state in self.towers:
+            state.reader = inputs.reader(state.lane)
+            if state.tower.ends:
+                state.read_ends = session.make_callable(list(state.tower.ends))
+            session.run(state.tower.sink.reset)
+
+    def warm_up(self) -> None:
+        """Puts one batch into every tower, so that every later step can get and put at once."""
+        for state in self.towers:
+            self._stage(state)
+
+    def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
+        """Prepares a run that takes from the towers `needed`: the ops to add to it, and their feeds.
+
+        Raises:
+          tf.errors.OutOfRangeError: one of them has no batch left; nothing has been taken from the others.
+        """
+        states = [self.towers[index] for index in sorted(needed)]
+        for state in states:
+            self._settle(state)
+            if not state.staged:
+                self._stage(state)
+        self._check_not_empty(states)
+        puts, feeds = [], {}
+        for state in states:
+            self._read_ahead(state)
+            state.in_flight = True
+            if state.pending is not None:
+                puts.append(state.tower.sink.put)
+                feeds.update(state.pending)
+        return puts, feeds
+
+    def after(self, needed: Iterable[int]) -> None:
+        """Notes that the run prepared last has succeeded."""
+        for index in needed:
+            state = self.towers[index]
+            state.in_flight = False
+            state.taken += 1
+            if state.pending is None:
+                state.staged -= 1
+            state.pending = None
+
+    def drain(self) -> None:
+        """Reads no more; what is staged or read ahead can still be taken."""
+        for state in self.towers:
+            state.ended = True
+
+    def _stage(self, state: _TowerState) -> None:
+        self._read_ahead(state)
+        if state.pending is not None:
+            self._session.run(state.tower.sink.put, state.pending)
+            state.pending = None
+            state.staged += 1
+
+    def _read_ahead(self, state: _TowerState) -> None:
+        if state.pending is not None or state.ended:
+            return
+        state.pending = self._read_source(state) if state.reader is not None else self._read_graph(state)
+        state.ended = state.pending is None
+
+    def _read_source(self, state: _TowerState) -> dict[Any, Any] | None:
+        numbered = state.reader.take()
+        if numbered is None:
+            return None
+        lane = state.lane
+        arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.index}")
+        assert lane.source is not None
+        if not lane.source.gives_away:
+            arrays = [owned(array, array.dtype) for array in arrays]
+        return dict(zip(lane.sink.placeholders, arrays, strict=True))
+
+    def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:
+        if state.read_ends is None:
+            return {}
+        try:
+            return dict(zip(state.tower.ends, state.read_ends(), strict=True))
+        except tf.errors.OutOfRangeError:
+            return None
+
+    def _settle(self, state: _TowerState) -> None:
+        """Finds out how far a run got that failed after `before`: whether its put and its get were done."""
+        if not state.in_flight:
+            return
+        size, sums = self._session.run([state.tower.sink.size, state.tower.sink.meter.value])
+        taken = Meter.reading(sums).batches
+        was_put = int(size) - state.staged + (taken - state.taken) > 0
+        if was_put:
+            state.pending = None
+        state.staged, state.taken, state.in_flight = int(size), taken, False
+
+    def _check_not_empty(self, states: list[_TowerState]) -> None:
+        empty = [state.lane.name for state in states if not state.staged]
+        if not empty:
+            return
+        left = [state.lane.name for state in states if state.staged]
+        more = f" Still staged, and not taken: {', '.join(left)}; run those towers alone." if left else ""
+        raise tf.errors.OutOfRangeError(None, None, f"End of data in lockstep: {', '.join(empty)}.{more}")

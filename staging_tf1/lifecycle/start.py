@@ -1,0 +1,72 @@
+"""Starting, in the only right order; shared by the hook and by plain sessions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
+from staging_tf1.graph.areas import areas_of
+from staging_tf1.graph.placement import warn_misplaced
+
+
+def start(sess: Any | None = None, coord: Any | None = None, daemon: bool = True) -> list[threading.Thread]:
+    """Starts all feed threads and queue runners of a plain `tf.Session`, in the only right order.
+
+    The variables must have values; the areas are cleared, then the threads start. It is
+    `tf.train.start_queue_runners` with the checks around it. Stop with the coordinator, as always.
+
+    Args:
+      sess: the session; the default session if None.
+      coord: a `tf.train.Coordinator` to stop the threads, to join them and to raise their exceptions.
+      daemon: whether the threads may be left behind when the process exits.
+
+    Returns:
+      The threads, started: give them to `coord.join`.
+
+    Raises:
+      UninitializedError: variables have no value yet; the message lists them.
+      ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default(), tf.Session() as sess:
+    ...     x = staged(ArraySource(np.arange(4), batch_size=2, epochs=1))
+    ...     coord = tf.train.Coordinator()
+    ...     threads = start(sess, coord)
+    ...     [sess.run(x).tolist() for _ in range(2)]
+    ...     coord.request_stop()
+    ...     coord.join(threads)
+    [[0, 1], [2, 3]]
+    """
+    sess = sess if sess is not None else tf.get_default_session()
+    if sess is None:
+        raise ValueError("start() got no session, and there is no default session. Pass sess=.")
+    feeds = feeds_of(sess.graph)
+    for feed in feeds:
+        if feed.pipeline is not None and feed.pipeline.lockstep:
+            raise ValueError(
+                f"'{feed.name}' (made at {feed.made_at}) is in lockstep: its put must be added to every step, which "
+                f"start() cannot do. Use StagingSession or StagingHook, or staged(..., lockstep=False)."
+            )
+    check_initialized(sess, "start()")
+    warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
+    with sess.graph.as_default():
+        clear_areas(sess, feeds)
+        threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
+    return threads
+
+
+def own_areas(graph: Any, feeds: list[Feed]) -> list[Any]:
+    """The areas that belong to one session and to no pipeline, which clears its own."""
+    staged = {id(tower.gate.area) for feed in feeds if feed.pipeline for tower in feed.pipeline.towers}
+    return [area for area in areas_of(graph) if id(area) not in staged and not area.is_shared]
+
+
+def clear_areas(sess: Any, feeds: list[Feed]) -> None:
+    """Empties the areas that a server has kept from an earlier session."""
+    if not sess.sess_str:
+        # A session within this process has areas of its own, empty ones.
+        return
+    for area in own_areas(sess.graph, feeds):
+        sess.run(area.clear_op())
