@@ -19,8 +19,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# Threads that belong to nobody's test: they live as long as the process, or as pytest's own timer.
-_LASTING = ("pytest_timeout", "TMonitor", "QueueFeederThread", "QueueManagerThread")
+# Threads that belong to nobody's test but live as long as the process: pytest's timer, tqdm's monitor, and
+# TensorFlow's writer of summaries, which it keeps for whoever writes to that folder next.
+_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread")
 # A thread that has done its work may still be leaving its last function.
 _GRACE_SECS = 2.0
 

@@ -7,9 +7,9 @@ import typing
 from pathlib import Path
 
 import pytest
+from conftest import RunPython
 
 import staging_tf1 as staging
-from conftest import RunPython
 
 # What a process looks like after TensorFlow, and after the package with all its names, have been imported.
 _STATE = """

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-
 from conftest import RunPython
+
 from staging_tf1.cli import train
 
 ROOT = Path(__file__).parent.parent
@@ -55,7 +55,7 @@ def test_the_training_commands_in_the_readme_are_understood() -> None:
 
 
 def test_the_readme_says_what_ci_runs() -> None:
-    install, test = "pip install '.[test]' && pytest".split(" && ")
+    install, test = "pip install '.[test]'", "pytest"
     assert f"{install} && {test}" in _blocks(ROOT / "README.md", "console")[1]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert [line.replace(" --quiet", "") for line in script if line.startswith("pip install")] == [install]

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
       The exit code: 0 if all went well, 2 for words that make no sense, else what the command says.
     """
-    commands = _available()
+    commands = available()
     words = parser(commands)
     options = words.parse_args(argv)
     if options.command not in commands:
@@ -63,7 +63,7 @@ def parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
     return made
 
 
-def _available() -> dict[str, str]:
+def available() -> dict[str, str]:
     """The commands whose modules are there; looks for the files without loading them."""
     return {
         name: text for name, text in COMMANDS.items() if importlib.util.find_spec(f"staging_tf1.cli.{name}")

@@ -108,8 +108,11 @@ def _train(data: LabelledImages, settings: Settings) -> None:
     # The C++ side of TensorFlow tells of every GPU library that it does not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Only now: TensorFlow takes seconds to load, which nobody should wait for to read --help.
+    from staging_tf1._tf import tf
     from staging_tf1.recipes.training import train
 
+    # Graph mode makes TensorFlow warn, at length, that its queue runners are deprecated; that is known here.
+    tf.logging.set_verbosity(tf.logging.ERROR)
     total = len(data.x_train) * settings.epochs
     with tqdm(total=total, desc=settings.workflow, unit=" examples", unit_scale=True) as bar:
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,10 +92,14 @@ def _read(where: str, path: Path) -> dict[str, Array]:
             raise DataFileError(
                 f"{where} is not an .npz file: it is no zip archive. Write it with numpy.savez."
             )
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, because np.load leaves a file open that turns out to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             _check_keys(where, archive.files)
             return {key: _read_array(where, archive, key) for key in _KEYS}
-    except (OSError, zipfile.BadZipFile) as error:
+    except DataFileError:
+        raise
+    # Whatever zipfile and numpy raise on a damaged file, struct.error and tokenize.TokenError among them.
+    except Exception as error:
         raise DataFileError(f"{where} cannot be read: {error}.") from error
 
 
@@ -112,8 +115,7 @@ def _check_keys(where: str, found: list[str]) -> None:
 def _read_array(where: str, archive: Any, key: str) -> Array:
     try:
         array = archive[key]
-    # RuntimeError is how zipfile says that a member is encrypted, or compressed by a method that it lacks.
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
+    except Exception as error:  # as above
         if "allow_pickle" in str(error):
             raise DataFileError(
                 f"{where}: {key} holds Python objects, which need pickle, and unpickling can run any code. "

@@ -1,0 +1,239 @@
+"""`staging-tf1 train`: it learns, it says what it did, and it answers every mistake with one line."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from conftest import RunPython
+
+from staging_tf1.cli.main import main
+from staging_tf1.data import load_images
+from staging_tf1.recipes.settings import Settings
+from staging_tf1.recipes.training import train
+from staging_tf1.recipes.workflows import WORKFLOWS
+
+WORKFLOW_NAMES = list(WORKFLOWS)
+DIGITS = load_images()
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    before = tf.logging.get_verbosity()
+    yield
+    tf.logging.set_verbosity(before)
+
+
+def _complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr; nothing was printed on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert "Traceback" not in err
+    return err.rstrip("\n")
+
+
+# What it does.
+
+
+def test_the_command_of_the_readme_learns_the_digits_in_less_than_30_seconds(run_python: RunPython) -> None:
+    start = time.monotonic()
+    done = run_python("-m", "staging_tf1", "train")
+    assert time.monotonic() - start < 30
+    assert done.returncode == 0, done.stderr
+    accuracy = re.search(r"^test accuracy (\d\.\d+) \((\d+) of 355\)$", done.stdout, re.MULTILINE)
+    assert accuracy is not None
+    assert float(accuracy[1]) >= 0.93
+    assert float(accuracy[1]) == round(int(accuracy[2]) / 355, 3)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
+def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--workflow", workflow, "--epochs", "20"]) == 0
+    out, err = capsys.readouterr()
+    pipeline, speed, accuracy = out.splitlines()
+    # One pipeline, with what it delivered, how long the steps waited for it, and how full it was.
+    assert re.match(
+        rf"{workflow}: \d+ batches, .*waited \d+\.\d+ s for input.*occupancy \d+\.\d of \d+", pipeline
+    )
+    assert re.fullmatch(r"trained on 28,840 examples in \d+\.\d s \([\d,]+ examples/s\)", speed)
+    share = re.fullmatch(r"test accuracy (\d\.\d{3}) \(\d+ of 355\)", accuracy)
+    assert share is not None
+    assert float(share[1]) >= 0.93
+    # The progress bar, to its end.
+    assert re.search(rf"{workflow}: 100%.*examples/s, loss=\d\.\d{{4}}\]", err)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
+def test_the_same_seed_gives_the_same_losses_and_another_one_does_not(workflow: str) -> None:
+    runs = [train(DIGITS, Settings(workflow, epochs=1, seed=seed)).losses for seed in (7, 7, 8)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings("classic", batch_size=100, epochs=2, threads=3, capacity=4),
+        Settings("classic", batch_size=5000, epochs=1, capacity=8),  # one batch: smaller than the warm-up
+        Settings("staged", batch_size=100, epochs=2, threads=3, capacity=1),
+        Settings("lockstep", batch_size=100, epochs=2, capacity=1),
+    ],
+    ids=lambda settings: f"{settings.workflow}-{settings.batch_size}",
+)
+def test_every_image_is_trained_on_once_an_epoch(settings: Settings) -> None:
+    counts: list[int] = []
+    result = train(DIGITS, settings, lambda count, loss: counts.append(count))
+    assert result.examples == sum(counts) == len(DIGITS.x_train) * settings.epochs
+    assert len(counts) == len(result.losses) == sum(each.batches for each in result.pipelines)
+    assert max(counts) <= settings.batch_size
+    assert result.tested == len(DIGITS.x_test)
+
+
+def test_a_file_in_mnists_layout_with_larger_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mnist.npz"
+    block = np.ones((3, 3))  # 8x8 pixels from 0 to 16 become 24x24 from 0 to 240
+    arrays = {f"x_{part}": np.kron(getattr(DIGITS, f"x_{part}"), block) * 15 for part in ("train", "test")}
+    np.savez(path, y_train=DIGITS.y_train, y_test=DIGITS.y_test.astype(np.int64), **arrays)
+    assert main(["train", "--data", str(path), "--epochs", "10", "--batch-size", "50"]) == 0
+    accuracy = re.search(r"test accuracy (\d\.\d+)", capsys.readouterr().out)
+    assert accuracy is not None
+    assert float(accuracy[1]) >= 0.93
+
+
+def test_the_logdir_gets_a_checkpoint_and_summaries(tmp_path: Path) -> None:
+    logdir = tmp_path / "new" / "logs"
+    assert main(["train", "--logdir", str(logdir), "--epochs", "1", "--batch-size", "128"]) == 0
+    assert int(tf.train.load_variable(str(logdir), "global_step")) == 12
+    tags = {
+        value.tag
+        for path in logdir.glob("events.out.tfevents.*")
+        for event in tf.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert "loss" in tags
+
+
+def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "staging_tf1", "train", "--epochs", "1000000"]
+    root = str(Path(__file__).parent.parent)
+    with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        try:
+            said = ""
+            while "loss=" not in said:  # it trains
+                said += child.stderr.read(1)
+            child.send_signal(signal.SIGINT)
+            said += child.stderr.read()
+            assert child.wait(timeout=20) == 130
+        finally:
+            child.kill()
+    assert said.endswith("staging-tf1 train: interrupted\n")
+    assert "Traceback" not in said
+
+
+# What it answers to mistakes.
+
+BAD_FLAGS = [
+    (["--batch-size", "0"], "argument --batch-size: got '0', wanted a whole number from 1 to 1000000"),
+    (["--batch-size", "many"], "argument --batch-size: got 'many', wanted a whole number from 1 to 1000000"),
+    (["--batch-size", "1.5"], "argument --batch-size: got '1.5', wanted a whole number from 1 to 1000000"),
+    (["--epochs", "-1"], "argument --epochs: got '-1', wanted a whole number from 1 to 1000000"),
+    (["--threads", "1000"], "argument --threads: got '1000', wanted a whole number from 1 to 256"),
+    (["--capacity", "0"], "argument --capacity: got '0', wanted a whole number from 1 to 10000"),
+    (["--seed", "-5"], "argument --seed: got '-5', wanted a whole number from 0 to 2147483647"),
+    (["--seed"], "argument --seed: expected one argument"),
+    (["--batch", "3"], "unrecognized arguments: --batch 3"),
+    (["mnist.npz"], "unrecognized arguments: mnist.npz"),
+    (
+        ["--workflow", "lockstep", "--threads", "2"],
+        "--workflow lockstep has no feed threads: got --threads 2, leave it out",
+    ),
+    (
+        ["--workflow", "classic", "--capacity", "1"],
+        "--workflow classic puts one batch while it takes another: got --capacity 1, wanted at least 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD_FLAGS, ids=[" ".join(flags) for flags, _ in BAD_FLAGS])
+def test_wrong_flags_get_one_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["train", *flags])
+    assert exit_.value.code == 2
+    assert _complaint(capsys) == f"staging-tf1 train: {message} (see staging-tf1 train --help)"
+
+
+def test_an_unknown_workflow_gets_one_line_that_lists_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["train", "--workflow", "modern"])
+    assert exit_.value.code == 2
+    # Newer Pythons leave out the quotes in the list.
+    assert _complaint(capsys).replace("'", "") == (
+        "staging-tf1 train: argument --workflow: invalid choice: modern (choose from classic, staged, "
+        "lockstep) (see staging-tf1 train --help)"
+    )
+
+
+def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "images.npz"
+    assert main(["train", "--data", str(path)]) == 1
+    assert _complaint(capsys) == f"staging-tf1 train: data file {str(path)!r}: there is no such file."
+    np.savez(path, images=np.zeros((2, 2)))
+    assert main(["train", "--data", str(path)]) == 1
+    assert _complaint(capsys) == (
+        f"staging-tf1 train: data file {str(path)!r} lacks x_train, y_train, x_test, y_test; it holds "
+        f"images. Wanted MNIST's layout: x_train, y_train, x_test, y_test."
+    )
+
+
+def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(
+    tmp_path: Path, run_python: RunPython
+) -> None:
+    path = tmp_path / "images.npz"
+    np.savez(path, **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([{}], dtype=object)))
+    done = run_python("-m", "staging_tf1", "train", "--data", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"staging-tf1 train: data file {str(path)!r}: x_train holds Python objects, which need pickle, and "
+        f"unpickling can run any code. Save it as an array of numbers.\n"
+    )
+
+
+def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "logs"
+    path.write_text("")
+    assert main(["train", "--logdir", str(path)]) == 1
+    assert (
+        _complaint(capsys)
+        == f"staging-tf1 train: --logdir {str(path)!r} cannot be made a folder: File exists."
+    )
+
+
+def test_a_logdir_with_another_model_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        tf.get_variable("hidden/weights", [3, 4])
+        sess.run(tf.global_variables_initializer())
+        tf.train.Saver().save(sess, str(tmp_path / "model.ckpt"), global_step=1)
+    assert main(["train", "--logdir", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == (
+        f"staging-tf1 train: --logdir {str(tmp_path)!r} holds the checkpoint of another model: it has the "
+        f"variable hidden/weights with shape [3, 4], this one [64, 128]. Name another folder."
+    )
+    assert "Traceback" not in err
