@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 from staging_tf1.errors import SpecError
@@ -91,9 +94,46 @@ def test_put_and_get_stand_in_branches(v2: bool) -> None:
 
 
 def test_an_area_is_used_in_a_function_of_its_graph() -> None:
-    area = StagingArea([tf.int64], shapes=[[]])
-    got = tf.data.Dataset.range(3).map(lambda x: (x, tf.cast(area.size(), tf.int64)))
-    assert got.element_spec[1].dtype == tf.int64
+    with tf.device("/cpu:1"):
+        area = StagingArea([tf.float32], shapes=[[]])
+
+    @tf2.function
+    def put_and_count(x: Any) -> Any:
+        with tf.control_dependencies([area.put([x])]):
+            return area.size()
+
+    count, got = put_and_count(tf.constant(2.0)), area.get()
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
+        assert sess.run(count) == 1
+        assert sess.run(got) == [2.0]
+
+
+def test_get_stands_in_a_loop() -> None:
+    area = StagingArea([tf.float32], shapes=[[]])
+    put = area.put([3.0])
+    was = tf.control_flow_v2_enabled()
+    tf.disable_control_flow_v2()
+    try:
+        _, total = tf.while_loop(
+            lambda i, t: i < 3, lambda i, t: (i + 1, t + area.get()[0]), [tf.constant(0), tf.constant(0.0)]
+        )
+    finally:
+        if was:
+            tf.enable_control_flow_v2()
+    with tf.Session() as sess:
+        for _ in range(3):
+            sess.run(put)
+        assert sess.run(total) == 9.0
+
+
+def test_a_graph_with_areas_is_freed() -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        StagingArea([tf.float32]).put([1.0])
+    gone = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert gone() is None
 
 
 def test_ops_run_after_export_and_import(tmp_path: Path) -> None:

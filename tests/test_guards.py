@@ -259,6 +259,15 @@ def test_what_is_built_inside_counts_as_one_at_the_users_line(graph: Any) -> Non
     assert len(areas_of(graph)) == 2
 
 
+def test_what_is_built_inside_is_still_kept_out_of_functions() -> None:
+    def staged() -> None:
+        with building("staged()"):
+            tf.data.Dataset.range(3).map(lambda x: (make(), x)[1])
+
+    with pytest.raises(BuildError, match=r"inside a Dataset\.map function"):
+        staged()
+
+
 def test_a_construction_that_failed_does_not_count() -> None:
     def fails() -> None:
         with pytest.raises(ValueError, match="capacity"):

@@ -63,10 +63,11 @@ def check_buildable(what: str) -> CallSite:
 def building(what: str) -> Iterator[CallSite]:
     """`check_buildable` around a construction, which is noted in the graph's ledger when it succeeds.
 
-    What is built within the block, in this thread, counts as part of it: it is not checked again, and gets
-    the same line.
+    What is built within the block, in this thread, counts as part of it: it may follow a run, and gets the
+    same line.
     """
     if _under_way.site is not None:
+        _check_place(what, _under_way.site)
         yield _under_way.site
         return
     site = check_buildable(what)

@@ -1,0 +1,125 @@
+"""StagingArea refuses wrong constructor arguments, and says which, before it makes an op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from staging_tf1.errors import SpecError
+from staging_tf1.graph.areas import StagingArea, areas_of
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"dtypes": [1.5]}, TypeError, r"dtypes\[0\] is 1\.5 \(float\), which is no dtype"),
+        ({"dtypes": [1]}, TypeError, r"dtypes\[0\] is 1 \(int\)"),
+        ({"dtypes": [None]}, TypeError, r"dtypes\[0\] is None"),
+        ({"dtypes": ["flaot32"]}, TypeError, r"dtypes\[0\] is 'flaot32'"),
+        ({"dtypes": tf.float32}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
+        ({"dtypes": "float32"}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
+        ({"dtypes": 5}, TypeError, r"takes a list with one dtype a component.*it got 5 \(int\)"),
+        ({"dtypes": {"x": tf.float32}}, TypeError, "takes a list with one dtype a component"),
+        ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
+        ({"dtypes": [tf.int8], "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
+        ({"dtypes": [tf.int8], "shapes": 7}, TypeError, "shapes must be a list with one shape a component"),
+        ({"dtypes": [tf.int8], "shapes": ["a"]}, ValueError, r"shapes\[0\] is 'a', which is no shape"),
+        ({"dtypes": [tf.int8], "names": ["a", "b"]}, ValueError, "names has 2 entries, dtypes has 1"),
+        ({"dtypes": [tf.int8], "names": "a"}, TypeError, "names must be a list with one string a component"),
+        ({"dtypes": [tf.int8], "names": [3]}, TypeError, r"names must be strings, it got \[3\]"),
+        (
+            {"dtypes": [tf.int8] * 2, "names": ["a", "a"]},
+            ValueError,
+            "names must differ, 'a' stands more than once",
+        ),
+        (
+            {"dtypes": [tf.int8], "shared_name": 3},
+            ValueError,
+            r"shared_name must be a string, it got 3 \(int\)",
+        ),
+        ({"dtypes": [tf.int8], "shared_name": ""}, ValueError, "shared_name is empty"),
+        (
+            {"dtypes": [tf.int8], "capacity": -3},
+            ValueError,
+            r"capacity=-3 must be 0 \(unbounded\) or a positive number",
+        ),
+        (
+            {"dtypes": [tf.int8], "capacity": 1.5},
+            TypeError,
+            r"capacity=1\.5 is a float, it must be an integer",
+        ),
+        (
+            {"dtypes": [tf.int8], "capacity": True},
+            TypeError,
+            "capacity=True is a bool, it must be an integer",
+        ),
+        ({"dtypes": [tf.int8], "capacity": 2**63}, ValueError, "capacity=9223372036854775808"),
+        (
+            {"dtypes": [tf.int8], "memory_limit": -1},
+            ValueError,
+            "memory_limit=-1 must be 0 .* a positive number of bytes",
+        ),
+        (
+            {"dtypes": [tf.int8], "memory_limit": "1G"},
+            TypeError,
+            "memory_limit='1G' is a str, it must be an integer",
+        ),
+        (
+            {"dtypes": [tf.int32], "shapes": [[5]], "memory_limit": 19},
+            SpecError,
+            r"an element has 20 bytes, more than memory_limit=19",
+        ),
+        (
+            {"dtypes": [tf.int8], "shapes": [[2**31]], "memory_limit": 2**40},
+            SpecError,
+            "element has 2147483648 bytes, and TensorFlow miscounts",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_and_add_no_op(
+    graph: Any, arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=rf"^StagingArea.*{message}"):
+        StagingArea(**arguments)
+    assert graph.get_operations() == []
+    assert areas_of(graph) == []
+
+
+def test_tensors_in_place_of_dtypes_are_told_of_from_tensors() -> None:
+    images = tf.placeholder(tf.float32)
+    for dtypes in ([images], images, [tf.float32, images]):
+        with pytest.raises(
+            TypeError, match=r"it got tensors\. .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."
+        ):
+            StagingArea(dtypes)
+
+
+def test_an_element_that_is_put_may_not_exceed_the_limit_either() -> None:
+    area = StagingArea([tf.int32], memory_limit=16)
+    with pytest.raises(
+        SpecError, match=r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16"
+    ):
+        area.put([tf.zeros([5], tf.int32)])
+    area.put([tf.zeros([4], tf.int32)])
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "message"),
+    [
+        (-1, ValueError, r"peek\(-1\) would wait for ever"),
+        (2, ValueError, "0 or more and below the capacity, 2"),
+        (1.0, TypeError, r"it got 1\.0"),
+        (True, TypeError, "it got True"),
+    ],
+)
+def test_peek_refuses_what_could_never_be_there(index: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        StagingArea([tf.int32], capacity=2).peek(index)
