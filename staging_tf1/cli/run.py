@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 
+from staging_tf1.cli.arguments import OneLineParser, complain
 from staging_tf1.legacy.launch import launch
 from staging_tf1.legacy.settings import CLAIMED_VERSION, Settings
 
@@ -20,7 +20,7 @@ _TAKES_A_VALUE = ("--package",)
 
 def parser() -> argparse.ArgumentParser:
     """The options of ``run``; what follows them is the program's."""
-    made = argparse.ArgumentParser(
+    made = OneLineParser(
         prog="staging-tf1 run",
         usage="staging-tf1 run [options] [--] script.py args...\n       staging-tf1 run [options] -m module args...",
         description="Runs a TensorFlow 1 program on this TensorFlow: tf.Session, tf.contrib.staging and the rest "
@@ -29,7 +29,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--package", action="append", default=[], metavar="NAME", help="an installed package that sees TF1 too"
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an installed package that sees TF1 too",
     )
     made.add_argument(
         "--claim-version", action="store_true", help=f"tf.__version__ says {CLAIMED_VERSION} to the program"
@@ -58,10 +62,10 @@ def main(argv: list[str]) -> int:
             parser().error("-m needs the name of a module")
         packages.append(program[1].partition(".")[0])
     elif not os.path.exists(program[0]):
-        print(f"staging-tf1 run: there is no file {program[0]!r}", file=sys.stderr)
+        complain("staging-tf1 run", f"there is no file {program[0]!r}")
         return 2
     if importlib.util.find_spec("tensorflow") is None:
-        print("staging-tf1 run: TensorFlow is not installed beside staging_tf1", file=sys.stderr)
+        complain("staging-tf1 run", "TensorFlow is not installed beside staging_tf1")
         return 2
     launch(program, Settings(tuple(sorted(packages)), options.claim_version, not options.no_old_names))
 

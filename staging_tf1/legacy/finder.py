@@ -10,7 +10,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.origin import Origin
+from staging_tf1.legacy.origin import Origin, stands_at_import_statement
+from staging_tf1.legacy.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
 # What is to be done with a TensorFlow submodule of this name: a function of the module, or None.
@@ -56,11 +57,19 @@ class Finder(MetaPathFinder):
             if act is not None and found.loader is not None:
                 found.loader = _ActingLoader(found.loader, act)
             return found
-        if not self._origin.is_user(sys._getframe(1)):
+        asking = sys._getframe(1)
+        if not self._origin.is_user(asking):
             return None
-        make = self._maker(fullname)
+        try:
+            make = self._maker(fullname)
+        except ImportError:
+            # __import__(package, fromlist=["anything"]) asks for the package; a name that is not there is no error.
+            if stands_at_import_statement(self._origin.user_frame(asking)):
+                raise
+            make = None
         if make is None:
             return None
+        made_for_user.add(fullname)
         return importlib.util.spec_from_loader(fullname, _MakingLoader(make), is_package=True)
 
 

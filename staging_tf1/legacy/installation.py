@@ -15,9 +15,7 @@ from staging_tf1.legacy.settings import Settings
 _installed: Settings | None = None
 
 
-def install(
-    *, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False
-) -> None:
+def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False) -> None:
     """Makes ``import tensorflow`` mean TF1 in the user's own code, now and in modules imported later.
 
     The user's own code is every module outside ``site-packages``. Installed libraries go on seeing

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import enum
 import os
-import sys
 import sysconfig
 from collections.abc import Iterable
 from types import FrameType
@@ -41,15 +41,19 @@ class Origin:
     def is_user(self, frame: FrameType | None) -> bool:
         """True where the nearest frame that is not the standard library's belongs to the user."""
         while frame is not None:
-            namespace = frame.f_globals
-            key = (namespace.get("__name__"), namespace.get("__file__"))
-            kind = self._kinds.get(key)
-            if kind is None:
-                kind = self._kinds[key] = self._kind(*key)
+            kind = self._kind_of(frame)
             if kind is not Kind.TRANSPARENT:
                 return kind is Kind.USER
             frame = frame.f_back
         return True
+
+    def _kind_of(self, frame: FrameType) -> Kind:
+        namespace = frame.f_globals
+        key = (namespace.get("__name__"), namespace.get("__file__"))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(*key)
+        return kind
 
     def _kind(self, name: Any, file: Any) -> Kind:
         # multiprocessing names the program's module __mp_main__ in a spawned child.
@@ -70,7 +74,13 @@ class Origin:
             return Kind.TRANSPARENT
         return Kind.USER
 
+    def user_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The nearest frame that is not the standard library's, where it is the user's; else None."""
+        while frame is not None and self._kind_of(frame) is Kind.TRANSPARENT:
+            frame = frame.f_back
+        return frame if frame is not None and self._kind_of(frame) is Kind.USER else None
 
-def calling_frame() -> FrameType:
-    """The frame of whoever called the caller of this function."""
-    return sys._getframe(2)
+
+def stands_at_import_statement(frame: FrameType | None) -> bool:
+    """Whether `frame` is executing an import statement, rather than a call of ``__import__``."""
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_NAME"

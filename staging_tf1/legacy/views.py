@@ -18,6 +18,9 @@ from staging_tf1.legacy.origin import Origin
 # What a view answers for a name that it leaves to the module itself.
 UNCHANGED: Any = object()
 
+# Full names of modules that exist for user code only; their parents must not show them to libraries.
+made_for_user: set[str] = set()
+
 # The import system asks on behalf of an import statement anywhere; what it stores is the module's own.
 _IMPORT_SYSTEM = "importlib._bootstrap"
 
@@ -69,10 +72,14 @@ class TwoFacedModule(ModuleType):
         mine = type(self)
         frame = sys._getframe(1)
         by_import = frame.f_globals.get("__name__") == _IMPORT_SYSTEM
-        if by_import or not mine._staging_origin.is_user(frame):
-            ModuleType.__setattr__(self, name, value)
+        if by_import:
+            for_user = f"{own(self, '__name__')}.{name}" in made_for_user
         else:
+            for_user = mine._staging_origin.is_user(frame)
+        if for_user:
             mine._staging_view.overlay[name] = value
+        else:
+            ModuleType.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         mine = type(self)

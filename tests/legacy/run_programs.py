@@ -4,7 +4,7 @@ Usage: python run_programs.py PROGRAM... ; the last line of output is a JSON obj
 Runs on Python 3.7 too, where TensorFlow 1.15.5 is.
 """
 
-from __future__ import print_function
+from __future__ import annotations
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def run(path):
             runpy.run_path(path, run_name="__main__")
         except SystemExit as ended:  # tf.app.run always exits
             if ended.code:
-                printed.write("exit code {}\n".format(ended.code))
+                printed.write(f"exit code {ended.code}\n")
         except Exception:
             printed.write(traceback.format_exc())
     if "tensorflow" in sys.modules:
@@ -35,7 +35,7 @@ def run(path):
 def reset():
     import tensorflow as tf
 
-    getattr(tf, "compat").v1.reset_default_graph()
+    tf.compat.v1.reset_default_graph()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,11 @@ _CONTRIB_TRUNCATION = 1.3
 
 
 def variance_scaling_initializer(
-    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = None
+    factor: float = 2.0,
+    mode: str = "FAN_IN",
+    uniform: bool = False,
+    seed: int | None = None,
+    dtype: Any = None,
 ) -> Any:
     """An initializer with variance ``factor / n``, as tf.contrib.layers had it.
 

@@ -1,0 +1,37 @@
+"""What the tests of the shim share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
+PROMISES = PROGRAMS / "promises"
+# The same arithmetic wherever it runs: oneDNN's kernels round differently.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def last_json(ran: subprocess.CompletedProcess[str]) -> Any:
+    """The JSON object on the last line that a program printed; what it died of where there is none."""
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def goldens() -> dict[str, str]:
+    """What TensorFlow 1.15.5 printed, by program."""
+    return {path.stem: path.read_text() for path in sorted((HERE / "goldens").glob("*.txt"))}
+
+
+def with_site_packages() -> dict[str, str]:
+    """An environment in which the libraries of promises/ are installed."""
+    import staging_tf1
+
+    home = str(Path(staging_tf1.__file__).parent.parent)
+    return {"PYTHONPATH": os.pathsep.join([home, str(PROMISES / "sitepkgs" / "site-packages")])}

@@ -1,0 +1,139 @@
+"""Every form of import, and what it finds, in one program that runs under `staging-tf1 run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from legacy_support import PROMISES, Run, last_json, with_site_packages
+
+
+@pytest.fixture(scope="module")
+def ran(staging_run: Run) -> Any:
+    program = PROMISES / "import_forms.py"
+    return staging_run("--package", "library_of_one", program, env=with_site_packages())
+
+
+@pytest.fixture(scope="module")
+def report(ran: Any) -> dict[str, Any]:
+    found: dict[str, Any] = last_json(ran)
+    return found
+
+
+def test_nothing_is_loaded_before_the_program_imports_it(report: dict[str, Any]) -> None:
+    assert report["loaded before"] == []
+
+
+def test_every_form_of_import_gives_our_area(report: dict[str, Any]) -> None:
+    areas = dict(report["areas"])
+    assert areas.pop("attribute") == "staging_tf1.graph.areas"
+    assert len(areas) == 10
+    assert all(areas.values()), areas
+
+
+def test_star_imports(report: dict[str, Any]) -> None:
+    assert report["star"]
+
+
+def test_one_object_by_every_way(report: dict[str, Any]) -> None:
+    one = dict(report["one object"])
+    assert one.pop("paths") == [True, True]
+    assert all(one.values()), one
+
+
+def test_tensorflow_is_tf1(report: dict[str, Any]) -> None:
+    assert all(report["tf1"].values()), report["tf1"]
+    assert report["graph mode"]
+    assert report["static shape"] == 3
+    assert report["reference variable"] == "float32_ref"
+    assert report["protos"]
+    assert report["hook"]
+
+
+def test_libraries_see_tensorflow_2_unless_they_are_named(report: dict[str, Any]) -> None:
+    assert report["library sees"] == {
+        "Session": False,
+        "contrib": False,
+        "placeholder": False,
+        "Variable": False,
+        "AdamOptimizer": False,
+        "same module": True,
+        "np.object": False,
+        "version": True,
+    }
+    assert report["named package sees"] == {"Session": True, "contrib": True}
+
+
+WENT = "went away with tf.contrib, and staging_tf1 does not bring it back."
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("attribute", f"AttributeError: tf.contrib.lookup {WENT} Its successor: tf.lookup."),
+        ("from", f"tf.contrib.lookup {WENT} Its successor: tf.lookup."),
+        (
+            "deep",
+            f"ImportError: tf.contrib.crf {WENT} Its successor: the package tensorflow-addons (tfa.text.crf), "
+            "which is no longer maintained.",
+        ),
+        (
+            "strict",
+            f"ImportError: tf.contrib.framework.no_such_thing {WENT} Its successor: tf.train, tf.nest and the "
+            "package tf_slim. Where tf_slim is installed (pip install tf_slim), its names are found in it.",
+        ),
+        (
+            "misspelt",
+            "AttributeError: tf.contrib.stagin: TensorFlow 1.15 had no tf.contrib.stagin. Check the spelling.",
+        ),
+        (
+            "used",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {WENT} Its successor: tf.nn.rnn_cell and tf.nn.",
+        ),
+        (
+            "subclassed",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {WENT} Its successor: tf.nn.rnn_cell and tf.nn.",
+        ),
+        ("no successor", f"AttributeError: tf.contrib.rpc {WENT} It has no successor."),
+        (
+            "staging",
+            "AttributeError: tf.staging.put: TensorFlow never had a module tf.staging; the areas are in "
+            "tf.contrib.staging.",
+        ),
+    ],
+)
+def test_what_is_not_coming_back_says_where_it_went(report: dict[str, Any], how: str, message: str) -> None:
+    assert report["removed"][how] == message
+
+
+def test_a_name_of_no_tensorflow(report: dict[str, Any]) -> None:
+    assert report["removed"]["top"].startswith(
+        "AttributeError: module 'tensorflow' has no attribute 'no_such_name': tf.no_such_name is not in tf.compat.v1"
+    )
+    assert report["removed"]["hasattr"] == [False, True, False]
+
+
+def test_thin_aliases_of_contrib(report: dict[str, Any]) -> None:
+    assert report["offered"] == {
+        "nest": [1, 2],
+        "defun": True,
+        "hparams": 2.0,
+        "map_and_batch": True,
+        "balance": True,
+        "global step": "global_step:0",
+    }
+
+
+def test_old_names_are_offered_and_each_is_logged_once(report: dict[str, Any], ran: Any) -> None:
+    assert report["old names"] == {
+        "np": [True, True, True, "bool"],
+        "again": True,
+        "collections": True,
+        "getargspec": ["a", "b"],
+    }
+    assert ran.stderr.count("numpy.object is gone; Python's object stands in for it.") == 1
+    assert ran.stderr.count("collections.Mapping is gone; collections.abc.Mapping stands in for it.") == 1
+
+
+def test_monkeypatching_reaches_the_program(report: dict[str, Any]) -> None:
+    assert report["patched"] == "patched"

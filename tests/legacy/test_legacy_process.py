@@ -1,0 +1,155 @@
+"""A program cannot tell that it runs under `staging-tf1 run`: compared with plain Python, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import time
+from typing import Any
+
+import pytest
+from legacy_support import PROMISES, Run, last_json
+
+
+def test_surroundings_are_those_of_plain_python(run_python: Run, staging_run: Run) -> None:
+    program = [PROMISES / "surroundings.py", "--flag", "-m", "x y", "--"]
+    plain = last_json(run_python(*program, input="typed"))
+    assert last_json(staging_run(*program, input="typed")) == plain
+    assert last_json(staging_run("--", *program, input="typed")) == plain
+    assert plain["stdin"] == "typed"
+    assert plain["argv"][1:] == ["--flag", "-m", "x y", "--"]
+
+
+def test_interpreter_flags_reach_the_program(run_python: Run) -> None:
+    program = PROMISES / "surroundings.py"
+    ran = run_python("-O", "-W", "ignore::FutureWarning", "-m", "staging_tf1", "run", program, input="")
+    assert last_json(ran)["flags"] == [1, ["ignore::FutureWarning"]]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["exit 3", "exit text", "exit none", "raise", "import", "from", "thread", "signal", "interrupt", "hard"],
+)
+def test_the_end_of_a_program_is_that_of_plain_python(run_python: Run, staging_run: Run, how: str) -> None:
+    plain = run_python(PROMISES / "endings.py", how)
+    ours = staging_run(PROMISES / "endings.py", how)
+    assert ours.returncode == plain.returncode
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+    if how == "signal":
+        assert ours.returncode == -signal.SIGTERM
+
+
+def test_modules_and_absl_flags(staging_run: Run) -> None:
+    ran = staging_run("-m", "package_of_mine.train", "--steps=4", "word", cwd=PROMISES)
+    assert ran.stdout == "['word'] 4 __main__ package_of_mine True model\n"
+    assert ran.returncode == 5
+
+
+def test_spawned_workers_children_threads_and_pickles(staging_run: Run) -> None:
+    report = last_json(staging_run("--claim-version", PROMISES / "spawned.py"))
+    assert report == {
+        "spawned": ["__mp_main__", "1.15.5", True, 0.5],
+        "pickle": [True, 2.0, True],
+        "thread": [True],
+        "child": "True",
+        "version": ["1.15.5", "1.15.5", "1.15.5"],
+    }
+
+
+def test_third_party_libraries_of_tensorflow_2_go_on_working(staging_run: Run) -> None:
+    report = last_json(staging_run(PROMISES / "third_party.py"))
+    works = {
+        "keras": [True, True],
+        "tensorflow_probability": -0.9189,
+        "tf_slim": [True, 4],
+        "tensorboard": True,
+        "gin": "float",
+        "tf_keras": [4, 3],
+    }
+    for name, result in report.items():
+        assert result in (works[name], "not installed"), name
+
+
+def test_install_from_inside_a_program(run_python: Run) -> None:
+    code = (
+        "import sys; from staging_tf1 import legacy; legacy.install(); legacy.install()\n"
+        "print('tensorflow' in sys.modules)\n"
+        "import tensorflow as tf; print(tf.contrib.staging.StagingArea.__name__, tf.executing_eagerly())\n"
+        "try: legacy.install(claim_version=True)\n"
+        "except RuntimeError as error: print(error)"
+    )
+    lines = run_python("-c", code).stdout.splitlines()
+    assert lines[:2] == ["False", "StagingArea False"]
+    assert lines[2].startswith("staging_tf1.legacy is installed already, with Settings(packages=()")
+    assert lines[2].endswith("Call install() once, at the start of the program.")
+
+
+def test_install_after_tensorflow_was_loaded(run_python: Run) -> None:
+    code = (
+        "import tensorflow as tf; from staging_tf1 import legacy; legacy.install(old_names=True)\n"
+        "import numpy as np; print(tf.contrib.staging.StagingArea.__name__, np.object, tf.executing_eagerly())"
+    )
+    assert run_python("-c", code).stdout == "StagingArea <class 'object'> False\n"
+
+
+def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
+    program = tmp_path / "old.py"
+    program.write_text("import collections\nprint(hasattr(collections, 'Mapping'))\n")
+    assert staging_run(program).stdout == "True\n"
+    assert staging_run("--no-old-names", program).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no_such_file.py"], "staging-tf1 run: there is no file 'no_such_file.py'"),
+        ([], "staging-tf1 run: name a script, or -m and a module"),
+        (["-m"], "staging-tf1 run: -m needs the name of a module"),
+        (["--no-such-flag", "x.py"], "staging-tf1 run: unrecognized arguments: --no-such-flag"),
+    ],
+)
+def test_wrong_words(staging_run: Run, arguments: list[str], message: str) -> None:
+    ran = staging_run(*arguments)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(message)
+    assert ran.stdout == ""
+
+
+def test_another_interpreter_with_our_folder_on_its_path_starts_undisturbed(run_python: Run) -> None:
+    code = (
+        "import os, sys, subprocess\n"
+        "from staging_tf1.legacy import launch, settings\n"
+        "env = {'PYTHONPATH': launch._BOOTSTRAP, 'PATH': os.environ['PATH']}\n"
+        "settings.Settings().to_environment(env)\n"
+        "child = 'import sys; print(sorted(m for m in sys.modules if m == \"tensorflow\"))'\n"
+        "print(subprocess.run([sys.executable, '-S', '-c', child], env=env, capture_output=True, text=True))"
+    )
+    assert "stdout='[]\\n', stderr=''" in run_python("-c", code).stdout
+
+
+def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run, tmp_path: Any) -> None:
+    """Everything before the program's first line; the import of TensorFlow itself is the program's."""
+    program = tmp_path / "empty.py"
+    program.write_text("")
+
+    def seconds(run: Run) -> float:
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            assert run(program).returncode == 0
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    assert seconds(staging_run) - seconds(run_python) < 0.5
+
+
+def test_settings_survive_the_environment() -> None:
+    from staging_tf1.legacy import settings
+
+    environment: dict[str, str] = {}
+    told = settings.Settings(("a", "b"), claim_version=True, old_names=False)
+    told.to_environment(environment)
+    stored = json.loads(environment[settings.ENVIRONMENT_NAME])
+    assert stored == {"packages": ["a", "b"], "claim_version": True, "old_names": False}

@@ -1,0 +1,49 @@
+"""The legacy programs give the numbers of TensorFlow 1.15.5."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from legacy_support import HERE, PROGRAMS, Run, goldens, last_json
+
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?|-?\d+")
+
+
+def assert_same_numbers(printed: str, golden: str) -> None:
+    """The same text, with floating-point numbers equal to a part in 10,000: kernels differ in their rounding."""
+    assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", golden), printed
+    ours = [float(number) for number in _NUMBER.findall(printed)]
+    theirs = [float(number) for number in _NUMBER.findall(golden)]
+    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def under_run(staging_run: Run) -> dict[str, str]:
+    paths = sorted(str(path) for path in PROGRAMS.glob("*.py"))
+    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths))
+    return printed
+
+
+@pytest.mark.parametrize("name", sorted(goldens()))
+def test_same_numbers_under_run(under_run: dict[str, str], name: str) -> None:
+    assert_same_numbers(under_run[name], goldens()[name])
+
+
+def test_there_is_a_golden_for_every_program() -> None:
+    assert sorted(goldens()) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    assert len(goldens()) >= 12
+
+
+@pytest.mark.parametrize("name", ["flags_and_files", "monitored_hooks"])
+def test_a_program_by_itself(staging_run: Run, name: str) -> None:
+    ran = staging_run(PROGRAMS / f"{name}.py")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert_same_numbers(ran.stdout, goldens()[name])
+
+
+def test_the_recorder_refuses_any_other_tensorflow(run_python: Run) -> None:
+    ran = run_python(HERE / "record_goldens.py", sys.executable)
+    assert ran.returncode == 1
+    assert "the goldens come from 1.15.5" in ran.stderr
