@@ -25,6 +25,7 @@ __all__ = [
     "fast_callable",
     "has_default_graph",
     "original_stack",
+    "scope_device",
     "tf",
 ]
 
@@ -52,8 +53,8 @@ def current_container(graph: Any) -> str:
 def scope_device() -> str:
     """The device that the scopes around the caller ask for; empty for none.
 
-    Only an op tells what nested scopes and device functions come to. It stays in the graph, on no device, where
-    any session can place it.
+    Only an op tells what nested scopes and device functions come to. It stays in the graph, on no device,
+    where any session can place it.
     """
     probe = tf.no_op(name="scope_device")
     device = str(probe.device)

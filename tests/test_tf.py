@@ -69,6 +69,12 @@ def test_graph_container(graph: Any) -> None:
         assert _tf.current_container(graph) == "mine"
 
 
+def test_operation_set_device(graph: Any) -> None:
+    with tf.device("/job:ps"), tf.device("/cpu:1"):
+        assert _tf.scope_device() == "/job:ps/device:CPU:1"
+    assert [op.device for op in graph.get_operations()] == [""]
+
+
 def test_ops_default_graph_stack() -> None:
     assert _tf.has_default_graph()
     with tf.Graph().as_default():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from staging_tf1._tf import FuncGraph, current_container, has_default_graph, tf
+from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import element_indices, to_tensors
@@ -217,9 +217,7 @@ class BaseStagingArea:
 
     def _to_scope_device(self, tensors: Sequence[Any]) -> list[Any]:
         """Copies to the device of the scope that get is called in, when that is not the area's."""
-        # Only an op tells what device functions and nested scopes come to.
-        here = tf.no_op(name=f"{_op_name(self._name)}_device").device
-        if here == self.device:
+        if scope_device() == self.device:
             return list(tensors)
         return [tf.identity(tensor) for tensor in tensors]
 
