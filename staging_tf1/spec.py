@@ -241,9 +241,7 @@ def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
         raise SpecError(f"{place} got {_kind(value)}, declared a {wanted}.")
     if len(value) != len(spec):
-        raise SpecError(
-            f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}."
-        )
+        raise SpecError(f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}.")
 
 
 def _component(path: str) -> str:
@@ -288,9 +286,7 @@ def component_paths(value: Any, path: str = "") -> Any:
     """
     if not is_structure(value) or _is_plain_list(value):
         return path
-    return pack_children(
-        value, {key: component_paths(child, _join(path, key)) for key, child in _children(value)}
-    )
+    return pack_children(value, {key: component_paths(child, _join(path, key)) for key, child in _children(value)})
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
@@ -304,8 +300,7 @@ def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
 
 def _is_plain_list(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(element, (numbers.Number, np.generic, str, bytes)) or _is_plain_list(element)
-        for element in value
+        isinstance(element, (numbers.Number, np.generic, str, bytes)) or _is_plain_list(element) for element in value
     )
 
 
@@ -368,8 +363,7 @@ def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[An
     wanted = leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
     if isinstance(value, Mapping):
         raise SpecError(
-            f"{owner}: {_component(path)} got {_kind(value)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}."
+            f"{owner}: {_component(path)} got {_kind(value)}, declared {describe(wanted.dtype, wanted.shape)}."
         )
     if not (isinstance(value, np.ndarray) and value.dtype == wanted.dtype != object):
         value = as_array(value, wanted.dtype, f"{owner}: {_component(path)}")

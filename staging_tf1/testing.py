@@ -59,9 +59,7 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
             _assert_same(wanted, got, f"{restarted!r} restarted at batch {start}: batch {start + offset}")
 
 
-def assert_deterministic(
-    source: Source | Callable[[], Source], *, threads: int = 4, max_batches: int = 64
-) -> None:
+def assert_deterministic(source: Source | Callable[[], Source], *, threads: int = 4, max_batches: int = 64) -> None:
     """Asserts that `batch(k)` depends on `k` only: not on what was read before, by which thread, or written
     to.
 

@@ -124,9 +124,7 @@ def test_names_of_ops_follow_the_name_argument() -> None:
 
 
 def test_python_values_are_made_of_the_declared_dtype() -> None:
-    area = StagingArea(
-        [tf.float32, tf.int64, tf.float64, tf.bool, tf.string, tf.uint8, tf.bfloat16, tf.complex64]
-    )
+    area = StagingArea([tf.float32, tf.int64, tf.float64, tf.bool, tf.string, tf.uint8, tf.bfloat16, tf.complex64])
     put = area.put([[1.0], 3, 2, True, ["a", b"b\0"], [[255]], 0.5, 1])
     got = area.get()
     with tf.Session() as sess:
@@ -157,9 +155,7 @@ def test_variables_are_read_when_put_runs_and_what_is_staged_stays() -> None:
 
 
 def test_eager_tensors_and_partitioned_variables_are_values_too() -> None:
-    parts = tf.get_variable(
-        "v", [4], initializer=tf.ones_initializer(), partitioner=tf.fixed_size_partitioner(2)
-    )
+    parts = tf.get_variable("v", [4], initializer=tf.ones_initializer(), partitioner=tf.fixed_size_partitioner(2))
     area = StagingArea([tf.float32, tf.float32])
     put, got = area.put([EAGER, parts]), area.get()
     with tf.Session() as sess:
@@ -207,9 +203,7 @@ def test_too_large_python_integers_are_refused() -> None:
     area = StagingArea([tf.float32, tf.uint8])
     with pytest.raises(SpecError, match=r"component 0 got 16777217 .*does not fit into float32"):
         area.put([2**24 + 1, 0])
-    with pytest.raises(
-        SpecError, match=r"component 1 got 256 .*does not fit into uint8|does not make an array"
-    ):
+    with pytest.raises(SpecError, match=r"component 1 got 256 .*does not fit into uint8|does not make an array"):
         area.put([0, 256])
     with pytest.raises(SpecError, match=r"component 0 got 1e\+300 .*does not fit into float32"):
         area.put([1e300, 0])
@@ -257,9 +251,7 @@ def test_an_area_is_used_in_its_own_graph() -> None:
     area = StagingArea([tf.float32])
     with tf.Graph().as_default() as other:
         for call in (area.get, area.size, area.clear, lambda: area.put([1.0]), lambda: area.peek(0)):
-            with pytest.raises(
-                BuildError, match=r"while another graph is the default.*area\.graph\.as_default"
-            ):
+            with pytest.raises(BuildError, match=r"while another graph is the default.*area\.graph\.as_default"):
                 call()
         assert other.get_operations() == []
 
@@ -281,9 +273,7 @@ def test_from_tensors_takes_dtypes_shapes_and_names() -> None:
 
 def test_from_tensors_takes_one_a_list_and_names() -> None:
     one = StagingArea.from_tensors(tf.placeholder(tf.float32, [2]))
-    two = StagingArea.from_tensors(
-        (tf.TensorSpec([1], tf.int32), tf.get_variable("v", [3])), names=["a", "b"]
-    )
+    two = StagingArea.from_tensors((tf.TensorSpec([1], tf.int32), tf.get_variable("v", [3])), names=["a", "b"])
     assert one.names is None and one.shapes[0].as_list() == [2]
     assert two.names == ["a", "b"] and two.dtypes == [tf.int32, tf.float32]
 

@@ -96,17 +96,13 @@ def test_wrong_arguments_are_refused_and_add_no_op(
 def test_tensors_in_place_of_dtypes_are_told_of_from_tensors() -> None:
     images = tf.placeholder(tf.float32)
     for dtypes in ([images], images, [tf.float32, images]):
-        with pytest.raises(
-            TypeError, match=r"it got tensors\. .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."
-        ):
+        with pytest.raises(TypeError, match=r"it got tensors\. .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."):
             StagingArea(dtypes)
 
 
 def test_an_element_that_is_put_may_not_exceed_the_limit_either() -> None:
     area = StagingArea([tf.int32], memory_limit=16)
-    with pytest.raises(
-        SpecError, match=r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16"
-    ):
+    with pytest.raises(SpecError, match=r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16"):
         area.put([tf.zeros([5], tf.int32)])
     area.put([tf.zeros([4], tf.int32)])
 

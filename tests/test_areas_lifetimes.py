@@ -58,9 +58,7 @@ def test_an_area_works_in_a_step_function() -> None:
 
     def step(step_context: Any) -> int:
         # The warm-up put came first, so neither waits for the other.
-        return int(
-            step_context.run_with_hooks([got, put], {value: step_context.session.run(area_size) + 10})[0][0]
-        )
+        return int(step_context.run_with_hooks([got, put], {value: step_context.session.run(area_size) + 10})[0][0])
 
     area_size = area.size()
     with tf.train.MonitoredTrainingSession() as sess:

@@ -77,14 +77,10 @@ def test_the_same_shared_name_shares_the_store() -> None:
         ),
     ],
 )
-def test_the_same_shared_name_declared_otherwise_is_refused(
-    graph: Any, other: dict[str, Any], message: str
-) -> None:
+def test_the_same_shared_name_declared_otherwise_is_refused(graph: Any, other: dict[str, Any], message: str) -> None:
     StagingArea([tf.int32], shared_name="s", capacity=2)
     before = len(graph.get_operations())
-    with pytest.raises(
-        SpecError, match=rf"^area 's' {LINE} shares its name with area 's' {LINE}, but {message}"
-    ):
+    with pytest.raises(SpecError, match=rf"^area 's' {LINE} shares its name with area 's' {LINE}, but {message}"):
         StagingArea(**{"dtypes": [tf.int32], "shared_name": "s", **other})
     assert len(graph.get_operations()) == before
 

@@ -61,9 +61,7 @@ def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureF
     out, err = capsys.readouterr()
     pipeline, speed, accuracy = out.splitlines()
     # One pipeline, with what it delivered, how long the steps waited for it, and how full it was.
-    assert re.match(
-        rf"{workflow}: \d+ batches, .*waited \d+\.\d+ s for input.*occupancy \d+\.\d of \d+", pipeline
-    )
+    assert re.match(rf"{workflow}: \d+ batches, .*waited \d+\.\d+ s for input.*occupancy \d+\.\d of \d+", pipeline)
     assert re.fullmatch(r"trained on 28,840 examples in \d+\.\d s \([\d,]+ examples/s\)", speed)
     share = re.fullmatch(r"test accuracy (\d\.\d{3}) \(\d+ of 355\)", accuracy)
     assert share is not None
@@ -98,9 +96,7 @@ def test_every_image_is_trained_on_once_an_epoch(settings: Settings) -> None:
     assert result.tested == len(DIGITS.x_test)
 
 
-def test_a_file_in_mnists_layout_with_larger_images(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_in_mnists_layout_with_larger_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mnist.npz"
     block = np.ones((3, 3))  # 8x8 pixels from 0 to 16 become 24x24 from 0 to 240
     arrays = {f"x_{part}": np.kron(getattr(DIGITS, f"x_{part}"), block) * 15 for part in ("train", "test")}
@@ -199,9 +195,7 @@ def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(
-    tmp_path: Path, run_python: RunPython
-) -> None:
+def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(tmp_path: Path, run_python: RunPython) -> None:
     path = tmp_path / "images.npz"
     np.savez(path, **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([{}], dtype=object)))
     done = run_python("-m", "staging_tf1", "train", "--data", path)
@@ -216,15 +210,10 @@ def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "logs"
     path.write_text("")
     assert main(["train", "--logdir", str(path)]) == 1
-    assert (
-        _complaint(capsys)
-        == f"staging-tf1 train: --logdir {str(path)!r} cannot be made a folder: File exists."
-    )
+    assert _complaint(capsys) == f"staging-tf1 train: --logdir {str(path)!r} cannot be made a folder: File exists."
 
 
-def test_a_logdir_with_another_model_gets_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tf.Graph().as_default(), tf.Session() as sess:
         tf.get_variable("hidden/weights", [3, 4])
         sess.run(tf.global_variables_initializer())

@@ -64,9 +64,7 @@ def test_in_a_while_loop(v2: bool) -> None:
         make()
         return i + 1
 
-    with pytest.raises(
-        BuildError, match=rf"^StagingArea at {HERE} is built inside (the body of )?tf\.while_loop\. "
-    ):
+    with pytest.raises(BuildError, match=rf"^StagingArea at {HERE} is built inside (the body of )?tf\.while_loop\. "):
         with_control_flow(v2, lambda: tf.while_loop(lambda i: i < 3, body, [tf.constant(0)]))
 
 
@@ -85,9 +83,7 @@ def test_in_a_function() -> None:
         make()
         return tf.constant(1)
 
-    with pytest.raises(
-        BuildError, match=r"is built inside the tf\.function 'train_step'\. Build it once, before the"
-    ):
+    with pytest.raises(BuildError, match=r"is built inside the tf\.function 'train_step'\. Build it once, before the"):
         train_step()
 
 
@@ -129,18 +125,14 @@ def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> Non
     child = run_python("-c", program)
     assert child.returncode == 0, child.stderr
     lines = child.stdout.splitlines()
-    assert (
-        "is called eagerly, and an area belongs to a graph. Call tf.disable_v2_behavior() first" in lines[0]
-    )
+    assert "is called eagerly, and an area belongs to a graph. Call tf.disable_v2_behavior() first" in lines[0]
     assert "is built in thread 'builder', which has no part in your program's default graph." in lines[1]
     assert len(lines) == 2
 
 
 def test_after_finalize(graph: Any) -> None:
     graph.finalize()
-    with pytest.raises(
-        BuildError, match=r"built after the graph was finalized \(a MonitoredSession, .*Build it once"
-    ):
+    with pytest.raises(BuildError, match=r"built after the graph was finalized \(a MonitoredSession, .*Build it once"):
         make()
 
 

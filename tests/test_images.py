@@ -165,9 +165,7 @@ def test_a_zip_file_of_other_things(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for key in _good():
             archive.writestr(key, "not an array")
-    with pytest.raises(
-        DataFileError, match=r"x_train is not a numpy array\. Write the file with numpy\.savez\.$"
-    ):
+    with pytest.raises(DataFileError, match=r"x_train is not a numpy array\. Write the file with numpy\.savez\.$"):
         load_images(path)
 
 

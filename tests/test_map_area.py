@@ -137,9 +137,7 @@ def test_keys_that_are_tensors_are_checked() -> None:
         ([], [], SpecError, "put got no values"),
     ],
 )
-def test_puts_that_do_not_fit_are_refused(
-    values: Any, indices: Any, kind: type[Exception], message: str
-) -> None:
+def test_puts_that_do_not_fit_are_refused(values: Any, indices: Any, kind: type[Exception], message: str) -> None:
     area = MapStagingArea([tf.int32, tf.int32])
     with pytest.raises(kind, match=rf"^area 'MapStagingArea' \(made at test_map_area\.py:\d+\): .*{message}"):
         area.put(1, values, indices=indices)

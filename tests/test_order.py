@@ -108,9 +108,7 @@ def test_nothing_grows_with_the_number_of_records() -> None:
     drop=st.booleans(),
     across=st.booleans(),
 )
-def test_batches_walk_through_the_epochs(
-    n: int, batch_size: int, epochs: int, drop: bool, across: bool
-) -> None:
+def test_batches_walk_through_the_epochs(n: int, batch_size: int, epochs: int, drop: bool, across: bool) -> None:
     schedule = Schedule(n, batch_size, epochs, drop, across)
     assert schedule.num_batches is not None
     batches = [

@@ -67,9 +67,7 @@ def test_resume_is_refused_unless_skipping_is_asked_for() -> None:
     with pytest.raises(StagingError, match=message):
         GeneratorSource(digits).batches(2)
     assert _labels(GeneratorSource(digits, resume="skip"), 2) == [2]
-    with pytest.raises(
-        StagingError, match=r"ended after 3 batches while skipping to batch 5, where the run is"
-    ):
+    with pytest.raises(StagingError, match=r"ended after 3 batches while skipping to batch 5, where the run is"):
         _labels(GeneratorSource(digits, resume="skip"), 5)
 
 
@@ -140,9 +138,7 @@ def test_tuples_must_have_as_many_components_as_declared() -> None:
 
 
 def test_an_empty_generator_has_no_spec() -> None:
-    with pytest.raises(
-        SpecError, match=r"^generator '<lambda>' yielded no batch, so its dtypes and shapes are unkn"
-    ):
+    with pytest.raises(SpecError, match=r"^generator '<lambda>' yielded no batch, so its dtypes and shapes are unkn"):
         GeneratorSource(lambda: iter([])).resolve_spec()
     assert list(GeneratorSource(lambda: iter([])).batches()) == []
 
@@ -150,15 +146,11 @@ def test_an_empty_generator_has_no_spec() -> None:
 def test_what_is_no_generator_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^GeneratorSource got 5, a int: wanted a generator function"):
         GeneratorSource(5)  # type: ignore[arg-type]
-    with pytest.raises(
-        TypeError, match=r"^generator 'g' returned a NoneType, wanted an iterator over batches: use"
-    ):
+    with pytest.raises(TypeError, match=r"^generator 'g' returned a NoneType, wanted an iterator over batches: use"):
         GeneratorSource(lambda: None, name="g").batches()  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match=r"^GeneratorSource: resume='maybe' must be 'error' or 'skip'\.$"):
         GeneratorSource(digits, resume="maybe")  # type: ignore[arg-type]
-    with pytest.raises(
-        TypeError, match=r"^generator 'digits': spec component 'x' is .*; wanted a tf\.TensorSpec, for"
-    ):
+    with pytest.raises(TypeError, match=r"^generator 'digits': spec component 'x' is .*; wanted a tf\.TensorSpec, for"):
         GeneratorSource(digits, spec={"x": "float32"})
 
 
@@ -200,9 +192,7 @@ def test_as_source_tells_arrays_to_take_a_batch_size(value: Any, kind: str) -> N
 
 
 def test_as_source_refuses_the_rest() -> None:
-    with pytest.raises(
-        TypeError, match=r"^got 3\.5, a float, where batches are wanted: a source, a generator funct"
-    ):
+    with pytest.raises(TypeError, match=r"^got 3\.5, a float, where batches are wanted: a source, a generator funct"):
         as_source(3.5)
 
 

@@ -46,9 +46,7 @@ def test_paths_name_components_as_users_write_them() -> None:
 def test_dtypes_and_shapes_of_either_library_read_alike() -> None:
     assert describe(tf.int32, tf.TensorShape([32])) == describe(np.int32, (32,)) == "int32 [32]"
     assert describe(tf.float32, tf.TensorShape([None, 784])) == "float32 [?, 784]"
-    assert (
-        describe(tf.string, tf.TensorShape(None)) == describe(np.dtype("S3"), None) == "string of any shape"
-    )
+    assert describe(tf.string, tf.TensorShape(None)) == describe(np.dtype("S3"), None) == "string of any shape"
     assert describe(tf.bfloat16, []) == "bfloat16 []"
     assert describe(np.dtype("U7"), (2,)) == "string [2]"
 
@@ -67,9 +65,7 @@ def test_leaves_must_be_as_many_as_the_structure_holds() -> None:
 
 
 def test_keys_that_cannot_be_sorted_are_refused() -> None:
-    with pytest.raises(
-        SpecError, match=r"^the keys of a dict of components must be of one type, .* Use strings\.$"
-    ):
+    with pytest.raises(SpecError, match=r"^the keys of a dict of components must be of one type, .* Use strings\.$"):
         flatten({1: 0, "a": 0})
 
 

@@ -75,17 +75,13 @@ class _OverlappingShards(_Broken):
 
 
 def test_a_batch_that_depends_on_earlier_reads_is_named() -> None:
-    message = (
-        r"batch 2, read after later ones: differs in 4 of 4 values, first at \[0\]: at first .*10.*, now .*11"
-    )
+    message = r"batch 2, read after later ones: differs in 4 of 4 values, first at \[0\]: at first .*10.*, now .*11"
     with pytest.raises(AssertionError, match=message):
         assert_deterministic(_DependsOnReads())
 
 
 def test_a_reused_array_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match=r"batch 0, held while others were read \(does the source reuse its"
-    ):
+    with pytest.raises(AssertionError, match=r"batch 0, held while others were read \(does the source reuse its"):
         assert_deterministic(_ReusesItsArray())
 
 
@@ -97,16 +93,12 @@ def test_a_batch_off_the_spec_is_named() -> None:
 
 
 def test_a_missing_end_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match=r"has 3 batches, but batch\(3\) returned one; it must raise IndexError"
-    ):
+    with pytest.raises(AssertionError, match=r"has 3 batches, but batch\(3\) returned one; it must raise IndexError"):
         assert_resumes_everywhere(_NoEnd)
 
 
 def test_shards_that_overlap_are_named() -> None:
-    message = (
-        r"2 shards of .* are no partition of its 12 records: 6 records are in no shard, 6 are in one too m"
-    )
+    message = r"2 shards of .* are no partition of its 12 records: 6 records are in no shard, 6 are in one too m"
     with pytest.raises(AssertionError, match=message):
         assert_shards_partition(_OverlappingShards(), 2)
 
@@ -123,9 +115,7 @@ def _counting() -> Iterator[np.ndarray]:
 
 def test_a_generator_resumes_by_skipping_only_if_told_to() -> None:
     assert_resumes_everywhere(lambda: GeneratorSource(_counting, resume="skip"))
-    message = (
-        r"^GeneratorSource\(_counting\) does not resume at batch 1: generator '_counting' cannot continue"
-    )
+    message = r"^GeneratorSource\(_counting\) does not resume at batch 1: generator '_counting' cannot continue"
     with pytest.raises(AssertionError, match=message):
         assert_resumes_everywhere(GeneratorSource(_counting))
 

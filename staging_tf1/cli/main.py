@@ -65,9 +65,7 @@ def parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
 
 def available() -> dict[str, str]:
     """The commands whose modules are there; looks for the files without loading them."""
-    return {
-        name: text for name, text in COMMANDS.items() if importlib.util.find_spec(f"staging_tf1.cli.{name}")
-    }
+    return {name: text for name, text in COMMANDS.items() if importlib.util.find_spec(f"staging_tf1.cli.{name}")}
 
 
 if __name__ == "__main__":

@@ -89,9 +89,7 @@ def _read(where: str, path: Path) -> dict[str, Array]:
         if not path.is_file():
             raise DataFileError(f"{where} is not a regular file.")
         if not zipfile.is_zipfile(path):
-            raise DataFileError(
-                f"{where} is not an .npz file: it is no zip archive. Write it with numpy.savez."
-            )
+            raise DataFileError(f"{where} is not an .npz file: it is no zip archive. Write it with numpy.savez.")
         # Opened here, because np.load leaves a file open that turns out to be damaged.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             _check_keys(where, archive.files)
@@ -130,9 +128,7 @@ def _read_array(where: str, archive: Any, key: str) -> Array:
 def _check_pair(where: str, part: str, images: Array, labels: Array) -> None:
     got = describe(images.dtype, images.shape)
     if images.ndim < 2 or 0 in images.shape or images.dtype.kind not in "buif":
-        raise DataFileError(
-            f"{where}: x_{part} is {got}, wanted images: numbers of shape [n, height, width]."
-        )
+        raise DataFileError(f"{where}: x_{part} is {got}, wanted images: numbers of shape [n, height, width].")
     if not np.isfinite(_as_pixels(images)).all():
         raise DataFileError(f"{where}: x_{part} has pixels that are not finite as float32 (NaN or infinity).")
     if labels.ndim != 1 or labels.dtype.kind not in "ui":
@@ -151,8 +147,7 @@ def _check_parts_agree(where: str, arrays: dict[str, Array]) -> None:
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     if train != test:
         raise DataFileError(
-            f"{where}: the images of x_train are {list(train)} and those of x_test {list(test)}, wanted "
-            f"one size."
+            f"{where}: the images of x_train are {list(train)} and those of x_test {list(test)}, wanted one size."
         )
     highest, tested = int(arrays["y_train"].max()), int(arrays["y_test"].max())
     if tested > highest:

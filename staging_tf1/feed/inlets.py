@@ -49,7 +49,7 @@ def _is_nest_of_tensors(values: Any, what: str) -> bool:
     leaves = tf.nest.flatten(values, expand_composites=True)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
     if not tensors:
-        if isinstance(values, (dict, tuple)) or tf.nest.is_nested(values) and not isinstance(values, list):
+        if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
             raise TypeError(
                 f"{what} got a {type(values).__name__} that holds no tensor. Wrap arrays in a source: "
                 f"staging.sources.ArraySource(arrays, batch_size=...)."
@@ -134,4 +134,6 @@ def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> 
 
 def _placeholder(leaf: ArraySpec) -> Any:
     dtype = tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype)
-    return tf.placeholder(dtype, leaf.shape, name=(leaf.name or "batch").replace(".", "_").replace("[", "_").rstrip("]"))
+    return tf.placeholder(
+        dtype, leaf.shape, name=(leaf.name or "batch").replace(".", "_").replace("[", "_").rstrip("]")
+    )

@@ -10,9 +10,9 @@ import numpy as np
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.filling import Filling
+from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.ownership import owned
-from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.reading import Numbered, Reader
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState

@@ -87,7 +87,15 @@ def staged(
                 structures.append(tf.nest.pack_sequence_as(structure, list(tower.outputs), expand_composites=True))
             pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init())
         lanes = tuple(
-            Lane(tower.sink.name, tower.sink, inlet.source, inlet.spec, num_threads, index, rotates=inlet.shared)
+            Lane(
+                tower.sink.name,
+                tower.sink,
+                inlet.source,
+                inlet.spec,
+                num_threads,
+                index,
+                rotates=inlet.shared,
+            )
             for index, (tower, inlet) in enumerate(zip(built, inlets, strict=True))
         )
         register(Feed(unique, lanes, site, pipeline), starts=not lockstep)

@@ -95,9 +95,7 @@ class BaseStagingArea:
         (['image', 'label'], [tf.uint8, tf.int64])
         """
         dtypes, shapes, names = declared.from_tensors(tensors, names)
-        return cls(
-            dtypes, shapes, names, shared_name=shared_name, capacity=capacity, memory_limit=memory_limit
-        )
+        return cls(dtypes, shapes, names, shared_name=shared_name, capacity=capacity, memory_limit=memory_limit)
 
     @property
     def name(self) -> str:
@@ -246,9 +244,7 @@ class BaseStagingArea:
     def _once(self, what: str, make: Any) -> Any:
         if what not in self._cached:
             if self.graph.finalized:
-                raise BuildError(
-                    f"{self}: {what} is wanted after the graph was finalized. Ask for it before."
-                )
+                raise BuildError(f"{self}: {what} is wanted after the graph was finalized. Ask for it before.")
             with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(None):
                 self._cached[what] = make()
         return self._cached[what]
@@ -360,9 +356,7 @@ class StagingArea(BaseStagingArea):
             raise TypeError(f"{self}: peek takes the number of an element, it got {index!r}.") from error
         if number < 0 or (self.capacity and number >= self.capacity):
             most = f" and below the capacity, {self.capacity}" if self.capacity else ""
-            raise ValueError(
-                f"{self}: peek({number}) would wait for ever; the index must be 0 or more{most}."
-            )
+            raise ValueError(f"{self}: peek({number}) would wait for ever; the index must be 0 or more{most}.")
         return number
 
 

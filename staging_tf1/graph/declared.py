@@ -55,13 +55,9 @@ def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
     """The (dtypes, shapes, names) of one, or a list, tuple or dict, of things with dtype and shape."""
     if isinstance(tensors, Mapping):
         if names is not None:
-            raise ValueError(
-                "from_tensors got a dict and names; a dict's keys are the names, leave names out."
-            )
+            raise ValueError("from_tensors got a dict and names; a dict's keys are the names, leave names out.")
         if not all(isinstance(key, str) for key in tensors):
-            raise TypeError(
-                f"from_tensors got a dict with keys {list(tensors)}; component names must be strings."
-            )
+            raise TypeError(f"from_tensors got a dict with keys {list(tensors)}; component names must be strings.")
         names = sorted(tensors)
         values = [tensors[key] for key in names]
     else:
@@ -126,9 +122,7 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
         )
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
-        raise TypeError(
-            f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}]."
-        )
+        raise TypeError(f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}].")
     if isinstance(dtypes, Mapping) or not isinstance(dtypes, Iterable):
         raise TypeError(
             f"{what} takes a list with one dtype a component, such as [tf.float32, tf.int64], it got "
@@ -165,8 +159,7 @@ def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
         return [tf.TensorShape(None)] * count
     if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, str):
         raise TypeError(
-            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got "
-            f"{shapes!r}."
+            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got {shapes!r}."
         )
     if len(shapes) != count:
         raise ValueError(
@@ -190,9 +183,7 @@ def _names(what: str, names: Any, count: int) -> list[str] | None:
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{what}: names must be strings, it got {list(names)}.")
     if len(names) != count:
-        raise ValueError(
-            f"{what}: names has {len(names)} entries, dtypes has {count}; give one name a component."
-        )
+        raise ValueError(f"{what}: names has {len(names)} entries, dtypes has {count}; give one name a component.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{what}: names must differ, {twice[0]!r} stands more than once in {list(names)}.")
@@ -208,9 +199,7 @@ def _count(what: str, argument: str, value: Any, unit: str) -> int:
         else:
             if 0 <= number <= _INT64_MAX:
                 return number
-            raise ValueError(
-                f"{what}: {argument}={value!r} must be 0 (unbounded) or a positive number of {unit}."
-            )
+            raise ValueError(f"{what}: {argument}={value!r} must be 0 (unbounded) or a positive number of {unit}.")
     raise TypeError(
         f"{what}: {argument}={value!r} is a {type(value).__name__}, it must be an integer: a number of "
         f"{unit}, or 0 for unbounded."

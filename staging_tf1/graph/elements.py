@@ -37,8 +37,7 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
         return [values[declared.names[index]] for index in indices], indices
     if declared.names:
         raise SpecError(
-            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys "
-            f"{declared.names}."
+            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys {declared.names}."
         )
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
     return listed, list(range(len(listed)))
@@ -88,9 +87,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
     if _dtype_of(value) != dtype:
         raise SpecError(f"{where} {got}, {wanted}. {_cast_cure(declared, index, value)}")
     if not tf.TensorShape(value.shape).is_compatible_with(shape):
-        raise SpecError(
-            f"{where} {got}, {wanted}. Reshape it, or declare the shape, or the sizes that vary, as None."
-        )
+        raise SpecError(f"{where} {got}, {wanted}. Reshape it, or declare the shape, or the sizes that vary, as None.")
     _check_graph(where, graph, value)
     return value
 
@@ -102,9 +99,7 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
         return np.asarray(value)
     leaves = list(_leaves(value))
     if any(_is_symbolic(leaf) for leaf in leaves):
-        raise SpecError(
-            f"{where} got a {type(value).__name__} of tensors, {wanted}. Make it one: tf.stack([...])."
-        )
+        raise SpecError(f"{where} got a {type(value).__name__} of tensors, {wanted}. Make it one: tf.stack([...]).")
     try:
         if any(isinstance(leaf, (np.generic, np.ndarray)) for leaf in leaves):
             return np.asarray(value)
@@ -176,9 +171,7 @@ def _cast_cure(declared: Declaration, index: int, value: Any) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return f"Convert it: {name}.astype({dtype.name!r}), or let staged() take the spec from the values."
     if dtype == tf.string or _dtype_of(value) == tf.string:
-        return (
-            "Strings are not cast; declare the other dtype, or let staged() take the spec from the tensors."
-        )
+        return "Strings are not cast; declare the other dtype, or let staged() take the spec from the tensors."
     return f"Cast it: tf.cast({name}, tf.{dtype.name}), or let staged() take the spec from the tensors."
 
 

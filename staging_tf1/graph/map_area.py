@@ -135,9 +135,7 @@ class MapStagingArea(BaseStagingArea):
         """The number of keys of which some components are still missing: an int32 scalar."""
         return self._on_store("incomplete_size", name, self._raw("IncompleteSize"), dtypes=self.dtypes)
 
-    def _keyed(
-        self, what: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]
-    ) -> Any:
+    def _keyed(self, what: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
         key = self._checked_key(what, key)
         return self._on_store(what, name, raw, key=_key_tensor(key), indices=indices, dtypes=dtypes)
 
@@ -202,8 +200,7 @@ class MapStagingArea(BaseStagingArea):
         if tf.is_tensor(key):
             if key.dtype.base_dtype != tf.int64:
                 raise SpecError(
-                    f"{where} {key.dtype.base_dtype.name} {shape_text(key.shape)}. Cast it: tf.cast(key, "
-                    "tf.int64)."
+                    f"{where} {key.dtype.base_dtype.name} {shape_text(key.shape)}. Cast it: tf.cast(key, tf.int64)."
                 )
             if not key.shape.is_compatible_with([]):
                 raise SpecError(f"{where} int64 {shape_text(key.shape)}. Put the elements one by one.")

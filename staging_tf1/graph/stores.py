@@ -69,9 +69,7 @@ def shared_root(graph: Any, key: StoreKey) -> Any | None:
     return store.root if store else None
 
 
-def check_same(
-    graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtypes: list[Any], area: str
-) -> None:
+def check_same(graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtypes: list[Any], area: str) -> None:
     """Raises when the store exists and was declared otherwise."""
     store = _stores(graph).get(key)
     if store is None:

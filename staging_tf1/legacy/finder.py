@@ -28,9 +28,7 @@ class Finder(MetaPathFinder):
       origin: tells user code from libraries.
     """
 
-    def __init__(
-        self, after_load: dict[str, AfterLoad], maker: Maker, second_face: Maker, origin: Origin
-    ) -> None:
+    def __init__(self, after_load: dict[str, AfterLoad], maker: Maker, second_face: Maker, origin: Origin) -> None:
         self._origin = origin
         self._after_load = after_load
         self._maker = maker

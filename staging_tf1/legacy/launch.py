@@ -40,9 +40,7 @@ def launch(program: Sequence[str], settings: Settings) -> NoReturn:
 def _interpreter_flags() -> list[str]:
     flags = [*(f"-W{option}" for option in sys.warnoptions)]
     flags += [
-        "-" + letter * count
-        for letter, count in (("O", sys.flags.optimize), ("b", sys.flags.bytes_warning))
-        if count
+        "-" + letter * count for letter, count in (("O", sys.flags.optimize), ("b", sys.flags.bytes_warning)) if count
     ]
     if sys.flags.dont_write_bytecode:
         flags.append("-B")

@@ -37,9 +37,7 @@ _NUMPY = {
     "in1d": "numpy:isin",
     "trapz": "numpy:trapezoid",
 }
-_COLLECTIONS = {
-    name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)
-}
+_COLLECTIONS = {name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)}
 MODULES: dict[str, dict[str, str]] = {
     "numpy": _NUMPY,
     "collections": _COLLECTIONS,

@@ -47,9 +47,7 @@ class Lockstep:
         if feed.pipeline.init is not None:
             session.run(feed.pipeline.init)
         inputs = Inputs(feed.lanes)
-        self.towers = [
-            _TowerState(tower, lane) for tower, lane in zip(feed.pipeline.towers, feed.lanes, strict=True)
-        ]
+        self.towers = [_TowerState(tower, lane) for tower, lane in zip(feed.pipeline.towers, feed.lanes, strict=True)]
         for state in self.towers:
             state.reader = inputs.reader(state.lane)
             if state.tower.ends:

@@ -90,7 +90,11 @@ class StagingSession:
         return self._open().graph
 
     def run(
-        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+        self,
+        fetches: Any,
+        feed_dict: Any | None = None,
+        options: Any | None = None,
+        run_metadata: Any | None = None,
     ) -> Any:
         """Runs one step, with hooks, as `tf.Session.run`.
 

@@ -10,7 +10,6 @@ import time
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.graph.callsite import CallSite, is_users
 
-
 # What a source calls is not the line to look at: the line that calls it is.
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())
 

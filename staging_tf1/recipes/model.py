@@ -61,8 +61,6 @@ def build_model(images: Any, labels: Any, *, num_classes: int, scale: float) -> 
 
 def _dense(name: str, inputs: Any, units: int) -> Any:
     with tf.variable_scope(name):
-        weights = tf.get_variable(
-            "weights", [inputs.shape[1], units], initializer=tf.initializers.glorot_uniform()
-        )
+        weights = tf.get_variable("weights", [inputs.shape[1], units], initializer=tf.initializers.glorot_uniform())
         bias = tf.get_variable("bias", [units], initializer=tf.initializers.zeros())
         return tf.matmul(inputs, weights) + bias

@@ -36,9 +36,7 @@ class Settings:
           ValueError: the message speaks of the flags of `staging-tf1 train`.
         """
         if self.workflow == "lockstep" and self.threads > 1:
-            raise ValueError(
-                f"--workflow lockstep has no feed threads: got --threads {self.threads}, leave it out"
-            )
+            raise ValueError(f"--workflow lockstep has no feed threads: got --threads {self.threads}, leave it out")
         if self.workflow == "classic" and self.capacity < 2:
             raise ValueError(
                 f"--workflow classic puts one batch while it takes another: got --capacity {self.capacity}, "

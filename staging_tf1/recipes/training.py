@@ -123,7 +123,5 @@ def _count_correct(sess: Any, model: Model, data: LabelledImages) -> int:
     correct = 0
     for first in range(0, len(data.x_test), _TEST_BATCH):
         part = np.s_[first : first + _TEST_BATCH]
-        correct += int(
-            sess.run(model.correct, {model.images: data.x_test[part], model.labels: data.y_test[part]})
-        )
+        correct += int(sess.run(model.correct, {model.images: data.x_test[part], model.labels: data.y_test[part]}))
     return correct

@@ -106,20 +106,14 @@ def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
     names = component_paths(arrays)
     found = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
     if not found:
-        raise SpecError(
-            f"ArraySource got {arrays!r}, which holds no array. Give it a dict, a tuple or one array."
-        )
+        raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Give it a dict, a tuple or one array.")
     lengths = {path: len(array) for path, array in found.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{_name(path)} has {length}" for path, length in lengths.items())
-        raise SpecError(
-            f"ArraySource got arrays of different length: {listed}. Record i is row i of each of them."
-        )
+        raise SpecError(f"ArraySource got arrays of different length: {listed}. Record i is row i of each of them.")
     for path, array in found.items():
         if not len(array):
-            raise SpecError(
-                f"ArraySource got no records: {_name(path)} is {describe(array.dtype, array.shape)}."
-            )
+            raise SpecError(f"ArraySource got no records: {_name(path)} is {describe(array.dtype, array.shape)}.")
     specs = [ArraySpec(array.shape, array.dtype, path or None) for path, array in found.items()]
     return pack(names, specs), list(found.values())
 

@@ -125,8 +125,7 @@ class GeneratorSource(StreamSource):
         iterable = self._make() if callable(self._make) else self._make
         if not hasattr(iterable, "__iter__"):
             raise TypeError(
-                f"{self._owner} returned a {type(iterable).__name__}, wanted an iterator over batches: use "
-                "`yield`."
+                f"{self._owner} returned a {type(iterable).__name__}, wanted an iterator over batches: use `yield`."
             )
         return iter(iterable)
 

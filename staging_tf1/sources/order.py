@@ -137,9 +137,7 @@ class Order:
     slice(1, 7, 3)
     """
 
-    def __init__(
-        self, total_records: int, seed: int | None, shard_index: int = 0, shard_count: int = 1
-    ) -> None:
+    def __init__(self, total_records: int, seed: int | None, shard_index: int = 0, shard_count: int = 1) -> None:
         self.total_records = total_records
         self.seed = seed
         self.shard_index = shard_index

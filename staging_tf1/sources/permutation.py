@@ -53,9 +53,7 @@ def permute(positions: np.ndarray[Any, Any], num_records: int, seed: int, epoch:
 @functools.lru_cache(maxsize=64)
 def _sorted_order(num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
     first_key, second_key = _keys(seed, epoch, num_records)[:2]
-    hashes = _mix64(
-        _mix64(np.arange(num_records, dtype=np.uint64) + np.uint64(first_key)) ^ np.uint64(second_key)
-    )
+    hashes = _mix64(_mix64(np.arange(num_records, dtype=np.uint64) + np.uint64(first_key)) ^ np.uint64(second_key))
     order: np.ndarray[Any, Any] = np.argsort(hashes, kind="stable").astype(np.int64)
     order.flags.writeable = False
     return order

@@ -196,9 +196,7 @@ class RecordSource(Source):
         """Every `count`-th record of this source in order, from the `index`-th; see `Source.shard`."""
         index, count = arguments.check_shard(self._owner, (index, count), self.num_records)
         part = copy.copy(self)
-        part._take_shard(
-            self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count
-        )
+        part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
         return part
 
     def fingerprint(self) -> dict[str, int | str]:
@@ -217,9 +215,5 @@ class RecordSource(Source):
         }
 
     def __repr__(self) -> str:
-        shard = (
-            f", shard={self._order.shard_index, self._order.shard_count}"
-            if self._order.shard_count > 1
-            else ""
-        )
+        shard = f", shard={self._order.shard_index, self._order.shard_count}" if self._order.shard_count > 1 else ""
         return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{shard})"

@@ -21,9 +21,7 @@ def main() -> None:
     if not interpreter:
         sys.exit(__doc__)
     version = "import tensorflow as tf; print(tf.__version__)"
-    found = subprocess.run(
-        [interpreter, "-W", "ignore", "-c", version], capture_output=True, text=True, check=True
-    )
+    found = subprocess.run([interpreter, "-W", "ignore", "-c", version], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}; the goldens come from 1.15.5.")
     programs = sorted(str(path) for path in (HERE / "programs").glob("*.py"))

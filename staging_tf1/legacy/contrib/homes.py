@@ -101,9 +101,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "layers": {
         "xavier_initializer": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
         "xavier_initializer_conv2d": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
-        "variance_scaling_initializer": (
-            "staging_tf1.legacy.contrib.initializers:variance_scaling_initializer"
-        ),
+        "variance_scaling_initializer": ("staging_tf1.legacy.contrib.initializers:variance_scaling_initializer"),
         "l1_regularizer": "staging_tf1.legacy.contrib.regularizers:l1_regularizer",
         "l2_regularizer": "staging_tf1.legacy.contrib.regularizers:l2_regularizer",
     },

@@ -137,9 +137,7 @@ def _read(name: str, kind: type, text: str) -> Any:
         try:
             return _BOOLEANS[text.lower()]
         except KeyError:
-            raise ValueError(
-                f"Could not parse hyperparameter {name}: {text!r} is neither true nor false"
-            ) from None
+            raise ValueError(f"Could not parse hyperparameter {name}: {text!r} is neither true nor false") from None
     if kind is type(None):
         return text
     try:
