@@ -19,7 +19,7 @@ _FEEDS = "_staging_tf1_feeds"
 _RUNS = "_staging_tf1_runs"
 
 
-class Feed(tf.train.QueueRunner):  # type: ignore[misc]
+class Feed(tf.train.QueueRunner):
     """The lanes of one `staged()` or `CustomRunner`, in the form that `tf.train.start_queue_runners` starts.
 
     Being a `tf.train.QueueRunner`, it starts wherever the classic runners start: in a MonitoredSession, a Supervisor
@@ -35,7 +35,8 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
         # What a graph that is exported says of us. No enqueue ops: after an import the source is gone, and a runner
         # that ran the put without it would only fail.
         sink = lanes[0].sink
-        self._queue, self._enqueue_ops = sink.queue, []
+        self._queue = sink.queue
+        self._enqueue_ops: list[Any] = []
         self._close_op, self._cancel_op = sink.close, sink.cancel
         self._queue_closed_exception_types = (tf.errors.OutOfRangeError,)
 

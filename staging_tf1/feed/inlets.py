@@ -88,7 +88,7 @@ def _tensor_bytes(tensor: Any) -> int | None:
     shape = tf.TensorShape(tensor.shape)
     if not shape.is_fully_defined() or dtype in (tf.string, tf.resource, tf.variant):
         return None
-    return int(shape.num_elements()) * dtype.size
+    return int(shape.num_elements()) * int(dtype.size)
 
 
 def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:

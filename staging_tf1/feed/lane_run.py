@@ -112,10 +112,10 @@ class LaneRun:
             numbered = reader.take()
             if numbered is None:
                 return
-            state.batch = numbered.index
+            state.batch = numbered.number
             arrays = self._arrays(numbered)
             state.source_secs += state.now(WAITING_FOR_TURN)
-            with self._turn(numbered.index):
+            with self._turn(numbered.number):
                 state.now(PUTTING)
                 self._put(arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
@@ -124,7 +124,7 @@ class LaneRun:
     def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:
         source = self.lane.source
         assert source is not None
-        arrays = conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.index}")
+        arrays = conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.number}")
         return arrays if source.gives_away else [owned(array, array.dtype) for array in arrays]
 
     def _turn(self, index: int) -> AbstractContextManager[None]:

@@ -15,10 +15,10 @@ from staging_tf1.sources.aligned import aligned_empty
 
 def owned(array: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A copy of `array` that nobody else can write to, placed so that TensorFlow need not copy it again."""
-    array = np.asarray(array)
-    if array.dtype.kind in "OSU":
+    source: np.ndarray[Any, Any] = np.asarray(array)
+    if source.dtype.kind in "OSU":
         # Strings are converted one by one when they are fed: that is the copy.
-        return array
-    copy = aligned_empty(array.shape, dtype)
-    np.copyto(copy, array, casting="no" if array.dtype == dtype else "safe")
+        return source
+    copy: np.ndarray[Any, Any] = aligned_empty(source.shape, dtype)
+    np.copyto(copy, source, casting="no" if source.dtype == dtype else "safe")
     return copy

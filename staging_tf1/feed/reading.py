@@ -13,7 +13,7 @@ from staging_tf1.sources import Source, StreamSource
 class Numbered(NamedTuple):
     """A batch and its number in the source's order, from 0."""
 
-    index: int
+    number: int
     batch: Any
 
 

@@ -19,7 +19,7 @@ from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 from staging_tf1.lifecycle.stuck import stuck_text
 
 
-class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
+class StagingHook(tf.train.SessionRunHook):
     """Runs staged pipelines inside `tf.train.MonitoredTrainingSession` or any other MonitoredSession.
 
     The feed threads start with the session's queue runners, hook or no hook. The hook adds: areas are cleared before

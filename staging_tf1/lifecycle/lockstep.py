@@ -113,7 +113,7 @@ class Lockstep:
         if numbered is None:
             return None
         lane = state.lane
-        arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.index}")
+        arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.number}")
         assert lane.source is not None
         if not lane.source.gives_away:
             arrays = [owned(array, array.dtype) for array in arrays]

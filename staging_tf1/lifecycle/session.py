@@ -170,7 +170,7 @@ class StagingSession:
     def __del__(self) -> None:
         if self._session is not None:
             warnings.warn(
-                f"StagingSession (made at {self._made_at}) was never closed. Use it in a `with` block, or call close().",
+                f"StagingSession (made at {self._made_at}) was never closed. Use it in a `with` block, or close() it.",
                 UnclosedWarning,
                 stacklevel=2,
             )
