@@ -8,9 +8,9 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.numbers import at_least
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
 from staging_tf1.sources import Source, StreamSource, as_source
@@ -74,6 +74,7 @@ class CustomRunner:
         seed: int | None = None,
         name: str | None = None,
     ) -> None:
+        check_name(name, "CustomRunner")
         self._what = "CustomRunner" if name is None else f"CustomRunner '{name}'"
         with building("CustomRunner") as site:
             if queue not in ("shuffle", "fifo"):

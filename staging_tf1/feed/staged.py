@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.inlets import Inlet, inlets_for
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.numbers import at_least
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.pipeline import Pipeline, Tower, build_tower
 
@@ -69,6 +69,7 @@ def staged(
     ...         [int(sess.run(total)), int(sess.run(total))]
     [6, 9]
     """
+    check_name(name, "staged()")
     what = "staged()" if name is None else f"staged(name='{name}')"
     with building("staged()") as site:
         towers = _check_devices(device, devices, what)

@@ -44,7 +44,9 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     cut = [output for op in ending for output in op.outputs]
     # A control edge past the cut would run the op again, and drop what it gives.
     clean = not any(_can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
-    return cut if clean and all(map(_is_feedable, cut)) else list(values)
+    if clean and all(map(_is_feedable, cut)):
+        return cut
+    return [value for value in values if any(_can_end(op) for op in ancestors([value]))]
 
 
 def _is_feedable(tensor: Any) -> bool:

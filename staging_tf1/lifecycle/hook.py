@@ -109,6 +109,15 @@ class StagingHook(tf.train.SessionRunHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery."""
         self._session, self._coord, self._final_stats = session, coord, None
+        try:
+            self._start(session, coord)
+        except BaseException:
+            # MonitoredSession does not clean up after a hook that fails here.
+            coord.request_stop()
+            self.stop()
+            raise
+
+    def _start(self, session: Any, coord: Any) -> None:
         for feed in self._feeds:
             if feed.pipeline is None or not feed.pipeline.lockstep:
                 # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.

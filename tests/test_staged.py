@@ -1,0 +1,200 @@
+"""`staged()`: structures, shapes, devices, what a run takes, and what is refused."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.feed import feeds_of
+from staging_tf1.sources import ArraySource
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+def counter(graph: Any) -> Any:
+    """A queue of 0, 1, 2, ... 9: tensors that end."""
+    return staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x,
+        lambda x: (x, x + 1),
+        lambda x: [x, {"a": x, "b": (x, x)}],
+        lambda x: Pair(x, {"z": x}),
+        lambda x: tf.SparseTensor(tf.zeros([1, 1], tf.int64), x, [4]),
+        lambda x: tf.RaggedTensor.from_row_lengths(x, [1]),
+        lambda x: {"s": tf.as_string(x), "bool": x > 3},
+    ],
+    ids=["tensor", "tuple", "list", "namedtuple", "sparse", "ragged", "strings"],
+)
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_the_structure_and_the_shapes_are_kept(graph: Any, make: Any, lockstep: bool) -> None:
+    values = make(tf.ensure_shape(counter(graph), [1]))
+    staged = staging.staged(values, lockstep=lockstep)
+    tf.nest.assert_same_structure(values, staged, expand_composites=True)
+    flat, flat_staged = (tf.nest.flatten(each, expand_composites=True) for each in (values, staged))
+    assert [t.shape.as_list() for t in flat] == [t.shape.as_list() for t in flat_staged]
+    assert [t.dtype for t in flat] == [t.dtype for t in flat_staged]
+    with staging.StagingSession() as sess:
+        seen = [sess.run(staged) for _ in range(3)]
+    assert len({str(each) for each in seen}) == 3, "each step has another batch"
+
+
+def test_a_source_keeps_its_structure(graph: Any) -> None:
+    arrays = {"image": np.zeros((10, 3, 2), np.float32), "label": np.arange(10)}
+    batch = staging.staged(ArraySource(arrays, batch_size=5, epochs=1))
+    assert set(batch) == {"image", "label"}
+    assert batch["image"].shape.as_list() in ([None, 3, 2], [5, 3, 2]) and batch["image"].dtype == tf.float32
+    with staging.StagingSession() as sess:
+        assert sess.run(batch)["label"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_run_that_needs_no_batch_takes_none(graph: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(4), batch_size=1, epochs=1))
+    other = tf.constant(1)
+    with staging.StagingSession() as sess:
+        for _ in range(10):
+            sess.run(other)
+        assert [sess.run(x).tolist() for _ in range(4)] == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_feeding_a_staged_tensor_takes_nothing(graph: Any, lockstep: bool) -> None:
+    x = staging.staged(ArraySource(np.arange(3), batch_size=1, epochs=1), lockstep=lockstep)
+    double = x * 2
+    with staging.StagingSession() as sess:
+        for _ in range(5):
+            assert sess.run(double, {x: [21]}).tolist() == [42]
+        call = sess.make_callable(double, [x])
+        assert call([50]).tolist() == [100]
+        assert [sess.run(double).tolist() for _ in range(3)] == [[0], [2], [4]]
+
+
+def test_the_area_is_on_the_device(graph: Any) -> None:
+    values = ArraySource(np.arange(4), batch_size=1, epochs=1)
+    a, b = staging.staged(values, devices=["/device:CPU:0", "/device:CPU:1"])
+    towers = feeds_of(graph)[0].pipeline.towers
+    assert [tower.gate.area.device for tower in towers] == ["/device:CPU:0", "/device:CPU:1"]
+    assert [x.device for x in (a, b)] == ["/device:CPU:0", "/device:CPU:1"]
+    with tf.device("/device:CPU:1"):
+        c = staging.staged(ArraySource(np.arange(4), batch_size=1, epochs=1))
+    assert c.device == "/device:CPU:1"
+    with staging.StagingSession(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
+        assert [x.tolist() for x in sess.run([a, b, c])] == [[0], [1], [0]]
+
+
+def test_a_staged_batch_of_a_staged_batch(graph: Any) -> None:
+    once = staging.staged(ArraySource(np.arange(5), batch_size=2, epochs=1))
+    twice = staging.staged(once * 10, capacity=1)
+    with staging.StagingSession() as sess:
+        assert [sess.run(twice).tolist() for _ in range(3)] == [[0, 10], [20, 30], [40]]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(twice)
+
+
+def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(200), batch_size=1, epochs=1), capacity=3, num_threads=4)
+    gate = feeds_of(graph)[0].pipeline.towers[0].gate
+    size = gate.area.size()
+    with staging.StagingSession() as sess:
+        held = [int(sess.run([x, size])[1]) for _ in range(200)]
+    assert max(held) <= 3
+
+
+def test_a_memory_limit_lowers_the_capacity(graph: Any) -> None:
+    source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB a batch
+    staging.staged(source, capacity=8, memory_limit=3 * 8192 + 100)
+    assert feeds_of(graph)[0].pipeline.towers[0].sink.capacity == 3
+
+
+def test_a_dataset_with_a_sparse_component_is_staged(graph: Any) -> None:
+    dataset = tf.data.Dataset.from_tensor_slices({"n": np.arange(3)}).map(
+        lambda row: {"n": row["n"], "s": tf.SparseTensor([[0]], [1.5], [4])}
+    )
+    batch = staging.staged(dataset)
+    assert isinstance(batch["s"], tf.SparseTensor)
+    with staging.StagingSession() as sess:
+        assert [int(sess.run(batch["n"])) for _ in range(3)] == [0, 1, 2]
+
+
+# What is refused, in words; and a refused call adds no op.
+
+REFUSED = [
+    (dict(capacity=0), "staged() got capacity=0, wanted a whole number of at least 1."),
+    (dict(capacity=1.5), "staged() got capacity=1.5, wanted a whole number of at least 1."),
+    (dict(capacity=True), "staged() got capacity=True, wanted a whole number of at least 1."),
+    (dict(memory_limit=-1), "staged() got memory_limit=-1, wanted a whole number of at least 0."),
+    (dict(num_threads=0), "staged() got num_threads=0, wanted a whole number of at least 1."),
+    (dict(device=3), "staged() got device 3, wanted a string such as '/device:GPU:0'."),
+    (dict(device="nowhere:x:y"), "staged() got device 'nowhere:x:y', wanted a name such as '/device:GPU:0'."),
+    (dict(devices=[]), "staged() got devices=[], wanted a list with a device for each tower."),
+    (dict(devices="/cpu:0"), "staged() got devices='/cpu:0', wanted a list with a device for each tower."),
+    (
+        dict(device="/cpu:0", devices=["/cpu:0"]),
+        "staged() got both device='/cpu:0' and devices=['/cpu:0']. Give one: devices= makes towers.",
+    ),
+    (
+        dict(lockstep=True, num_threads=2),
+        "staged() got num_threads=2 with lockstep=True, which has no thread. Drop one.",
+    ),
+    (
+        dict(memory_limit=100),
+        "staged(): an element has 800 bytes, wanted at most memory_limit=100 bytes. Use smaller batches, or no "
+        "memory_limit.",
+    ),
+    (dict(name="a b"), "staged() got name='a b', wanted a name that TensorFlow takes for an op, such as 'train'."),
+    (dict(name=3), "staged() got name=3, wanted a string."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), REFUSED, ids=lambda x: str(x)[:40])
+def test_a_bad_argument_is_named(graph: Any, arguments: dict[str, Any], text: str) -> None:
+    source = ArraySource(np.zeros((10, 100)), batch_size=1)
+    before = len(graph.get_operations())
+    with pytest.raises((ValueError, TypeError)) as caught:
+        staging.staged(source, **arguments)
+    assert str(caught.value) == text
+    assert len(graph.get_operations()) == before
+
+
+def test_arrays_want_a_source(graph: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        staging.staged({"x": np.zeros(3)})
+    assert str(caught.value) == (
+        "staged() got a dict that holds no tensor. Wrap arrays in a source: staging.sources.ArraySource(arrays, "
+        "batch_size=...)."
+    )
+
+
+def test_a_tensor_of_another_graph_is_named(graph: Any) -> None:
+    with tf.Graph().as_default():
+        alien = tf.zeros([2], name="alien")
+    with pytest.raises(SpecError) as caught:
+        staging.staged({"x": alien})
+    assert str(caught.value) == (
+        "tensor 'alien:0' belongs to another graph than the one that staged() builds in. Build both within the same "
+        "`with graph.as_default():`."
+    )
+
+
+def test_none_as_a_component_is_named(graph: Any) -> None:
+    with pytest.raises(TypeError, match=r"staged\(\) got None as component 'b'. Leave it out, or give a tensor."):
+        staging.staged({"a": tf.zeros([1]), "b": None})
+
+
+def test_an_unknown_size_wants_no_memory_limit(graph: Any) -> None:
+    with pytest.raises(ValueError, match="the size of an element is not known when the graph is built. Set the shapes"):
+        staging.staged(tf.placeholder(tf.float32, [None]), memory_limit=1000)
+
+
+def test_tensors_in_lockstep_on_several_devices_are_refused(graph: Any) -> None:
+    with pytest.raises(ValueError, match="in one step the tensors have one value, so all towers would get the same"):
+        staging.staged(tf.zeros([2]), devices=["/cpu:0", "/cpu:0"], lockstep=True)
