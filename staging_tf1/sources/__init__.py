@@ -8,13 +8,20 @@ from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import as_source
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.tfrecord import TFRecordSource
+from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
+from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 __all__ = [
     "ArraySource",
+    "CorruptRecordError",
     "GeneratorSource",
+    "RecordFileError",
     "RecordSource",
     "Source",
     "StreamSource",
+    "TFRecordSource",
     "aligned_empty",
     "as_source",
+    "write_tfrecords",
 ]

@@ -1,0 +1,125 @@
+"""`staging-tf1 index`: indexes record files, checks them, or writes them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.errors import StagingError
+from staging_tf1.sources.example_proto import feature_text
+from staging_tf1.sources.tfrecord import matching_files
+from staging_tf1.sources.tfrecord_index import RecordIndex, open_index
+from staging_tf1.sources.tfrecord_read import RecordFiles
+from staging_tf1.sources.tfrecord_write import load_npz, write_tfrecords
+
+_PROG = "staging-tf1 index"
+_EPILOG = """
+examples:
+  staging-tf1 index train/*.tfrecord
+  staging-tf1 index --check train/*.tfrecord
+  staging-tf1 index --write digits.tfrecord --from digits.npz --shards 4
+"""
+_CHECKED_AT_ONCE = 256
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command.
+
+    Args:
+      argv: the words after `staging-tf1 index`.
+
+    Returns:
+      0 if all went well, 1 if a file could not be indexed, is corrupt or could not be written.
+    """
+    options = _parse(argv)
+    try:
+        if options.write is not None:
+            return _write(options)
+        paths = matching_files(options.files)
+    except (StagingError, OSError, ValueError) as error:
+        complain(_PROG, error)
+        return 1
+    return max([_index(path, options) for path in paths])
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    words = OneLineParser(
+        prog=_PROG,
+        usage=f"{_PROG} [--check] [--force] [--skip-corrupt] FILE...\n"
+        f"       {_PROG} --write OUT --from DATA.npz [--shards N]",
+        description="Indexes TFRecord files, so that their records can be read in any order.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words.add_argument("files", metavar="FILE", nargs="*", help="TFRecord files or globs; gzip and zlib too")
+    words.add_argument("--check", action="store_true", help="read every record and compare its checksum")
+    words.add_argument("--force", action="store_true", help="make the index again, even if it seems up to date")
+    words.add_argument("--skip-corrupt", action="store_true", help="index a broken file as far as it goes")
+    words.add_argument("--write", metavar="OUT", help="write a TFRecord file, and its index")
+    words.add_argument("--from", metavar="DATA.npz", dest="data", help="the arrays to write, a row a record")
+    words.add_argument(
+        "--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="how many files to write (1)"
+    )
+    options = words.parse_args(argv)
+    if (options.write is None) != (options.data is None):
+        words.error("--write OUT and --from DATA.npz go together")
+    if options.write is not None and options.files:
+        words.error(f"--write takes its records from --from, not from {options.files[0]}")
+    if options.write is None and not options.files:
+        words.error("got no file to index")
+    return options
+
+
+def _write(options: argparse.Namespace) -> int:
+    arrays = load_npz(options.data)
+    names = write_tfrecords(arrays, options.write, shards=options.shards, progress=sys.stderr.isatty())
+    total = len(next(iter(arrays.values())))
+    written = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {names[-1]}"
+    print(f"wrote {total} records to {written}")
+    print("to read them: staging.sources.TFRecordSource(files, batch_size=..., features={")
+    for name, array in sorted(arrays.items()):
+        line = feature_text(name, array)
+        print(f"    {line}" if "#" in line else f"    {line},")
+    print("})")
+    return 0
+
+
+def _index(path: str, options: argparse.Namespace) -> int:
+    try:
+        with _bar(path, "B") as bar:
+            index = open_index(
+                path,
+                skip_corrupt=options.skip_corrupt,
+                force=options.force,
+                progress=lambda position: bar.update(position - bar.n),
+            )
+        corrupt = _corrupt_records(index) if options.check else []
+    except (StagingError, OSError) as error:
+        complain(_PROG, error)
+        return 1
+    for problem in corrupt:
+        complain(_PROG, problem)
+    checked = f", {len(corrupt)} corrupt" if options.check else ""
+    lost = f", {index.lost_bytes} bytes lost behind them" if index.lost_bytes else ""
+    print(f"{path}: {index.num_records} records{checked}{lost}, index {index.location or 'not written'}")
+    return 1 if corrupt else 0
+
+
+def _corrupt_records(index: RecordIndex) -> list[StagingError]:
+    files = RecordFiles([index])
+    found: list[StagingError] = []
+    with _bar(index.path, " records") as bar:
+        for start in range(0, index.num_records, _CHECKED_AT_ONCE):
+            numbers = np.arange(start, min(start + _CHECKED_AT_ONCE, index.num_records))
+            found += files.read(numbers)[1].values()
+            bar.update(len(numbers))
+    return found
+
+
+def _bar(path: str, unit: str) -> Any:
+    return tqdm(desc=path, unit=unit, unit_scale=True, leave=False, disable=not sys.stderr.isatty())

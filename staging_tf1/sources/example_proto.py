@@ -1,0 +1,92 @@
+"""Rows of arrays as `tf.train.Example` records, without TensorFlow.
+
+The wire format is that of `tensorflow/core/example/feature.proto`: a map from name to a list of bytes (field 1),
+float32 (field 2) or int64 (field 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import SpecError
+
+__all__ = ["encode_example", "feature_text", "kind_of"]
+
+
+def kind_of(array: np.ndarray[Any, Any]) -> str:
+    """How rows of `array` are kept: "bytes", "raw" (the bytes of a uint8 row, as one string), "float" or "int64".
+
+    Raises:
+      SpecError: the dtype has no place in an Example.
+    """
+    kind = array.dtype.kind
+    if array.dtype == np.uint8 and array.ndim > 1:
+        return "raw"
+    if kind in "biu" and array.dtype != np.uint64:
+        return "int64"
+    if kind == "f" and array.dtype.itemsize <= 8:
+        return "float"
+    if kind in "SO":
+        return "bytes"
+    raise SpecError(f"dtype {array.dtype} has no place in a tf.train.Example: it holds int64, float32 and bytes.")
+
+
+def encode_example(row: Mapping[str, np.ndarray[Any, Any]], kinds: Mapping[str, str]) -> bytes:
+    """One serialized `tf.train.Example`.
+
+    Args:
+      row: by name, the values of one record, of any shape; they are flattened.
+      kinds: by name, what `kind_of` says of the whole array.
+    """
+    entries = b"".join(_entry(name, kinds[name], np.asarray(value)) for name, value in sorted(row.items()))
+    return _field(1, entries)
+
+
+def feature_text(name: str, array: np.ndarray[Any, Any]) -> str:
+    """The line that parses the component, to be pasted into a `features` dict.
+
+    >>> feature_text("label", np.zeros(10, np.int64))
+    "'label': tf.io.FixedLenFeature([], tf.int64)"
+    """
+    kind = kind_of(array)
+    dtype = {"raw": "string", "bytes": "string", "float": "float32", "int64": "int64"}[kind]
+    shape = [] if kind == "raw" else list(array.shape[1:])
+    hint = f",  # tf.io.decode_raw(x, tf.uint8), reshaped to {list(array.shape[1:])}" if kind == "raw" else ""
+    return f"{name!r}: tf.io.FixedLenFeature({shape}, tf.{dtype}){hint}"
+
+
+def _entry(name: str, kind: str, value: np.ndarray[Any, Any]) -> bytes:
+    """One entry of the map: its key, and a Feature with one of the three lists."""
+    if kind == "raw":
+        values = _field(1, _field(1, value.tobytes()))
+    elif kind == "bytes":
+        values = _field(1, b"".join(_field(1, _as_bytes(element)) for element in value.ravel()))
+    elif kind == "float":
+        values = _field(2, _field(1, value.astype("<f4").tobytes()))
+    else:
+        values = _field(3, _field(1, b"".join(map(_varint, value.ravel().tolist()))))
+    return _field(1, _field(1, name.encode()) + _field(2, values))
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    """A length-delimited field."""
+    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    value = int(value) & 0xFFFF_FFFF_FFFF_FFFF  # negative numbers take ten bytes, as two's complement
+    if value < 0x80:
+        return bytes([value])
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

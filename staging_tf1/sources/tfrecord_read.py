@@ -1,0 +1,225 @@
+"""Reads records of several indexed files by number, and checks them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from staging_tf1.sources.crc32c import crc32c_many, mask
+from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
+from staging_tf1.sources.tfrecord_index import RecordIndex
+from staging_tf1.sources.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
+
+__all__ = ["RecordFiles"]
+
+# Files held open at once: well below the usual limit of 1,024 a process.
+_FILES_OPEN = 128
+
+_EIGHT = np.arange(8)
+_FOUR = np.arange(4, 0, -1)
+
+
+class RecordFiles:
+    """The records of several files, numbered through in the order of the files. Thread-safe.
+
+    Args:
+      indexes: one a file.
+      verify: check the checksum of each record that is read.
+      access: "mmap" reads from the page cache without a system call a record. "pread" makes one, and releases
+        the interpreter while it waits: better for storage that is slow or that can fail, as network file
+        systems do, where a mapped file would end the process with a bus error.
+    """
+
+    def __init__(
+        self,
+        indexes: Sequence[RecordIndex],
+        *,
+        verify: bool = True,
+        access: Literal["mmap", "pread"] = "mmap",
+    ) -> None:
+        self.indexes = list(indexes)
+        self._firsts = np.cumsum([0, *(index.num_records for index in self.indexes)])
+        self._verify = verify
+        self._access = access
+        self._open: OrderedDict[int, _OpenFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def num_records(self) -> int:
+        """Records in all files."""
+        return int(self._firsts[-1])
+
+    def locate(self, record: int) -> tuple[RecordIndex, int]:
+        """The file that holds record number `record`, and its number in that file."""
+        number = int(np.searchsorted(self._firsts, record, side="right")) - 1
+        return self.indexes[number], record - int(self._firsts[number])
+
+    def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+        """Reads records.
+
+        Args:
+          records: their numbers, int64 [n].
+
+        Returns:
+          Their bytes, in that order; and for the corrupt ones, by their place in it, what is wrong.
+
+        Raises:
+          RecordFileError: a file cannot be read any more, or its index is that of another file.
+        """
+        if len(self.indexes) == 1:
+            return self._read_file(0, records)
+        numbers = np.searchsorted(self._firsts, records, side="right") - 1
+        result = [b""] * len(records)
+        errors: dict[int, CorruptRecordError] = {}
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number).tolist()
+            found, wrong = self._read_file(number, records[places] - self._firsts[number])
+            for place, record in zip(places, found):
+                result[place] = record
+            errors.update((places[place], error) for place, error in wrong.items())
+        return result, errors
+
+    def _read_file(
+        self, number: int, records: np.ndarray[Any, Any]
+    ) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+        index = self.indexes[number]
+        starts, ends = index.offsets[records], index.offsets[records + 1]
+        outside = np.flatnonzero((starts < 0) | (ends > index.offsets[-1]) | (ends - starts < FRAMING_BYTES))
+        if len(outside):
+            raise _misplaced(index, int(starts[outside[0]]))
+        found = self._opened(number).read(starts, ends)
+        misplaced = np.flatnonzero(found.lengths != ends - starts - FRAMING_BYTES)
+        if len(misplaced):
+            raise _misplaced(index, int(starts[misplaced[0]]))
+        if not self._verify:
+            return found.payloads, {}
+        wrong = np.flatnonzero(mask(np.array(crc32c_many(found.payloads), np.uint32)) != found.crcs)
+        return found.payloads, {
+            place: _corrupt(index, int(starts[place]), int(records[place])) for place in wrong.tolist()
+        }
+
+    def _opened(self, number: int) -> _OpenFile:
+        with self._lock:
+            file = self._open.get(number)
+            if file is None:
+                file = self._open[number] = _OpenFile(self.indexes[number], self._access)
+                if len(self._open) > _FILES_OPEN:
+                    self._open.popitem(last=False)  # closed when the last thread that reads it lets go
+            else:
+                self._open.move_to_end(number)
+            return file
+
+
+def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
+    return RecordFileError(
+        f"{index.path} has another record at byte {start} than its index {index.location} says: the index is "
+        "that of another file, or the file was changed in place. Write it again: staging-tf1 index --force "
+        f"{index.path}"
+    )
+
+
+def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
+    where = index.path if index.data_path == index.path else f"{index.path} (unpacked)"
+    return CorruptRecordError(
+        f"{where}: record {number}, at byte {start}, is corrupt: its checksum does not fit its bytes. Copy "
+        "the file again, or give skip_corrupt=True to leave such records out and count them.",
+        index.path,
+        start,
+    )
+
+
+class _Found(NamedTuple):
+    """Records as they stand in a file, with what their frames say."""
+
+    payloads: list[bytes]
+    lengths: np.ndarray[Any, Any]
+    crcs: np.ndarray[Any, Any]
+
+
+class _OpenFile:
+    """One open file, which stays readable when its name is removed."""
+
+    def __init__(self, index: RecordIndex, access: Literal["mmap", "pread"]) -> None:
+        self._index = index
+        try:
+            self._descriptor = os.open(index.data_path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            self._descriptor = -1
+            raise RecordFileError(
+                f"record file {index.data_path} cannot be opened any more: {error.strerror}. It was there, "
+                f"with {index.num_records} records, when the source was made."
+            ) from error
+        self._end = int(index.offsets[-1])
+        self._check_unchanged()
+        self._map: mmap.mmap | None = None
+        if access == "mmap":
+            self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+            self._bytes = np.frombuffer(self._map, np.uint8)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
+        """The records between each start and end."""
+        if self._map is None:
+            return self._read_by_call(starts, ends)
+        # Reading a mapped file behind its end kills the process, so look first whether it was cut.
+        self._check_size()
+        mapped = self._map
+        spans = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
+        return _Found(
+            [mapped[begin:end] for begin, end in spans],
+            self._bytes[starts[:, None] + _EIGHT].view("<i8")[:, 0],
+            self._bytes[ends[:, None] - _FOUR].view("<u4")[:, 0],
+        )
+
+    def _read_by_call(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
+        frames = [self._pread(start, end - start) for start, end in zip(starts.tolist(), ends.tolist())]
+        return _Found(
+            [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames],
+            np.frombuffer(b"".join([frame[:8] for frame in frames]), "<i8"),
+            np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in frames]), "<u4"),
+        )
+
+    def _pread(self, start: int, length: int) -> bytes:
+        try:
+            found = os.pread(self._descriptor, length, start)
+            while len(found) < length:
+                more = os.pread(self._descriptor, length - len(found), start + len(found))
+                if not more:
+                    raise self._cut(os.fstat(self._descriptor).st_size)
+                found += more
+        except RecordFileError:
+            raise
+        except OSError as error:
+            path = self._index.data_path
+            raise RecordFileError(f"reading {path} at byte {start} failed: {error.strerror}.") from error
+        return found
+
+    def _check_unchanged(self) -> None:
+        index, status = self._index, os.fstat(self._descriptor)
+        indexed = index.data_path == index.path
+        if indexed and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
+            raise RecordFileError(
+                f"record file {index.path} has changed since the source was made: it has {status.st_size} "
+                f"bytes now, its index was made for {index.size}. Make the source again."
+            )
+        self._check_size()
+
+    def _check_size(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size < self._end:
+            raise self._cut(size)
+
+    def _cut(self, size: int) -> RecordFileError:
+        return RecordFileError(
+            f"record file {self._index.data_path} was cut to {size} bytes while it was in use; its index "
+            f"says {self._end}."
+        )

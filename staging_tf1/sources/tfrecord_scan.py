@@ -1,0 +1,111 @@
+"""Finds where the records of a TFRecord file begin.
+
+The format, as `tensorflow/core/lib/io/record_writer.h` gives it: for each record its length (uint64), the
+masked CRC-32C of those eight bytes, the data, and the masked CRC-32C of the data; all little-endian.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.sources.crc32c import masked_crcs
+from staging_tf1.sources.tfrecord_errors import CorruptRecordError
+
+__all__ = ["FOOTER_BYTES", "HEADER_BYTES", "FRAMING_BYTES", "plain_header", "scan"]
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
+
+# Records between two looks at the checksums: a wrong length is found before it leads far astray.
+_BATCH = 8192
+
+_length_at = struct.Struct("<Q").unpack_from
+
+
+def plain_header(header: bytes) -> bool:
+    """Whether the first 12 bytes of a file are the header of a record, so that the file is not compressed."""
+    if len(header) < HEADER_BYTES:
+        return False
+    rows = np.frombuffer(header, np.uint8, HEADER_BYTES).reshape(1, -1)
+    return bool(masked_crcs(rows[:, :8])[0] == rows[:, 8:].copy().view("<u4")[0, 0])
+
+
+def scan(
+    path: str | os.PathLike[str], *, skip_corrupt: bool = False, progress: Callable[[int], Any] | None = None
+) -> tuple[np.ndarray[Any, Any], int]:
+    """The offsets of the records of an uncompressed file, from one pass over their headers.
+
+    Args:
+      path: the file.
+      skip_corrupt: leave out what follows a header that is broken or cut off (its length says where the next
+        record begins, so nothing behind it can be found), instead of raising.
+      progress: called with the number of bytes passed, now and then.
+
+    Returns:
+      int64 offsets: one a record, and the end of the last; and how many bytes behind it are lost.
+
+    Raises:
+      CorruptRecordError: a header is broken, or the last record is cut off.
+    """
+    size = os.path.getsize(path)
+    if not size:
+        return np.zeros(1, np.int64), 0
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        parts, position, problem = [np.zeros(0, np.int64)], 0, ""
+        while position < size and not problem:
+            starts, position, problem = _walk(data, position, size)
+            good = _good_headers(data, starts)
+            if good < len(starts):
+                position, problem = int(starts[good]), "the checksum of its length does not fit"
+            parts.append(starts[:good])
+            if progress is not None:
+                progress(position)
+    if problem and not skip_corrupt:
+        number = sum(map(len, parts))
+        raise CorruptRecordError(
+            f"{os.fspath(path)}: record {number}, at byte {position}, is corrupt: {problem}. Copy the file "
+            f"again, or give skip_corrupt=True to leave out the {size - position} bytes from there on.",
+            os.fspath(path),
+            position,
+        )
+    return np.concatenate([*parts, np.array([position], np.int64)]), size - position
+
+
+def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, Any], int, str]:
+    """Up to `_BATCH` record starts from `position`, where the next would be, and what is wrong there."""
+    starts: list[int] = []
+    for _ in range(_BATCH):
+        if position == size:
+            break
+        if position + HEADER_BYTES > size:
+            return np.array(starts, np.int64), position, "the file ends within its header"
+        end = position + FRAMING_BYTES + _length_at(data, position)[0]
+        if end > size:
+            # A broken length looks the same; its checksum tells which, so it must be looked at as well.
+            sound = plain_header(data[position : position + HEADER_BYTES])
+            problem = (
+                f"the file ends {end - size} bytes before it does"
+                if sound
+                else "the checksum of its length does not fit"
+            )
+            return np.array(starts, np.int64), position, problem
+        starts.append(position)
+        position = end
+    return np.array(starts, np.int64), position, ""
+
+
+def _good_headers(data: mmap.mmap, starts: np.ndarray[Any, Any]) -> int:
+    """How many headers, from the first on, fit their checksums."""
+    if not len(starts):
+        return 0
+    headers = np.frombuffer(b"".join([data[start : start + HEADER_BYTES] for start in starts.tolist()]), np.uint8)
+    rows = headers.reshape(-1, HEADER_BYTES)
+    wrong = np.flatnonzero(masked_crcs(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
+    return int(wrong[0]) if len(wrong) else len(starts)

@@ -1,0 +1,57 @@
+"""Compressed TFRecord files, unpacked once so that their records can be reached."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import IO
+
+from staging_tf1.sources.tfrecord_errors import CorruptRecordError
+from staging_tf1.sources.tfrecord_scan import HEADER_BYTES, plain_header
+
+__all__ = ["is_compressed", "unpacked"]
+
+_EITHER_FORMAT = 32 + zlib.MAX_WBITS  # zlib's word for "look whether it is gzip or zlib"
+_CHUNK_BYTES = 1 << 20
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file starts like gzip or zlib, and not with the header of a record."""
+    with open(path, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    gzip = head[:2] == b"\x1f\x8b"
+    zlib_stream = len(head) > 1 and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+    return (gzip or zlib_stream) and not plain_header(head)
+
+
+def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
+    """Writes the uncompressed bytes of `path` to `out`; concatenated gzip members are one file.
+
+    Returns:
+      Whether the stream is whole.
+
+    Raises:
+      CorruptRecordError: the compressed stream is broken or cut off, and `skip_corrupt` is False.
+    """
+    with open(path, "rb") as file:
+        stream = zlib.decompressobj(_EITHER_FORMAT)
+        problem = ""
+        try:
+            for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""):
+                while chunk:
+                    out.write(stream.decompress(chunk))
+                    chunk = stream.unused_data
+                    if stream.eof:
+                        stream = zlib.decompressobj(_EITHER_FORMAT) if chunk else stream
+            if not stream.eof:
+                problem = "it ends in the middle of its compressed stream"
+        except zlib.error as error:
+            problem = f"its compressed stream is broken ({error})"
+        if problem and not skip_corrupt:
+            raise CorruptRecordError(
+                f"{path}: byte {file.tell()} of {os.path.getsize(path)}: {problem}. Copy the file again, or "
+                "give skip_corrupt=True to take the records before.",
+                path,
+                file.tell(),
+            )
+        return not problem

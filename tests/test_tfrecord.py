@@ -1,0 +1,317 @@
+"""TFRecordSource against files that TensorFlow wrote: order, parsing, cache, shards, and what is said of bad files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from staging_tf1.errors import SpecError
+from staging_tf1.sources import CorruptRecordError, RecordFileError, TFRecordSource
+from staging_tf1.sources.aligned import is_aligned
+from staging_tf1.spec import ArraySpec, flatten
+from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_shards_partition
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes records with TensorFlow's own writer."""
+
+    def to_file(records: Any, name: str = "a.tfrecord", compression: str = "") -> str:
+        path = str(tmp_path / name)
+        with tf.io.TFRecordWriter(path, compression) as writer:
+            for record in records:
+                writer.write(record)
+        return path
+
+    return to_file
+
+
+def _records(n: int, first: int = 0) -> list[bytes]:
+    return [f"record {number} ".encode() * (number % 5 + 1) for number in range(first, first + n)]
+
+
+def _everything(source: TFRecordSource) -> list[bytes]:
+    assert source.num_batches is not None
+    return [record for k in range(source.num_batches) for record in source.batch(k).tolist()]
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_records_are_what_tensorflow_wrote(write: Write, compression: str, access: Any) -> None:
+    path = write(_records(23), compression=compression)
+    source = TFRecordSource(path, batch_size=5, epochs=1, access=access)
+    assert _everything(source) == _records(23)
+    assert source.spec == ArraySpec((None,), np.dtype(object), "serialized")
+    shuffled = TFRecordSource(path, batch_size=5, epochs=1, shuffle=True, seed=1, access=access)
+    assert _everything(shuffled) == [_records(23)[i] for k in range(5) for i in shuffled.record_ids(k)]
+    assert sorted(_everything(shuffled)) == sorted(_records(23)) != _everything(shuffled)
+
+
+def test_several_files_are_numbered_through(write: Write, tmp_path: Path) -> None:
+    write(_records(4), "b-0")
+    write([], "b-1")
+    write(_records(7, first=4), "b-2", "GZIP")
+    source = TFRecordSource(tmp_path / "b-?", batch_size=3, epochs=1, seed=2, shuffle=True)
+    assert source.num_records == 11 and len(source.files) == 3
+    assert sorted(_everything(source)) == sorted(_records(11))
+    in_order = TFRecordSource([tmp_path / "b-2", tmp_path / "b-0"], batch_size=11, epochs=1)
+    assert _everything(in_order) == _records(7, first=4) + _records(4)
+
+
+def test_every_promise_of_a_source_is_kept(write: Write) -> None:
+    path = write(_records(23))
+
+    def make() -> TFRecordSource:
+        return TFRecordSource(path, batch_size=4, epochs=2, shuffle=True, seed=5, cache_bytes=300)
+
+    assert_resumes_everywhere(make)
+    assert_deterministic(make, threads=4)
+    for n in (2, 5):
+        assert_shards_partition(make, n)
+
+
+def test_features_are_parsed_in_the_graph(write: Write) -> None:
+    def example(number: int) -> bytes:
+        feature = {"x": tf.train.Feature(int64_list=tf.train.Int64List(value=[number, -number]))}
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+    path = write(map(example, range(6)))
+    features = {"x": tf.io.FixedLenFeature([2], tf.int64)}
+    source = TFRecordSource(path, batch_size=3, features=features)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        serialized = tf.compat.v1.placeholder(tf.as_dtype(source.spec.dtype), source.spec.shape)
+        parsed = tf.io.parse_example(serialized, source.features)
+        assert session.run(parsed, {serialized: source.batch(1)})["x"].tolist() == [[3, -3], [4, -4], [5, -5]]
+
+
+def _parse(record: bytes) -> dict[str, Any]:
+    number = int(record.split()[1])
+    return {"id": np.int32(number), "image": np.full((2, 3), number, np.uint8), "name": record[:8]}
+
+
+def test_parse_fn_makes_aligned_batches(write: Write) -> None:
+    source = TFRecordSource(write(_records(10)), batch_size=4, parse_fn=_parse, shuffle=True, seed=3)
+    assert source.spec["image"] == ArraySpec((None, 2, 3), np.uint8, "image")
+    batch = source.batch(0)
+    assert batch["id"].tolist() == source.record_ids(0).tolist()
+    assert batch["image"].shape == (4, 2, 3) and all(is_aligned(batch[key]) for key in ("id", "image"))
+    assert batch["name"].tolist() == [f"record {i}".encode() for i in source.record_ids(0)]
+
+
+def test_transform_sees_parsed_records(write: Write) -> None:
+    def double(batch: dict[str, Any], rng: np.random.Generator) -> Any:
+        return batch["id"] * 2
+
+    source = TFRecordSource(write(_records(10)), batch_size=4, parse_fn=_parse, transform=double)
+    assert source.batch(1).tolist() == [8, 10, 12, 14] and source.spec.dtype == np.int32
+
+
+def test_the_cache_is_bounded_and_saves_parsing(write: Write) -> None:
+    parsed: list[bytes] = []
+
+    def parse(record: bytes) -> np.ndarray:
+        parsed.append(record)
+        return np.zeros(100, np.uint8)
+
+    source = TFRecordSource(write(_records(10)), batch_size=10, parse_fn=parse, cache_bytes=650)
+    source.batch(0)
+    first = len(parsed)
+    source.batch(1)
+    assert source.cached_bytes == 600 and len(parsed) - first == 4
+
+
+def test_a_shard_reads_only_its_own_records(write: Write) -> None:
+    read: list[int] = []
+
+    def parse(record: bytes) -> np.int64:
+        read.append(int(record.split()[1]))
+        return np.int64(read[-1])
+
+    source = TFRecordSource(write(_records(20)), batch_size=5, epochs=1, parse_fn=parse, shuffle=True, seed=1)
+    shard = source.shard(1, 3)
+    delivered = [int(i) for k in range(2) for i in shard.batch(k)]
+    assert set(read) == set(delivered) and len(delivered) == len(set(delivered)) == 7
+
+
+def _flip(path: str, place: int) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[place] ^= 1
+    status = os.stat(path)
+    Path(path).write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_corrupt_record_is_named_or_counted(write: Write) -> None:
+    path = write(_records(10))
+    TFRecordSource(path, batch_size=1)
+    _flip(path, 16 + 10 + 12 + 2)  # in the data of record 1; record 0 has 9 bytes
+    source = TFRecordSource(path, batch_size=4, epochs=1)
+    message = (
+        rf"^{path}: record 1, at byte 25, is corrupt: its checksum does not fit its bytes\. Copy the file again, or "
+        rf"give skip_corrupt=True to leave such records out and count them\.$"
+    )
+    with pytest.raises(CorruptRecordError, match=message) as caught:
+        source.batch(0)
+    assert (caught.value.path, caught.value.offset) == (path, 25)
+    assert source.batch(1).tolist() == _records(10)[4:8]
+    skipping = TFRecordSource(path, batch_size=4, epochs=1, skip_corrupt=True)
+    assert skipping.spec.shape == (None,)
+    for _ in range(2):
+        assert _everything(skipping) == [record for i, record in enumerate(_records(10)) if i != 1]
+    assert skipping.num_skipped == 1 and skipping.lost_bytes == 0
+    assert len(TFRecordSource(path, batch_size=4, verify=False).batch(0)) == 4
+
+
+def test_a_cut_file_is_named_or_read_as_far_as_it_goes(write: Write) -> None:
+    path = write(_records(10))
+    size = os.path.getsize(path)
+    os.truncate(path, size - 3)
+    message = rf"^{path}: record 9, at byte \d+, is corrupt: the file ends 3 bytes before it does\. Copy the file again"
+    with pytest.raises(CorruptRecordError, match=message):
+        TFRecordSource(path, batch_size=4)
+    source = TFRecordSource(path, batch_size=4, epochs=1, skip_corrupt=True)
+    assert _everything(source) == _records(9) and source.lost_bytes > 0
+    with pytest.raises(CorruptRecordError, match=message):  # although an index of it is there now
+        TFRecordSource(path, batch_size=4)
+
+
+def test_a_broken_length_is_found_where_it_stands(write: Write) -> None:
+    for place in (25, 31):  # the lowest and a high byte of the length of record 1
+        path = write(_records(10), f"broken-{place}")
+        _flip(path, place)
+        message = r"record 1, at byte 25, is corrupt: the checksum of its length does not fit\. .* leave out the \d+ b"
+        with pytest.raises(CorruptRecordError, match=message):
+            TFRecordSource(path, batch_size=4)
+        assert _everything(TFRecordSource(path, batch_size=4, epochs=1, skip_corrupt=True)) == _records(1)
+
+
+def test_a_cut_gzip_file_is_named(write: Write) -> None:
+    path = write([os.urandom(1000) for _ in range(50)], compression="GZIP")
+    os.truncate(path, os.path.getsize(path) // 2)
+    with pytest.raises(CorruptRecordError, match=r"it ends in the middle of its compressed stream\. Copy the file"):
+        TFRecordSource(path, batch_size=4)
+    assert 15 < TFRecordSource(path, batch_size=4, skip_corrupt=True).num_records < 35
+    with pytest.raises(CorruptRecordError, match=r"it ends in the middle of its compressed stream"):
+        TFRecordSource(path, batch_size=4)
+    Path(path).write_bytes(gzip.compress(b"x" * 1000)[:-20] + b"y" * 20)
+    with pytest.raises(CorruptRecordError, match=r"its compressed stream is broken|ends in the middle"):
+        TFRecordSource(path, batch_size=4)
+
+
+def test_concatenated_gzip_members_are_one_file(write: Write, tmp_path: Path) -> None:
+    parts = [Path(write(_records(3, first), f"p{first}")).read_bytes() for first in (0, 3)]
+    both = tmp_path / "both.gz"
+    both.write_bytes(b"".join(map(gzip.compress, parts)))
+    assert _everything(TFRecordSource(both, batch_size=2, epochs=1)) == _records(6)
+
+
+def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -> None:
+    # The length 0x78 0x9c... of the first record is zlib's magic number.
+    length = 0x9C78
+    assert zlib.compress(b"")[:2] == length.to_bytes(2, "little")
+    assert TFRecordSource(write([b"z" * length]), batch_size=1).batch(0).tolist() == [b"z" * length]
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
+        TFRecordSource(tmp_path / "none-*", batch_size=1)
+    with pytest.raises(RecordFileError, match=r"^TFRecordSource got an empty list of files\.$"):
+        TFRecordSource([], batch_size=1)
+
+
+def test_files_without_records_are_named(write: Write) -> None:
+    path = write([])
+    with pytest.raises(RecordFileError, match=rf"^TFRecordSource got no records: there are none in {path}\.$"):
+        TFRecordSource(path, batch_size=1)
+
+
+def test_what_is_no_record_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("These are not records, whatever the name says.\n")
+    message = r"notes\.txt: record 0, at byte 0, is corrupt: the checksum of its length does not fit\."
+    with pytest.raises(CorruptRecordError, match=message):
+        TFRecordSource(path, batch_size=1)
+
+
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_a_file_may_vanish_once_it_is_open_but_not_before(write: Write, access: Any) -> None:
+    path = write(_records(10))
+    source = TFRecordSource(path, batch_size=4, epochs=1, access=access)
+    unread = TFRecordSource(path, batch_size=4, epochs=1, access=access)
+    source.batch(0)
+    os.unlink(path)
+    assert source.batch(1).tolist() == _records(10)[4:8]
+    message = rf"^record file {path} cannot be opened any more: No such file or directory\. It was there, with 10 rec"
+    with pytest.raises(RecordFileError, match=message):
+        unread.batch(0)
+
+
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_a_file_that_is_cut_during_the_run_is_named(write: Write, access: Any) -> None:
+    path = write(_records(10))
+    source = TFRecordSource(path, batch_size=4, epochs=1, access=access)
+    source.batch(2)
+    os.truncate(path, 30)
+    with pytest.raises(RecordFileError, match=rf"^record file {path} was cut to 30 bytes while it was in use; its in"):
+        source.batch(2)
+
+
+def test_a_file_that_was_written_anew_is_named(write: Write) -> None:
+    path = write(_records(10))
+    source = TFRecordSource(path, batch_size=4)
+    write(_records(30))
+    with pytest.raises(RecordFileError, match=rf"^record file {path} has changed since the source was made: it has "):
+        source.batch(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"features": {}, "parse_fn": len},
+            ValueError,
+            r"^TFRecordSource got both features= and parse_fn=\. features= parses in the graph, parse_fn= in Python",
+        ),
+        ({"features": {}, "transform": lambda b, r: b}, ValueError, r"^TFRecordSource got features= and transform=: "),
+        ({"parse_fn": 3}, TypeError, r"^TFRecordSource: parse_fn=3 must be a function from bytes to arrays\.$"),
+        ({"cache_bytes": -1}, ValueError, r"^TFRecordSource: cache_bytes=-1 must be at least 1: it is the number of"),
+        ({"access": "ftp"}, ValueError, r"^TFRecordSource: access='ftp' must be 'mmap' or 'pread'\.$"),
+        ({"batch_size": 0}, ValueError, r"^TFRecordSource: batch_size=0 must be at least 1"),
+        ({"shard": (10, 11)}, ValueError, r"^TFRecordSource: shard=\(10, 11\) would be empty: there are 10 records"),
+    ],
+)
+def test_bad_arguments_are_refused(write: Write, options: dict[str, Any], error: Any, message: str) -> None:
+    path = write(_records(10))
+    with pytest.raises(error, match=message):
+        TFRecordSource(path, **{"batch_size": 2, **options})
+
+
+def test_records_that_parse_unlike_the_first_are_named(write: Write) -> None:
+    source = TFRecordSource(write(_records(10)), batch_size=4, parse_fn=lambda r: {"x": np.zeros(len(r) % 9 + 1)})
+    message = r"a\.tfrecord: record 1, at byte 25: parse_fn gave component 'x' as float64 \[.*\], for the first record "
+    with pytest.raises(SpecError, match=message):
+        TFRecordSource(source.files, batch_size=4, parse_fn=lambda r: {"x": np.zeros(len(r))}).batch(0)
+
+    def other_keys(record: bytes) -> dict[str, int]:
+        return {"first": 1} if record == _records(1)[0] else {"second": 2}
+
+    with pytest.raises(SpecError, match=r"record 1, at byte 25: parse_fn: batch: the batch lacks 'first' and has"):
+        TFRecordSource(source.files, batch_size=4, parse_fn=other_keys).batch(0)
+
+
+def test_the_parser_s_own_error_passes_through(write: Write) -> None:
+    def fail(record: bytes) -> None:
+        raise KeyError("no such label")
+
+    with pytest.raises(KeyError, match=r"no such label"):
+        flatten(TFRecordSource(write(_records(3)), batch_size=2, parse_fn=fail).batch(0))

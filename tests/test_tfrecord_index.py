@@ -1,0 +1,291 @@
+"""The index of record files: when it is made and made again, where it is kept, and what a hostile one can do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from staging_tf1.cli.index import main
+from staging_tf1.errors import SpecError, StagingWarning
+from staging_tf1.sources import RecordFileError, TFRecordSource, tfrecord_index, write_tfrecords
+from staging_tf1.sources.crc32c import _with_numpy, crc32c, crc32c_many, mask, masked_crcs
+from staging_tf1.sources.tfrecord_index import open_index
+
+_RECORDS = [b"a" * 10, b"", b"b" * 3000]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return write_tfrecords(_RECORDS, tmp_path / "a.tfrecord")[0]
+
+
+def _batch(path: str) -> list[bytes]:
+    found: list[bytes] = TFRecordSource(path, batch_size=3).batch(0).tolist()
+    return found
+
+
+def test_checksums_are_those_of_the_standard() -> None:
+    # RFC 3720, appendix B.4
+    assert crc32c(b"\0" * 32) == 0x8A9136AA
+    assert crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c(bytes(range(32))) == 0x46DD794E
+
+
+def test_numpy_computes_the_checksums_that_the_library_does() -> None:
+    library = pytest.importorskip("google_crc32c")
+    generator = np.random.default_rng(0)
+    lengths = [0, 1, 2, 3, 4, 5, 63, 64, 65, 1023, 1024, 1025, 2048, 5000]
+    messages = [generator.bytes(length) for length in lengths]
+    expected = [library.value(message) for message in messages]
+    assert _with_numpy(messages) == expected == crc32c_many(messages)
+    rows = generator.integers(0, 256, (50, 8), np.uint8)
+    expected = [library.value(row.tobytes()) for row in rows]
+    assert np.array_equal(masked_crcs(rows), mask(np.array(expected, np.uint32)))
+
+
+def test_tensorflow_reads_what_is_written_here(path: str) -> None:
+    assert [record.numpy() for record in tf.data.TFRecordDataset(path)] == _RECORDS
+
+
+def test_arrays_become_examples_in_several_files(tmp_path: Path) -> None:
+    arrays = {
+        "image": np.arange(60, dtype=np.uint8).reshape(10, 2, 3),
+        "label": np.arange(-5, 5),
+        "weight": np.linspace(0, 1, 20).reshape(10, 2),
+        "name": np.array([f"ä{i}" for i in range(10)]),
+        "odd": np.arange(10, dtype=np.uint8) % 2 == 1,
+    }
+    names = write_tfrecords(arrays, tmp_path / "d.tfrecord", shards=3)
+    assert os.path.basename(names[0]) == "d.tfrecord-00000-of-00003"
+    source = TFRecordSource(names, batch_size=10, epochs=1)
+    assert [index.num_records for index in source._files.indexes] == [3, 3, 4]
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+        "weight": tf.io.FixedLenFeature([2], tf.float32),
+        "name": tf.io.FixedLenFeature([], tf.string),
+        "odd": tf.io.FixedLenFeature([], tf.int64),
+    }
+    parsed = tf.io.parse_example(source.batch(0), features)
+    assert np.array_equal(tf.io.decode_raw(parsed["image"], tf.uint8).numpy().reshape(10, 2, 3), arrays["image"])
+    assert parsed["label"].numpy().tolist() == list(range(-5, 5))
+    assert np.array_equal(parsed["weight"].numpy(), arrays["weight"].astype(np.float32))
+    assert parsed["name"].numpy().tolist() == [f"ä{i}".encode() for i in range(10)]
+    assert parsed["odd"].numpy().tolist() == [0, 1] * 5
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({}, SpecError, r"^there are no records to write: got the arrays of an empty dict\.$"),
+        ({"x": np.zeros(0)}, SpecError, r"^there are no records to write: got the arrays \{'x': 0\}\.$"),
+        ({"x": np.zeros(2), "y": np.zeros(3)}, SpecError, r"^arrays of different length: 'x' has 2, 'y' has 3\. Rec"),
+        ({"x": np.zeros(2, complex)}, SpecError, r"^array 'x': dtype complex128 has no place in a tf\.train\.Example"),
+        ({"x": np.zeros(2, np.uint64)}, SpecError, r"^array 'x': dtype uint64 has no place in a tf\.train\.Example"),
+    ],
+)
+def test_arrays_that_are_no_records_are_refused(tmp_path: Path, arrays: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        write_tfrecords(arrays, tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_while_writing_leaves_the_old_file(path: str) -> None:
+    def failing() -> Any:
+        yield b"new"
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        write_tfrecords(failing(), path)
+    assert _batch(path) == _RECORDS and len(os.listdir(os.path.dirname(path))) == 2
+
+
+def test_the_index_is_made_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.unlink(path + ".index.npy")
+    assert _batch(path) == _RECORDS
+
+    def no_scan(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("the file was scanned again")
+
+    monkeypatch.setattr(tfrecord_index, "scan", no_scan)
+    assert _batch(path) == _RECORDS
+
+
+def test_the_index_is_made_again_when_size_or_time_changed(path: str) -> None:
+    os.utime(path, ns=(0, 12345))
+    assert open_index(path).mtime_ns == 12345 and _batch(path) == _RECORDS
+    status = os.stat(path)
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(b"other")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert _batch(path) == [b"other"]
+
+
+def test_a_compressed_file_is_unpacked_again_when_it_changed(tmp_path: Path) -> None:
+    path = str(tmp_path / "z")
+    for records in ([b"one"], [b"two", b"three"]):
+        with tf.io.TFRecordWriter(path, "GZIP") as writer:
+            for record in records:
+                writer.write(record)
+        assert _batch(path) == records
+    os.unlink(path + ".unpacked")
+    assert _batch(path) == [b"two", b"three"]
+
+
+def test_the_index_of_another_file_is_refused(path: str, tmp_path: Path) -> None:
+    other = write_tfrecords([b"x" * 3010, b"", b""], tmp_path / "b")[0]
+    assert os.path.getsize(other) == os.path.getsize(path)
+    status = os.stat(other)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.replace(other + ".index.npy", path + ".index.npy")
+    source = TFRecordSource(path, batch_size=3)
+    message = (
+        rf"^{path} has another record at byte 0 than its index {path}\.index\.npy says: the index is that of another "
+        rf"file, or the file was changed in place\. Write it again: staging-tf1 index --force {path}$"
+    )
+    with pytest.raises(RecordFileError, match=message):
+        source.batch(0)
+    assert main(["--force", path]) == 0
+    assert _batch(path) == _RECORDS
+
+
+class _Hostile:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (os.environ["HOSTILE_TARGET"],)
+
+
+@pytest.mark.parametrize("form", ["npy", "pickle", "text", "float", "short", "magic", "empty"])
+def test_a_hostile_index_gives_an_error_and_nothing_else(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    target = tmp_path / "made by the hostile file"
+    monkeypatch.setenv("HOSTILE_TARGET", str(target))
+    place = Path(path + ".index.npy")
+    if form == "npy":
+        with place.open("wb") as file:
+            np.save(file, np.array([_Hostile()], object), allow_pickle=True)
+    elif form == "pickle":
+        place.write_bytes(pickle.dumps(_Hostile()))
+    elif form in ("text", "empty"):
+        place.write_text("offsets: 0, 1, 2" if form == "text" else "")
+    else:
+        good = np.load(place)
+        bad = {"float": good.astype(float), "short": good[:5], "magic": good * 0}[form]
+        np.save(place, bad)
+    message = rf"^{place} stands where the index of {path} belongs, but it is not that index: .* index --force {path}$"
+    with pytest.raises(RecordFileError, match=message):
+        _batch(path)
+    assert not target.exists()
+
+
+def test_offsets_that_lead_out_of_the_file_give_an_error(path: str) -> None:
+    place = path + ".index.npy"
+    good = np.load(place)
+    for change in (10**15, -(10**15), 5):
+        bad = good.copy()
+        bad[6] += change
+        np.save(place, bad)
+        with pytest.raises(RecordFileError, match=r"has another record at byte"):
+            _batch(path)
+    bad = good.copy()
+    bad[-1] += 100
+    np.save(place, bad)
+    with pytest.raises(RecordFileError, match=r"its offsets do not reach from the file's beginning to its end"):
+        _batch(path)
+
+
+def test_folders_that_cannot_be_written(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root every folder can be written, so the index's place is taken by a folder instead."""
+    os.unlink(path + ".index.npy")
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("STAGING_TF1_CACHE", str(cache))
+
+    def cannot_replace(source: str, target: str) -> None:
+        if not str(target).startswith(str(cache)):
+            raise PermissionError(13, "Permission denied")
+        os.rename(source, target)
+
+    monkeypatch.setattr(tfrecord_index.os, "replace", cannot_replace)
+    index = open_index(path)
+    assert index.location is not None and index.location.startswith(str(cache))
+    assert open_index(path).location == index.location
+    assert _batch(path) == _RECORDS
+    assert sorted(os.listdir(tmp_path)) == ["a.tfrecord", "cache"]
+
+    cache.joinpath("file").write_text("")
+    monkeypatch.setenv("STAGING_TF1_CACHE", str(cache / "file"))
+    with pytest.warns(StagingWarning, match=rf"^the index of {path} could not be written .* Set STAGING_TF1_CACHE to"):
+        assert open_index(path).location is None
+
+
+def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    os.unlink(path + ".index.npy")
+    assert main([path]) == 0
+    assert capsys.readouterr().out == f"{path}: 3 records, index {path}.index.npy\n"
+    with open(path, "r+b") as file:
+        file.seek(12)
+        file.write(b"X")
+    assert main(["--check", path]) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith("3 records, 1 corrupt, index " + path + ".index.npy\n")
+    assert err.startswith(f"staging-tf1 index: {path}: record 0, at byte 0, is corrupt: its checksum does not fit")
+    assert main([path + "-none"]) == 1
+    assert capsys.readouterr().err.startswith("staging-tf1 index: no file matches")
+    os.truncate(path, 20)
+    assert main([path]) == 1
+    assert "the file ends 6 bytes before it does" in capsys.readouterr().err
+    assert main(["--skip-corrupt", path]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: 0 records, 20 bytes lost behind them, index")
+
+
+def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = str(tmp_path / "d.npz"), str(tmp_path / "d.tfrecord")
+    np.savez(data, image=np.zeros((6, 2, 2), np.uint8), label=np.arange(6))
+    assert main(["--write", out, "--from", data, "--shards", "2"]) == 0
+    text = capsys.readouterr().out
+    assert f"wrote 6 records to 2 files, {out}-00000-of-00002 to {out}-00001-of-00002\n" in text
+    assert (
+        "    'image': tf.io.FixedLenFeature([], tf.string),  # tf.io.decode_raw(x, tf.uint8), reshaped to [2, 2]"
+        in text
+    )
+    assert "    'label': tf.io.FixedLenFeature([], tf.int64),\n" in text
+    assert TFRecordSource(out + "-*", batch_size=2).num_records == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "got no file to index"),
+        (["--write", "x"], "--write OUT and --from DATA.npz go together"),
+        (["--write", "x", "--from", "y", "z"], "--write takes its records from --from, not from z"),
+        (["--write", "x", "--from", "y", "--shards", "0"], "got '0', wanted a whole number from 1 to 99999"),
+    ],
+)
+def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_data_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pickled = tmp_path / "p.npz"
+    np.savez(pickled, x=np.array([{}], object))
+    single = tmp_path / "s.npy"
+    np.save(single, np.zeros(3))
+    text = tmp_path / "t.npz"
+    text.write_text("no")
+    for file, message in (
+        (pickled, f"{pickled} is no .npz file of plain arrays: "),
+        (single, f"{single} holds one array, wanted an .npz file of named arrays"),
+        (text, f"{text} is no .npz file of plain arrays: "),
+        (tmp_path / "none", "No such file or directory"),
+    ):
+        assert main(["--write", str(tmp_path / "out"), "--from", str(file)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("staging-tf1 index: ") and message in error and error.count("\n") == 1
