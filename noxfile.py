@@ -1,7 +1,7 @@
 """The suite on each supported pair of Python and TensorFlow: `make matrix`, or one of them by its name.
 
     nox --list
-    nox --session 'tests(python=3.10, tensorflow=2.15)'
+    nox --session "tests(python='3.10', tensorflow='2.15')"
 
 The interpreters python3.10 to python3.13 are taken from PATH (`make matrix` adds pyenv's); nothing is
 downloaded in their place, and a missing one is an error.

@@ -7,17 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import RunPython
 
 # Before anything imports TensorFlow. A GPU that is visible on purpose stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Threads that belong to nobody's test but live as long as the process: pytest's timer, tqdm's monitor, and
 # TensorFlow's writer of summaries, which it keeps for whoever writes to that folder next.
@@ -70,10 +69,7 @@ def graph() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
-    """Runs `python ARGUMENTS` in a child process, which sees the same copy of the package as the tests do.
-
-    Keyword arguments go to `subprocess.run`; `env` is added to the environment.
-    """
+    """See `RunPython`."""
     import staging_tf1
 
     home = str(Path(staging_tf1.__file__).parent.parent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import RunPython
+from processes import RunPython
 
 import staging_tf1
 from staging_tf1.cli.main import available, main

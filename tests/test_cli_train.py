@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from conftest import RunPython
+from processes import RunPython
 
 from staging_tf1.cli.main import main
 from staging_tf1.data import load_images

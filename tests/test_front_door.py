@@ -7,7 +7,7 @@ import typing
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
+from processes import RunPython
 
 import staging_tf1 as staging
 

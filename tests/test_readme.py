@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
+from processes import RunPython
 
 from staging_tf1.cli import train
 
