@@ -7,6 +7,7 @@ from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import as_source
 from staging_tf1.sources.generator import GeneratorSource
+from staging_tf1.sources.grain import GrainSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.tfrecord import TFRecordSource
 from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
@@ -16,6 +17,7 @@ __all__ = [
     "ArraySource",
     "CorruptRecordError",
     "GeneratorSource",
+    "GrainSource",
     "RecordFileError",
     "RecordSource",
     "Source",

@@ -9,13 +9,14 @@ import numpy as np
 
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
+from staging_tf1.sources.grain import GrainSource, is_grain
 from staging_tf1.spec import flatten, is_namedtuple, is_structure
 
 __all__ = ["as_source"]
 
 
 def as_source(value: Any) -> Source | StreamSource:
-    """A source from a source, a generator function, a generator, or an iterable of batches.
+    """A source from a source, a Grain pipeline, a generator function, a generator, or an iterable of batches.
 
     Raises:
       TypeError: arrays, which need a batch size and so an `ArraySource`; or nothing that yields batches.
@@ -25,6 +26,8 @@ def as_source(value: Any) -> Source | StreamSource:
     """
     if isinstance(value, (Source, StreamSource)):
         return value
+    if is_grain(value):
+        return GrainSource(value)
     if _is_arrays(value):
         raise TypeError(
             f"got arrays ({_kind(value)}) where batches are wanted, and no batch size. Write "
