@@ -1,0 +1,325 @@
+"""The order of things: what starts when, what ends a run, and what is left behind (nothing)."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
+from staging_tf1.sources import ArraySource
+
+
+def numbers(count: int | None = None, batch: int = 1) -> ArraySource:
+    """0, 1, 2, ...; endless if no count is given."""
+    return ArraySource(np.arange(count or 100), batch_size=batch, epochs=1 if count else None)
+
+
+def feed_threads() -> list[str]:
+    """The feed threads that are alive."""
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
+
+
+class UserError(Exception):
+    """Raised by the user's own code in the tests below."""
+
+
+class Recorder(tf.train.SessionRunHook):
+    """Notes what exists when MonitoredSession calls its hooks."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def begin(self) -> None:
+        self.events.append("begin")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.events.append("created")
+
+    def end(self, session: Any) -> None:
+        self.events.append("end")
+
+
+def test_variables_have_values_before_a_thread_starts(graph: Any) -> None:
+    start = tf.get_variable("start", initializer=40)
+    x = staging.staged({"sum": start + 2})  # the feed thread reads the variable
+    with staging.StagingSession() as sess:
+        assert sess.run(x)["sum"] == 42
+
+
+def test_the_order_of_the_hooks(graph: Any) -> None:
+    x = staging.staged(numbers(3))
+    recorder = Recorder()
+    with staging.StagingSession(hooks=[recorder]) as sess:
+        while not sess.should_stop():
+            sess.run(x)
+    assert recorder.events == ["begin", "created", "end"], "the end of the data is a normal end"
+    with pytest.raises(UserError), staging.StagingSession(hooks=[recorder]) as sess:
+        raise UserError
+    assert recorder.events[3:] == ["begin", "created"], "as MonitoredSession: no end() after an error"
+
+
+def test_the_end_of_the_data_is_out_of_range_and_ends_the_block(graph: Any) -> None:
+    x = staging.staged(numbers(2))
+    with staging.StagingSession() as sess:
+        sess.run(x), sess.run(x)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(x)
+        sess.run(x)
+    assert sess.should_stop() and feed_threads() == []
+
+
+WAYS = ["run", "make_callable", "step_fn", "monitored"]
+
+
+@pytest.mark.parametrize(("how", "lockstep"), [("plain", False), *((how, mode) for how in WAYS for mode in (0, 1))])
+def test_every_way_to_step_sees_every_batch(graph: Any, how: str, lockstep: bool) -> None:
+    x = staging.staged(numbers(5), lockstep=lockstep)
+    got: list[int] = []
+    if how == "plain":
+        with tf.Session() as sess:
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord)
+            with coord.stop_on_exception():
+                while not coord.should_stop():
+                    got.append(int(sess.run(x)[0]))
+            coord.join(threads, stop_grace_period_secs=5)
+    elif how == "monitored":
+        with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
+            while not sess.should_stop():
+                got.append(int(sess.run(x)[0]))
+    else:
+        with staging.StagingSession() as sess:
+            steps = {
+                "run": lambda: sess.run(x),
+                "make_callable": sess.make_callable(x),
+                "step_fn": lambda: sess.run_step_fn(lambda step_context: step_context.run_with_hooks(x)),
+            }
+            while not sess.should_stop():
+                got.append(int(steps[how]()[0]))
+    assert got == [0, 1, 2, 3, 4]
+    assert feed_threads() == []
+
+
+def test_a_monitored_session_without_the_hook_works_too(graph: Any) -> None:
+    x = staging.staged(numbers(3))
+    with tf.train.MonitoredTrainingSession(stop_grace_period_secs=5) as sess:
+        assert [int(sess.run(x)[0]) for _ in range(3)] == [0, 1, 2]
+    assert feed_threads() == []
+
+
+def test_lockstep_in_a_plain_session_is_refused(graph: Any) -> None:
+    staging.staged(numbers(3), lockstep=True, name="train")
+    with tf.Session() as sess, pytest.raises(ValueError) as caught:
+        staging.start(sess)
+    text = str(caught.value)
+    assert text.startswith("'train' (made at test_session.py:") and text.endswith(
+        "is in lockstep: its put must be added to every step, which start() cannot do. Use StagingSession or "
+        "StagingHook, or staged(..., lockstep=False)."
+    )
+
+
+def test_start_wants_a_session(graph: Any) -> None:
+    with pytest.raises(ValueError, match=r"start\(\) got no session, and there is no default session. Pass sess=."):
+        staging.start()
+
+
+def test_start_wants_initialised_variables(graph: Any) -> None:
+    tf.get_variable("weights", [2])
+    staging.staged(numbers(3))
+    with tf.Session() as sess, pytest.raises(UninitializedError, match=r"start\(\): its feed threads .*: weights. Run"):
+        staging.start(sess)
+    assert feed_threads() == []
+
+
+@pytest.mark.parametrize("capacity", [1, 4])
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("how", ["break", "raise", "close", "request_stop"])
+def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, capacity: int) -> None:
+    x = staging.staged(numbers(), capacity=capacity, lockstep=lockstep)
+    sess = staging.StagingSession()
+    sess.run(x)
+    if how == "raise":
+        with pytest.raises(UserError), sess:
+            raise UserError
+    elif how == "request_stop":
+        with sess:
+            sess.run_step_fn(lambda step_context: step_context.request_stop())
+            assert sess.should_stop()
+    elif how == "break":
+        with sess:
+            pass
+    else:
+        sess.close()
+    sess.close()  # twice is fine
+    assert feed_threads() == []
+    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Make a new one"):
+        sess.run(x)
+
+
+def test_forgetting_to_close_warns(graph: Any) -> None:
+    x = staging.staged(numbers())
+    sess = staging.StagingSession()
+    sess.run(x)
+    with pytest.warns(UnclosedWarning, match=r"made at test_session.py:\d+\) was never closed. Use it in a `with` blo"):
+        sess.__del__()
+    sess.close()
+
+
+def test_a_source_that_never_returns_is_named(graph: Any) -> None:
+    let_go = threading.Event()
+
+    def stuck() -> Any:
+        yield np.zeros(1)
+        let_go.wait()  # THE LINE
+
+    x = staging.staged(staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([1], tf.float64)), name="train")
+    line = Path(__file__).read_text().split("# THE LINE")[0].count("\n") + 1
+    with pytest.warns(StuckThreadWarning) as caught, staging.StagingSession(stop_grace_period_secs=0.2) as sess:
+        sess.run(x)
+    let_go.set()
+    text = str(caught[0].message)
+    assert text.startswith("feed thread 'feed:train:0' is still in the source after 0.2 s")
+    assert f"at test_session.py:{line} in stuck()" in text
+
+
+def test_the_same_graph_runs_a_hundred_times_without_growing(graph: Any) -> None:
+    runner = staging.CustomRunner(numbers(6, 2), batch_size=3)
+    x = staging.staged(runner.get_inputs(), capacity=2)
+    sizes = []
+    for _ in range(100):
+        with staging.StagingSession() as sess:
+            got = [sess.run(x) for _ in range(2)]
+            with pytest.raises(tf.errors.OutOfRangeError):
+                sess.run(x)
+        assert sorted(np.concatenate(got)) == list(range(6))
+        sizes.append(len(graph.get_operations()))
+        assert feed_threads() == []
+    assert sizes[1] == sizes[-1]
+    gc.collect()
+    live = [obj for obj in gc.get_objects() if type(obj).__name__ == "FeedRun"]
+    assert len(live) <= 4, "the runs of closed sessions are collected"
+
+
+def test_a_checkpoint_is_saved_and_restored(graph: Any, tmp_path: Any) -> None:
+    x = staging.staged(numbers())
+    step = tf.train.get_or_create_global_step()
+    train = tf.group(tf.assign_add(step, 1), x.op)
+    for expected in (3, 6):
+        with staging.StagingSession(checkpoint_dir=str(tmp_path), save_summaries_steps=None) as sess:
+            for _ in range(3):
+                sess.run(train)
+            assert sess.run(step) == expected
+
+
+def test_a_recovered_session_starts_its_threads_again(graph: Any) -> None:
+    x = staging.staged(numbers(5))
+    failing = [True]
+
+    class Preempted(tf.train.SessionRunHook):
+        def after_run(self, context: Any, values: Any) -> None:
+            if failing.pop():
+                failing.append(False)
+                raise tf.errors.AbortedError(None, None, "preempted")
+            failing.append(False)
+
+    with staging.StagingSession(hooks=[Preempted()]) as sess:
+        got = [int(sess.run(x)[0]) for _ in range(5)]
+    assert got == [0, 1, 2, 3, 4], "a new session begins with the first batch"
+    assert feed_threads() == []
+
+
+def test_stats_count_what_was_delivered(graph: Any) -> None:
+    x = staging.staged(numbers(10, 2), name="train")
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            sess.run(x)
+    (stats,) = sess.stats()
+    assert (stats.name, stats.batches, stats.records, stats.bytes) == ("train", 5, 10, 80)
+    assert 0 <= stats.occupancy <= stats.capacity == 2 and stats.wait_secs >= 0
+    assert str(stats).startswith("train: 5 batches, 0.0 MiB; steps waited ")
+
+
+def test_drain_ends_an_endless_source(graph: Any) -> None:
+    x = staging.staged(numbers(), capacity=3)
+    with staging.StagingSession() as sess:
+        got = [int(sess.run(x)[0]) for _ in range(2)]
+        sess.drain()
+        while not sess.should_stop():
+            got.append(int(sess.run(x)[0]))
+    assert got == list(range(len(got))) and len(got) <= 2 + 3 + 2, "in order, and no more than was read"
+
+
+def test_ctrl_c_reaches_a_step_that_waits(run_python: Any) -> None:
+    script = """
+import os, signal, sys, threading, numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+let_go = threading.Event()
+def source():
+    yield np.zeros(1)
+    # The step below waits for this batch; nothing but the signal can end that.
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    let_go.wait(60)
+x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))
+try:
+    with tf.Graph().as_default() as g:
+        x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))
+        with staging.StagingSession(stop_grace_period_secs=0.5) as sess:
+            sess.run(x)
+            sess.run(x)
+except KeyboardInterrupt:
+    let_go.set()
+    print("interrupted", flush=True)
+    sys.exit(7)
+"""
+    script = script.replace(
+        "x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))\ntry", "try"
+    )
+    done = run_python("-W", "ignore", "-c", script, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
+
+
+def test_the_wake_up_descriptor_is_put_back(graph: Any) -> None:
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    x = staging.staged(numbers(2))
+    with staging.StagingSession() as sess:
+        sess.run(x)
+    after = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(after)
+    assert after == before
+
+
+def test_an_area_by_hand_is_cleared_at_the_start_on_a_server(graph: Any) -> None:
+    server = tf.train.Server.create_local_server()
+    area = staging.StagingArea([tf.int32], [[]])
+    put, size = area.put([1]), area.size()
+    for _ in range(2):
+        with staging.StagingSession(master=server.target) as sess:
+            assert sess.run(size) == 0, "what the server has kept is gone"
+            sess.run(put)
+            assert sess.run(size) == 1
+
+
+def test_misplaced_areas_are_warned_of_once(graph: Any) -> None:
+    with tf.device("/device:CPU:0"):
+        x = staging.staged(numbers(4), name="train")
+    with tf.device("/device:CPU:1"):
+        y = tf.square(x, name="model")
+    config = tf.ConfigProto(device_count={"CPU": 2})
+    with pytest.warns(staging.errors.PlacementWarning, match=r"stands on CPU:0, but 'model' \(Square\).*on CPU:1"):
+        with staging.StagingSession(config=config) as sess:
+            sess.run(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with staging.StagingSession(config=config) as sess:
+            sess.run(y)
