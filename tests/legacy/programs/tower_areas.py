@@ -10,12 +10,13 @@ rng = np.random.RandomState(3)
 batches = rng.rand(STEPS + 1, TOWERS, 4, 2).astype(np.float32)
 
 feeds = [tf.placeholder(tf.float32, [4, 2]) for _ in range(TOWERS)]
-puts, gets = [], []
+puts, gets, clears = [], [], []
 for tower in range(TOWERS):
     with tf.device("/cpu:%d" % tower):
         area = tf.contrib.staging.StagingArea([tf.float32], [[4, 2]], shared_name="tower_%d" % tower)
         puts.append(area.put([feeds[tower]]))
         gets.append(area.get())
+        clears.append(area.clear())
 
 optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
 grads = []
@@ -39,3 +40,4 @@ with tf.Session(config=config) as sess:
         value, _, _ = sess.run([total, train, put_all], dict(zip(feeds, batches[step + 1])))
         print("step %d loss %.6f" % (step, value))
     print("weights %.6f %.6f" % tuple(sess.run(weights)[:, 0]))
+    sess.run(clears)

@@ -1,0 +1,79 @@
+"""``staging-tf1 check``: finds what makes staging code hang, leak or crawl."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from staging_tf1.cli.arguments import OneLineParser, complain
+
+_PROG = "staging-tf1 check"
+_EPILOG = """
+exit code: 0 nothing found, 1 mistakes found, 2 something could not be read.
+A comment `# noqa: STG101` leaves a line out. Configuration: [tool.staging-tf1.check] in pyproject.toml,
+with select, ignore and exclude. Each rule has a page in docs/rules/.
+
+example:
+  staging-tf1 check train.py models/
+  staging-tf1 check --format github --ignore STG117 .
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of ``check``."""
+    made = OneLineParser(
+        prog=_PROG,
+        description="Finds mistakes in code that uses staging areas, queues and feed threads.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder of them")
+    made.add_argument("--format", choices=("text", "json", "github"), default="text")
+    made.add_argument("--select", metavar="CODES", help="only these rules: STG101,STG103 or STG1")
+    made.add_argument("--ignore", metavar="CODES", help="not these rules")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Checks the files that are named.
+
+    Args:
+      argv: the words after ``check``.
+
+    Returns:
+      0 where nothing was found, 1 where something was, 2 where a file could not be read.
+    """
+    options = parser().parse_args(argv)
+    try:
+        from staging_tf1.legacy import source_files
+        from staging_tf1.legacy.lint import checker, configuration, report
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
+        return 2
+    first = options.paths[0]
+    try:
+        rules = configuration.load(first if os.path.isdir(first) else os.path.dirname(first) or os.curdir)
+    except configuration.ConfigurationError as error:
+        complain(_PROG, error)
+        return 2
+    rules = configuration.overridden(rules, options.select, options.ignore)
+    if (unknown := configuration.unknown_codes(rules, report.CODES)):
+        complain(_PROG, f"there is no rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
+        return 2
+    findings = []
+    unreadable = False
+    for found in source_files.find(options.paths, rules.exclude):
+        try:
+            if isinstance(found, source_files.UnreadableError):
+                raise found
+            findings.extend(checker.check(source_files.read(found), rules))
+        except source_files.UnreadableError as error:
+            unreadable = True
+            complain(_PROG, error)
+    text = report.render(findings, options.format)
+    if text:
+        sys.stdout.write(text + "\n")
+    return 2 if unreadable else int(bool(findings))

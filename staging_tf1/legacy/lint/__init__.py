@@ -1,0 +1,1 @@
+"""`staging-tf1 check`: finds in source code what makes a staging pipeline hang, leak or crawl."""

@@ -1,0 +1,111 @@
+"""Elements that are awaited and never put, put and never got, or left behind."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from staging_tf1.legacy.lint.facts import Area, Call, Facts
+from staging_tf1.legacy.lint.rule import Found, Rule
+
+
+def no_warm_up(facts: Facts) -> Found:
+    """STG103."""
+    for number, area in enumerate(facts.areas):
+        runs = [(run, *_moves(facts, run, number)) for run in facts.session_runs()]
+        waiting = next(((run, puts) for run, puts, gets in runs if gets and not _takes_some(run)), None)
+        if waiting is None:
+            continue
+        first, puts_itself = waiting
+        elsewhere = [run for run, puts, _ in runs if puts and run is not first and not _after(run, first)]
+        if not elsewhere and puts_itself:
+            yield (
+                first.place,
+                f"the first run of get also runs put, and the area is empty: it waits for ever; run put once "
+                f"before line {first.place.line}",
+            )
+        elif not elsewhere and any(puts for _, puts, _ in runs):
+            yield first.place, "get is run before any put: it waits for ever; run put once before it"
+
+
+def never_put(facts: Facts) -> Found:
+    """STG104."""
+    for area in facts.areas:
+        gets = list(facts.methods(area, "get", "unstage"))
+        if gets and not area.escapes and not any(facts.methods(area, "put", "stage")):
+            yield gets[0].place, "get of an area that nothing is put into: it waits for ever"
+
+
+def never_got(facts: Facts) -> Found:
+    """STG105."""
+    for area in facts.areas:
+        puts = list(facts.methods(area, "put", "stage"))
+        if puts and not area.escapes and not any(facts.methods(area, "get", "unstage")):
+            yield puts[0].place, "put into an area that nothing gets from: memory grows, or put waits for ever"
+
+
+def left_behind(facts: Facts) -> Found:
+    """STG107."""
+    if any(call.name.startswith("staging_tf1.Staging") and "Area" not in call.name for call in facts.calls):
+        return  # a StagingSession or StagingHook clears
+    for number, area in enumerate(facts.areas):
+        if any(facts.methods(area, "clear")) or _drained(facts, area, number):
+            continue
+        ahead = [run for run in facts.session_runs() if run.place.loops and _moves(facts, run, number)[0]]
+        got = any(_moves(facts, run, number)[1] for run in facts.session_runs())
+        if ahead and got and not _got_after(facts, ahead[-1], number):
+            yield (
+                area.call.place,
+                "what was put ahead of the last step stays in the area: end with a run of get without put for "
+                "each element, or run clear()",
+            )
+
+
+def _moves(facts: Facts, run: Call, number: int) -> tuple[bool, bool]:
+    """Whether a session's run puts into area number `number`, and whether it gets from it."""
+    reads = facts.closure(run.reads)
+    return f"put@{number}" in reads, f"get@{number}" in reads
+
+
+def _takes_some(run: Call) -> bool:
+    """Whether the fetches are a part of a list, which the source does not tell."""
+    return any(isinstance(arg.value, cst.Subscript) for arg in run.node.args[:1])
+
+
+def _after(run: Call, first: Call) -> bool:
+    # In one loop a later line comes before an earlier one, at the next turn; but the first turn decides.
+    return run.place.functions == first.place.functions and run.place.line > first.place.line
+
+
+def _drained(facts: Facts, area: Area, number: int) -> bool:
+    """A loop that goes on as long as size() says so."""
+    return any(
+        f"size()@{number}" in facts.closure(run.reads) for run in facts.session_runs() if run.place.loops
+    ) or any(
+        f"size()@{number}" in facts.closure(run.reads)
+        and any(loop.line == run.place.line for loop in facts.loops)
+        for run in facts.session_runs()
+    )
+
+
+def _got_after(facts: Facts, ahead: Call, number: int) -> bool:
+    outermost = facts.loops[ahead.place.loops[0]]
+    for run in facts.session_runs():
+        puts, gets = _moves(facts, run, number)
+        if gets and not puts and run.place.line > outermost.last_line:
+            return True
+    # One loop that puts and gets in separate runs ends empty where the get comes last, or where put meets the
+    # end of the data.
+    alone = [run for run in facts.session_runs() if run.place.loops[:1] == ahead.place.loops[:1]]
+    order = [_moves(facts, run, number) for run in alone]
+    moving = [move for move in order if move != (False, False)]
+    if not moving or any(puts == gets for puts, gets in moving):
+        return False
+    return moving[-1] == (False, True) or any(full.endswith(".OutOfRangeError") for full, _, _ in facts.uses)
+
+
+RULES = (
+    Rule("STG103", "no-warm-up", no_warm_up),
+    Rule("STG104", "never-put", never_put),
+    Rule("STG105", "never-got", never_got),
+    Rule("STG107", "left-behind", left_behind),
+)

@@ -1,0 +1,146 @@
+"""Finds the Python files under the paths that a user named, reads them, and says what cannot be read."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+_PRINT_STATEMENT = re.compile(r"^\s*print\s+[^\s(=.\[]|^\s*print\s*$|^\s*print\s*>>")
+_OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"\w]|^\s*raise\s+[\w.]+\s*,\s")
+
+
+class UnreadableError(Exception):
+    """A file or path that cannot be worked on; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One Python file, parsed."""
+
+    path: str
+    text: str
+    encoding: str
+    module: cst.Module
+
+
+def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
+    """The Python files at and below `paths`, each once, in order; for a path that is none, an error.
+
+    Args:
+      paths: files and folders.
+      exclude: names of files and folders to leave out.
+    """
+    seen: set[str] = set()
+    left_out = frozenset(exclude)
+    for path in paths:
+        for found in _below(path, left_out):
+            if isinstance(found, UnreadableError):
+                yield found
+            elif (real := os.path.realpath(found)) not in seen:
+                seen.add(real)
+                yield found
+
+
+def read(path: str) -> SourceFile:
+    """Reads and parses one file, in the encoding that it declares.
+
+    Raises:
+      UnreadableError: it cannot be read, is not Python, or is Python 2.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror}") from error
+    if b"\0" in content:
+        raise UnreadableError(f"{path}: is not Python source: it has zero bytes")
+    try:
+        encoding = _encoding(path, content)
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UnreadableError(
+            f"{path}:{line}: is not {error.encoding}: byte {content[error.start]:#x}. Declare the encoding in the "
+            "first line: # -*- coding: latin-1 -*-"
+        ) from error
+    try:
+        return SourceFile(path, text, encoding, cst.parse_module(content))
+    except cst.ParserSyntaxError as error:
+        raise UnreadableError(_why(path, text, error)) from error
+
+
+def _encoding(path: str, content: bytes) -> str:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    except SyntaxError as error:
+        if "unknown encoding" in str(error):
+            message = f"{path}:1: {error}; correct the declaration in the first two lines"
+            raise UnreadableError(message) from error
+        return "utf-8"  # nothing is declared, and the first lines are not UTF-8: decoding says where
+    return encoding
+
+
+def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableError]:
+    try:
+        os.stat(path)
+    except OSError as error:
+        what = "is a loop of symbolic links" if "symbolic" in str(error.strerror) else "does not exist"
+        yield UnreadableError(f"{path}: {what}")
+        return
+    if not os.path.isdir(path):
+        yield path if path.endswith((".py", ".pyi")) else UnreadableError(f"{path}: is not a Python file (.py)")
+        return
+    any_found = False
+    for found in _walk(path, left_out, frozenset()):
+        any_found = True
+        yield found
+    if not any_found:
+        yield UnreadableError(f"{path}: has no Python files")
+
+
+def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Iterator[str | UnreadableError]:
+    real = os.path.realpath(folder)
+    if real in above:
+        yield UnreadableError(f"{folder}: is a symbolic link to a folder that it lies in; left out")
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        yield UnreadableError(f"{folder}: cannot be read: {error.strerror}")
+        return
+    for entry in entries:
+        if entry.name in left_out or entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_symlink() and not os.path.exists(entry.path):
+            if entry.name.endswith(".py"):
+                yield UnreadableError(f"{entry.path}: is a symbolic link that leads nowhere")
+        elif entry.is_dir():
+            yield from _walk(entry.path, left_out, above | {real})
+        elif entry.name.endswith(".py"):
+            yield entry.path
+
+
+def _why(path: str, text: str, error: cst.ParserSyntaxError) -> str:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _PRINT_STATEMENT.match(line):
+            what = "a print statement"
+        elif _OTHER_PYTHON_2.match(line):
+            what = "syntax that Python 3 dropped"
+        else:
+            continue
+        return (
+            f"{path}:{number}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first, with "
+            "2to3 -w (in Python up to 3.12) or futurize (the package 'future')"
+        )
+    try:
+        ast.parse(text)
+    except SyntaxError as plain:
+        return f"{path}:{plain.lineno}: is not valid Python: {plain.msg}"
+    return f"{path}:{error.raw_line}: LibCST cannot read it: {error.message.splitlines()[0]}"

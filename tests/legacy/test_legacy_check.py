@@ -1,0 +1,265 @@
+"""`staging-tf1 check`: each rule on its documented examples, the corpora, and what it does with bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("libcst")
+
+from legacy_support import PROGRAMS
+from staging_tf1.cli import check
+from staging_tf1.legacy import source_files
+from staging_tf1.legacy.lint import checker
+from staging_tf1.legacy.lint.configuration import Configuration
+from staging_tf1.legacy.lint.rules import RULES
+
+DOCS = Path(__file__).parents[2] / "docs" / "rules"
+EVERY = Configuration()
+_EXPECTED = re.compile(r"# bad: ((?:STG\d+[ ,]*)+)")
+
+Capture = Any
+
+
+def codes(path: Path, configuration: Configuration = EVERY) -> list[tuple[int, str]]:
+    """(line, code) of what is found in a file."""
+    return [(found.line, found.code) for found in checker.check(source_files.read(str(path)), configuration)]
+
+
+def planted(path: Path) -> list[tuple[int, str]]:
+    """(line, code) of what the comments of a file say is wrong."""
+    return [
+        (number, code)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        for match in _EXPECTED.finditer(line)
+        for code in re.findall(r"STG\d+", match.group(1))
+    ]
+
+
+def examples(code: str) -> dict[str, str]:
+    """The bad and the good example of a rule's page."""
+    text = (DOCS / f"{code}.md").read_text()
+    found = re.findall(r"## (Bad|Good)\n\n```python\n(.*?)```", text, re.DOTALL)
+    assert [title for title, _ in found] == ["Bad", "Good"]
+    return dict(found)
+
+
+def test_every_rule_has_its_page_and_every_page_its_rule() -> None:
+    assert sorted(RULES) == sorted(path.stem for path in DOCS.glob("STG*.md"))
+    index = (DOCS / "README.md").read_text()
+    for code, rule in RULES.items():
+        assert f"[{code}]({code}.md) | {rule.name} |" in index
+        assert (DOCS / f"{code}.md").read_text().startswith(f"# {code} {rule.name}: ")
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_the_bad_example_has_this_mistake_and_no_other(code: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(examples(code)["Bad"])
+    assert {found for _, found in codes(tmp_path / "bad.py")} == {code}
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_the_good_example_has_no_mistake(code: str, tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(examples(code)["Good"])
+    assert codes(tmp_path / "good.py") == []
+
+
+@pytest.mark.parametrize("path", sorted((PROGRAMS / "planted").glob("*.py")), ids=lambda path: path.stem)
+def test_exactly_the_planted_mistakes_are_found(path: Path) -> None:
+    assert planted(path)
+    assert codes(path) == sorted(planted(path))
+
+
+@pytest.mark.parametrize("path", sorted((PROGRAMS / "clean").glob("*.py")), ids=lambda path: path.stem)
+def test_the_clean_corpus_is_clean(path: Path) -> None:
+    assert codes(path) == []
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.stem)
+def test_the_legacy_programs_have_no_mistake_but_their_age(path: Path) -> None:
+    assert {code for _, code in codes(path)} <= {"STG117"}
+
+
+def test_comments_suppress(tmp_path: Path) -> None:
+    path = tmp_path / "noqa.py"
+    line = "x = tf.contrib.staging.StagingArea([tf.float32]){}\n"
+    for comment, left in [
+        ("", ["STG117"]),
+        ("  # noqa", []),
+        ("  # noqa: STG117", []),
+        ("  # NOQA: E501, STG117", []),
+        ("  # noqa: STG101", ["STG117"]),
+    ]:
+        path.write_text("import tensorflow as tf\n" + line.format(comment))
+        assert [code for _, code in codes(path)] == left, comment
+
+
+BAD = "import tensorflow as tf\narea = tf.contrib.staging.StagingArea([tf.float32])\ngot = area.get()\n"
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    return path
+
+
+def test_formats(bad: Path, capsys: Capture) -> None:
+    assert check.main([str(bad)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"{bad}:2:8: STG117 tf.contrib.staging.StagingArea left TensorFlow with tf.contrib: staging-tf1 run brings "
+        "it back for the program as it is, staging-tf1 migrate rewrites it",
+        f"{bad}:3:7: STG104 get of an area that nothing is put into: it waits for ever",
+        "found 2 mistakes in 1 file",
+    ]
+    assert check.main([str(bad), "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [(f["line"], f["column"], f["code"], f["rule"]) for f in found] == [
+        (2, 8, "STG117", "contrib"),
+        (3, 7, "STG104", "never-put"),
+    ]
+    assert check.main([str(bad), "--format", "github", "--select", "STG104"]) == 1
+    assert capsys.readouterr().out == (
+        f"::error file={bad},line=3,col=7,title=STG104::get of an area that nothing is put into: it waits for ever\n"
+    )
+
+
+def test_select_ignore_and_configuration(bad: Path, capsys: Capture) -> None:
+    assert check.main([str(bad), "--ignore", "STG104,STG117"]) == 0
+    assert capsys.readouterr().out == ""
+    table = "[tool.staging-tf1.check]\n"
+    (bad.parent / "pyproject.toml").write_text(table + 'ignore = ["STG11"]\n')
+    assert check.main([str(bad)]) == 1
+    assert "STG117" not in capsys.readouterr().out
+    (bad.parent / "pyproject.toml").write_text(table + 'exclude = ["bad.py"]\n')
+    assert check.main([str(bad.parent)]) == 2
+    assert capsys.readouterr().err == f"staging-tf1 check: {bad.parent}: has no Python files\n"
+    (bad.parent / "pyproject.toml").write_text(table + "colour = 1\n")
+    assert check.main([str(bad)]) == 2
+    assert "has 'colour'; it knows select, ignore, exclude" in capsys.readouterr().err
+
+
+def test_unknown_rule(bad: Path, capsys: Capture) -> None:
+    assert check.main([str(bad), "--select", "STG9"]) == 2
+    assert capsys.readouterr().err == "staging-tf1 check: there is no rule 'STG9'; the rules are STG101 to STG117\n"
+
+
+def _python_2(folder: Path) -> Path:
+    path = folder / "old.py"
+    path.write_text("import tensorflow as tf\nx = 1\nprint 'loss', x\n")
+    return path
+
+
+def _encoded(folder: Path) -> Path:
+    path = folder / "latin.py"
+    path.write_bytes(b"# no declaration\nname = '\xe9'\n")
+    return path
+
+
+def _binary(folder: Path) -> Path:
+    path = folder / "binary.py"
+    path.write_bytes(b"\0\1\2")
+    return path
+
+
+def _text(folder: Path) -> Path:
+    path = folder / "notes.txt"
+    path.write_text("notes")
+    return path
+
+
+def _broken(folder: Path) -> Path:
+    path = folder / "broken.py"
+    path.write_text("x = (1,\n")
+    return path
+
+
+def _empty(folder: Path) -> Path:
+    path = folder / "empty"
+    path.mkdir()
+    return path
+
+
+def _itself(folder: Path) -> Path:
+    path = folder / "itself.py"
+    path.symlink_to(path)
+    return path
+
+
+def _wrong_declaration(folder: Path) -> Path:
+    path = folder / "declared.py"
+    path.write_text("# -*- coding: klingon -*-\n")
+    return path
+
+
+UNREADABLE: list[tuple[Callable[[Path], Path], str]] = [
+    (lambda folder: folder / "missing.py", "{}: does not exist"),
+    (
+        _python_2,
+        "{}:3: is Python 2 (a print statement: \"print 'loss', x\"). Convert it first, with 2to3 -w (in Python up to "
+        "3.12) or futurize (the package 'future')",
+    ),
+    (
+        _encoded,
+        "{}:2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
+    ),
+    (_binary, "{}: is not Python source: it has zero bytes"),
+    (_text, "{}: is not a Python file (.py)"),
+    (_broken, "{}:1: is not valid Python: '(' was never closed"),
+    (_empty, "{}: has no Python files"),
+    (_itself, "{}: is a loop of symbolic links"),
+    (
+        _wrong_declaration,
+        "{}:1: unknown encoding: klingon; correct the declaration in the first two lines",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), UNREADABLE)
+def test_bad_input_is_named_and_the_other_files_are_done(
+    make: Callable[[Path], Path], message: str, bad: Path, capsys: Capture
+) -> None:
+    path = make(bad.parent)
+    assert check.main([str(path), str(bad)]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("staging-tf1 check: " + message.format(path))
+    assert err.count("\n") == 1
+    assert "found 2 mistakes in 1 file" in out
+
+
+def test_declared_encodings_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "latin.py"
+    path.write_bytes(b"# -*- coding: latin-1 -*-\nimport tensorflow.contrib  # \xe9t\xe9\n")
+    assert codes(path) == [(2, "STG117")]
+
+
+def test_a_loop_of_folders_is_left_out(bad: Path, capsys: Capture) -> None:
+    below = bad.parent / "below"
+    below.mkdir()
+    (below / "again").symlink_to(bad.parent)
+    assert check.main([str(bad.parent)]) == 2
+    out, err = capsys.readouterr()
+    assert err == (
+        f"staging-tf1 check: {below / 'again'}: is a symbolic link to a folder that it lies in; left out\n"
+    )
+    assert "found 2 mistakes in 1 file" in out
+
+
+def test_it_needs_no_tensorflow_and_says_where_libcst_is(run_python: Any, bad: Path) -> None:
+    blocked = (
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from staging_tf1.cli.main import main; sys.exit(main(['check', sys.argv[1]]))"
+    )
+    assert run_python("-c", blocked, bad).returncode == 1
+    without: subprocess.CompletedProcess[str] = run_python("-c", blocked.replace("tensorflow", "libcst"), bad)
+    assert without.returncode == 2
+    assert without.stderr == "staging-tf1 check: needs LibCST: pip install 'staging-tf1[legacy]'\n"
+    assert os.path.exists(bad)
