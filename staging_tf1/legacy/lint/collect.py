@@ -50,6 +50,7 @@ class _Reader(cst.CSTVisitor):
         self._functions: list[str] = []
         self._devices: list[str] = []
         self._traced = _traced_functions(wrapper.module, facts)
+        self._returns = _returned_tuples(wrapper.module)
 
     # ---- where we are
 
@@ -131,16 +132,24 @@ class _Reader(cst.CSTVisitor):
         self._assign(node.target, node.value)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
-        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
-            if len(target.elements) == len(value.elements):
-                for one, its in zip(target.elements, value.elements):
-                    self._assign(one.value, its.value)
+        if isinstance(target, cst.Tuple):
+            parts = self._parts(value)
+            if parts is not None and len(target.elements) == len(parts):
+                for one, its in zip(target.elements, parts):
+                    self._assign(one.value, its)
                 return
         for key in _targets(target):
             self._bind(key, value, renames=True)
-            self._facts.assigned.setdefault(key, []).append(value)
             if isinstance(target, cst.Subscript):
                 self._facts.writes.append((key, self._place(target)))
+            else:
+                self._facts.assigned.setdefault(key, []).append(value)
+
+    def _parts(self, value: cst.BaseExpression) -> list[cst.BaseExpression] | None:
+        """The elements of a tuple, written here or returned by a function of this file."""
+        if isinstance(value, cst.Call):
+            value = self._returns.get((dotted(value.func) or "").rpartition(".")[2], value)
+        return [element.value for element in value.elements] if isinstance(value, cst.Tuple) else None
 
     def _bind(self, key: Key, value: cst.BaseExpression, *, renames: bool) -> None:
         self._facts.made_of.setdefault(key, set()).update(_reads(value))
@@ -225,6 +234,28 @@ def _traced_functions(module: cst.Module, facts: Facts) -> set[str]:
 
     module.visit(Finder())
     return found
+
+
+def _returned_tuples(module: cst.Module) -> dict[str, cst.BaseExpression]:
+    """The functions with one return statement, which returns a tuple."""
+    found: dict[str, list[cst.BaseExpression | None]] = {}
+
+    class Returns(cst.CSTVisitor):
+        def __init__(self) -> None:
+            self.functions: list[str] = []
+
+        def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+            self.functions.append(node.name.value)
+
+        def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
+            self.functions.pop()
+
+        def visit_Return(self, node: cst.Return) -> None:
+            if self.functions:
+                found.setdefault(self.functions[-1], []).append(node.value)
+
+    module.visit(Returns())
+    return {name: values[0] for name, values in found.items() if len(values) == 1 and isinstance(values[0], cst.Tuple)}
 
 
 def _key(node: cst.BaseExpression) -> Key:

@@ -48,9 +48,7 @@ def load(folder: str) -> Configuration:
     said = table.get("tool", {}).get("staging-tf1", {}).get("check", {})
     for key, value in said.items():
         if key not in _KEYS:
-            raise ConfigurationError(
-                f"{path}: [tool.staging-tf1.check] has {key!r}; it knows {', '.join(_KEYS)}"
-            )
+            raise ConfigurationError(f"{path}: [tool.staging-tf1.check] has {key!r}; it knows {', '.join(_KEYS)}")
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigurationError(f"{path}: [tool.staging-tf1.check] {key} must be a list of strings")
     return Configuration(**{key: tuple(value) for key, value in said.items()})

@@ -6,7 +6,5 @@ from staging_tf1.legacy.lint.rule import Rule
 from staging_tf1.legacy.lint.rules import building, data, flow, names, placement, threads
 
 RULES: dict[str, Rule] = {
-    rule.code: rule
-    for module in (building, flow, threads, data, placement, names)
-    for rule in module.RULES
+    rule.code: rule for module in (building, flow, threads, data, placement, names) for rule in module.RULES
 }

@@ -11,6 +11,8 @@ from staging_tf1.legacy.lint.rule import Found, Rule
 def no_warm_up(facts: Facts) -> Found:
     """STG103."""
     for number, area in enumerate(facts.areas):
+        if facts.called_in_training_loop(area.call.place) is not None:
+            continue  # its own mistake, STG101
         runs = [(run, *_moves(facts, run, number)) for run in facts.session_runs()]
         waiting = next(((run, puts) for run, puts, gets in runs if gets and not _takes_some(run)), None)
         if waiting is None:
@@ -48,6 +50,8 @@ def left_behind(facts: Facts) -> Found:
     if any(call.name.startswith("staging_tf1.Staging") and "Area" not in call.name for call in facts.calls):
         return  # a StagingSession or StagingHook clears
     for number, area in enumerate(facts.areas):
+        if facts.called_in_training_loop(area.call.place) is not None:
+            continue
         if any(facts.methods(area, "clear")) or _drained(facts, area, number):
             continue
         ahead = [run for run in facts.session_runs() if run.place.loops and _moves(facts, run, number)[0]]
@@ -81,8 +85,7 @@ def _drained(facts: Facts, area: Area, number: int) -> bool:
     return any(
         f"size()@{number}" in facts.closure(run.reads) for run in facts.session_runs() if run.place.loops
     ) or any(
-        f"size()@{number}" in facts.closure(run.reads)
-        and any(loop.line == run.place.line for loop in facts.loops)
+        f"size()@{number}" in facts.closure(run.reads) and any(loop.line == run.place.line for loop in facts.loops)
         for run in facts.session_runs()
     )
 

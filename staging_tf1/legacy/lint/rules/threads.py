@@ -38,7 +38,6 @@ _STARTS_THEM = (
     "Supervisor",
     "StagingSession",
     "create_threads",
-    "start",
 )
 
 
@@ -57,9 +56,7 @@ def unbounded(facts: Facts) -> Found:
 
 def started_too_early(facts: Facts) -> Found:
     """STG110."""
-    initializing = [
-        run for run in facts.session_runs() if not facts.closure(run.reads).isdisjoint(_INITIALIZERS)
-    ]
+    initializing = [run for run in facts.session_runs() if not facts.closure(run.reads).isdisjoint(_INITIALIZERS)]
     for call in facts.calls:
         if not _starts_threads(facts, call):
             continue
@@ -80,7 +77,7 @@ def never_started(facts: Facts) -> Found:
     """STG111."""
     makers = list(facts.named(*_QUEUE_RUNNERS))
     opens = [call for call in facts.calls if call.name in ("tensorflow.Session", "tensorflow.InteractiveSession")]
-    started = any(call.method in _STARTS_THEM and call.name != "threading.Thread" for call in facts.calls)
+    started = any(call.method in _STARTS_THEM or call.name == "staging_tf1.start" for call in facts.calls)
     if makers and opens and not started:
         yield (
             makers[0].place,
