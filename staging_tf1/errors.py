@@ -13,6 +13,7 @@ __all__ = [
     "SpecError",
     "StagingError",
     "StagingWarning",
+    "StallError",
     "StuckThreadWarning",
     "UnclosedWarning",
     "UninitializedError",
@@ -37,6 +38,18 @@ class BuildError(StagingError, RuntimeError):
 
 class UninitializedError(StagingError, RuntimeError):
     """Feed threads were to be started before the variables had values."""
+
+
+class StallError(StagingError, RuntimeError):
+    """A step waited longer than `stall_secs` for input, and `stall_raises=True` ended the wait.
+
+    Attributes:
+      report: the whole report as text; its first lines are the message.
+    """
+
+    def __init__(self, report: str) -> None:
+        super().__init__(report)
+        self.report = report
 
 
 class StagingWarning(UserWarning):

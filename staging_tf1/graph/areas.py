@@ -17,6 +17,8 @@ from staging_tf1.graph.ledger import ledger_of
 
 __all__ = ["BaseStagingArea", "StagingArea", "areas_of"]
 
+# Ends the name of the op that `StagingArea.misfit_op` makes.
+MISFIT = "misfit"
 _Area = TypeVar("_Area", bound="BaseStagingArea")
 
 
@@ -330,6 +332,18 @@ class StagingArea(BaseStagingArea):
           TypeError: index is no integer.
         """
         return self._take("peek", name, tf.raw_ops.StagePeek, index=self._checked_index(index))
+
+    def misfit_op(self) -> Any:
+        """An op, made once a graph, that fails one `get` that waits: it puts an element of too many components.
+
+        Nothing else wakes an Unstage without letting its step run on values that nobody staged.
+        """
+
+        def make() -> Any:
+            values = [tf.constant(False)] * (len(self.dtypes) + 1)
+            return self._on_store(MISFIT, None, tf.raw_ops.Stage, values=values)
+
+        return self._once(MISFIT, make)
 
     def _take(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
         with self._in_graph(what):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.callsite import call_site
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,22 @@ class Meter:
             self._sums = tf.Variable(
                 np.zeros(3), trainable=False, collections=[], use_resource=True, name=f"{name}_meter"
             )
+            # The reset is what every start of the threads begins with; without one, a get would wait for ever.
+            scope = self._sums.op.name.rpartition("/")[0]
+            unstarted = (
+                f"'{scope}' (made at {call_site()}) is not started in this session, so nothing feeds it. Use "
+                f"StagingSession or StagingHook, or call staging.start(sess, coord) before the first step."
+            )
+            with tf.get_default_graph().colocate_with(self._sums.op):
+                self._started = tf.raw_ops.Assert(
+                    condition=self._sums.is_initialized(), data=[tf.constant(unstarted)], name="is_started"
+                )
         self.reset = self._sums.initializer
         self.value = self._sums.read_value()
 
     def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
         """Returns what `take()` made, and an op that has counted it; both makers are called to make ops."""
-        with tf.control_dependencies(None):
+        with tf.control_dependencies(None), tf.control_dependencies([self._started]):
             before = tf.timestamp()
             found = size()
         with tf.control_dependencies([before, found]):

@@ -1,0 +1,1 @@
+"""Why nothing moves: a snapshot that never blocks, a diagnosis of it, and both as text."""

@@ -1,0 +1,56 @@
+"""A snapshot and its diagnosis as text: the cause first, then what it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from staging_tf1.doctor.diagnosis import Diagnosis
+from staging_tf1.doctor.views import FeederView, Snapshot, StoreView
+
+
+def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
+    """The stall report.
+
+    >>> from staging_tf1.doctor.views import StepView
+    >>> area = StoreView("area 'train'", "area", size=0, capacity=2, closed=None, wanted=1)
+    >>> snapshot = Snapshot(StepView(30.0, ", at train.py:41 in main()", takes=True), (area,))
+    >>> print(report_text(snapshot, Diagnosis("Nobody puts", "Put")))
+    A step has not returned for 30.0 s, at train.py:41 in main().
+    Most likely: Nobody puts. Put.
+      area 'train': 0 of 2 elements; the step wants 1
+    """
+    return "\n".join(_lines(snapshot, diagnosis))
+
+
+def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"A step has not returned for {snapshot.step.secs:.1f} s{snapshot.step.place}."
+    yield f"Most likely: {diagnosis.cause}. {diagnosis.cure}."
+    for store in snapshot.stores:
+        yield f"  {_store(store)}"
+        for feeder in store.feeders:
+            yield f"    {_feeder(feeder)}"
+        if store.error:
+            yield f"    last exception: {store.error}"
+    if snapshot.uninitialized:
+        yield f"  variables without a value: {', '.join(snapshot.uninitialized)}"
+
+
+def _store(store: StoreView) -> str:
+    size = "an unknown number" if store.size is None else str(store.size)
+    parts = [f"{size} of {store.capacity} elements" if store.capacity else f"{size} elements, unbounded"]
+    if store.closed is not None:
+        parts.append("closed" if store.closed else "open")
+    if store.min_after_dequeue:
+        parts.append(f"min_after_dequeue={store.min_after_dequeue}")
+    if store.wanted:
+        parts.append(f"the step wants {store.wanted}")
+    if store.step_puts:
+        parts.append("the step puts into it")
+    if store.withheld:
+        parts.append(f"{store.withheld} staged for a round that is not complete")
+    return f"{store.name}: {'; '.join(parts)}"
+
+
+def _feeder(feeder: FeederView) -> str:
+    batch = "" if feeder.batch < 0 else f", batch {feeder.batch}"
+    return f"{feeder.name}: {feeder.doing} for {feeder.secs:.1f} s{batch}, {feeder.batches} delivered{feeder.place}"

@@ -1,0 +1,185 @@
+"""Takes a snapshot of a session without waiting for anything that is stuck in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
+from staging_tf1.doctor.whereabouts import users_place
+from staging_tf1.feed.feed import Feed
+from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.thread_state import ThreadState
+from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, queue_key, touched_by
+from staging_tf1.graph.readiness import uninitialized_names
+from staging_tf1.graph.source_ops import ancestors
+
+# Enough for a loaded machine to answer, little enough to keep nobody waiting.
+_TIMEOUT_MS = 2000
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A `Session.run` under way: by which thread, since when (perf_counter), and of what."""
+
+    ident: int
+    began: float
+    fetches: Any
+    fed: Any
+
+
+class Observer:
+    """Reads one session; made while its graph is still open, so that the ops to read with can be made."""
+
+    def __init__(self, graph: Any, feeds: Sequence[Feed]) -> None:
+        self._graph, self._feeds = graph, tuple(feeds)
+        self.probes = probes_of(graph, _hidden(self._feeds))
+        # No op is added after the graph is finalized, so this stays true.
+        self._all = touched_by(graph.get_operations())
+        self._uninitialized = uninitialized_names(graph)
+
+    def touches(self, pending: Pending) -> Touched:
+        """The stores that a run takes from and puts into."""
+        try:
+            elements = _elements(self._graph, pending.fetches)
+            fed = {element.name for element in _elements(self._graph, list(pending.fed or ()))}
+        except (KeyError, TypeError, ValueError):
+            # Fetches of a kind that only Session.run understands.
+            return Touched({}, frozenset())
+        return touched_by(ancestors(elements, fed))
+
+    def snapshot(self, session: Any, step: Pending, others: Iterable[Pending] = ()) -> Snapshot:
+        """The state of `session` while `step` waits, and `others` are under way, too."""
+        touched = self.touches(step)
+        putting = [self.touches(other).puts for other in others]
+        stores = [view for feed in self._feeds for view in self._staged(feed, session, touched)]
+        seen = {queue_key(lane.sink.queue) for feed in self._feeds for lane in feed.lanes}
+        for key, probe in self.probes.items():
+            if key not in seen:
+                putters = sum(key in puts for puts in putting) + _queue_runners(probe)
+                stores.append(self._raw(probe, session, touched, putters))
+        secs = time.perf_counter() - step.began
+        view = StepView(secs, users_place(step.ident), bool(touched.takes))
+        return Snapshot(view, tuple(stores), self._missing(session))
+
+    def _staged(self, feed: Feed, session: Any, touched: Touched) -> Iterable[StoreView]:
+        run = feed.run_in(session)
+        withheld = run.rounds.withheld() if run is not None and run.rounds is not None else []
+        for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values()):
+            key = queue_key(sink.queue)
+            probe = self.probes.get(key)
+            pipeline = feed.pipeline
+            size = read(session, sink.size)
+            yield StoreView(
+                name=f"'{sink.name}' (made at {feed.made_at})",
+                kind="staged" if pipeline is not None else "queue",
+                size=None if size is None else int(size),
+                capacity=sink.capacity,
+                closed=_closed(session, probe),
+                wanted=touched.takes.get(key, 0),
+                min_after_dequeue=probe.min_after_dequeue if probe is not None else 0,
+                feeders=_feeders(run, sink),
+                pipeline=feed.name if pipeline is not None and len(pipeline.towers) > 1 else "",
+                tower=index,
+                withheld=withheld[index] if withheld else 0,
+                lockstep=pipeline is not None and pipeline.lockstep,
+                error=_text(run.error) if run is not None else "",
+            )
+
+    def _raw(self, probe: Probe, session: Any, touched: Touched, putters: int) -> StoreView:
+        size = read(session, probe.size)
+        return StoreView(
+            name=probe.name,
+            kind="queue" if probe.is_queue else "area",
+            size=None if size is None else int(size),
+            capacity=probe.capacity,
+            closed=_closed(session, probe),
+            wanted=touched.takes.get(probe.key, 0),
+            step_puts=probe.key in touched.puts,
+            min_after_dequeue=probe.min_after_dequeue,
+            putters=putters,
+            error=_runner_error(self._graph, probe),
+            has_put=probe.key in self._all.puts,
+            has_take=probe.key in self._all.takes,
+        )
+
+    def _missing(self, session: Any) -> tuple[str, ...]:
+        names = read(session, self._uninitialized) if self._uninitialized is not None else None
+        return () if names is None else tuple(name.decode() for name in names)
+
+
+def read(session: Any, fetches: Any) -> Any | None:
+    """The value of `fetches`, which wait for nothing; None if the session cannot tell.
+
+    In the caller's own thread: with few threads in TensorFlow's pool, a raw get that waits holds the last one.
+    """
+    options = tf.RunOptions(timeout_in_ms=_TIMEOUT_MS, inter_op_thread_pool=-1)
+    try:
+        return session.run(fetches, options=options)
+    except (tf.errors.OpError, RuntimeError):
+        return None
+
+
+def _hidden(feeds: Iterable[Feed]) -> set[str]:
+    """The queues and areas inside of ours, of which the user knows nothing."""
+    hidden: set[str] = set()
+    for feed in feeds:
+        for tower in feed.pipeline.towers if feed.pipeline is not None else ():
+            hidden |= {queue_key(tower.gate.slots), area_key(tower.gate.area.name)}
+        for lane in feed.lanes:
+            if lane.turns is not None:
+                hidden |= {queue_key(lane.turns.grants), queue_key(lane.turns.taken)}
+    return hidden
+
+
+def _elements(graph: Any, fetches: Any) -> list[Any]:
+    return [graph.as_graph_element(leaf) for leaf in tf.nest.flatten(fetches, expand_composites=True)]
+
+
+def _closed(session: Any, probe: Probe | None) -> bool | None:
+    if probe is None or probe.closed is None:
+        return None
+    closed = read(session, probe.closed)
+    return None if closed is None else bool(closed)
+
+
+def _feeders(run: FeedRun | None, sink: Any) -> tuple[FeederView, ...]:
+    if run is None:
+        return ()
+    return tuple(_feeder(state) for lane in run.lanes if lane.lane.sink is sink for state in lane.states)
+
+
+def _feeder(state: ThreadState) -> FeederView:
+    done = max(1, state.batches)
+    return FeederView(
+        name=state.name,
+        doing=state.doing,
+        secs=time.perf_counter() - state.since,
+        batch=state.batch,
+        batches=state.batches,
+        mean_source_secs=state.source_secs / done,
+        mean_put_secs=state.put_secs / done,
+        place=users_place(state.thread.ident if state.thread is not None else None),
+    )
+
+
+def _text(error: BaseException | None) -> str:
+    return "" if error is None else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _queue_runners(probe: Probe) -> int:
+    """TensorFlow's own runner threads of a queue, which it names after it."""
+    prefix = f"QueueRunnerThread-{probe.key}-"
+    return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
+
+
+def _runner_error(graph: Any, probe: Probe) -> str:
+    """The last exception of TensorFlow's runners of a queue."""
+    for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
+        if not isinstance(runner, Feed) and queue_key(runner.queue) == probe.key and runner.exceptions_raised:
+            return _text(runner.exceptions_raised[-1])
+    return ""

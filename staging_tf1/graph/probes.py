@@ -1,0 +1,137 @@
+"""Ops that look at an area or queue without waiting, and ops that wake whoever waits there.
+
+They are made before the graph is finalized, because a stall is found when no op can be added any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.graph.areas import MISFIT, BaseStagingArea, StagingArea, areas_of
+
+_QUEUE_OPS = ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2")
+_TAKES = frozenset(
+    f"{kind}{op}" for kind in ("", "Map", "OrderedMap") for op in ("Unstage", "UnstageNoKey", "Peek", "StagePeek")
+)
+_PUTS = frozenset(("Stage", "MapStage", "OrderedMapStage"))
+_CACHE = "_staging_tf1_probes"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What can be asked of one area or queue; all ops return at once."""
+
+    # How messages call it: "queue 'shuffle_batch'", "area 'train' (made at train.py:41)".
+    name: str
+    # Tells stores apart: the name of a queue's op, or that of an area's store behind "area:".
+    key: str
+    # Of a queue, not of an area.
+    is_queue: bool
+    # A scalar int32, and a scalar bool (None for an area, which cannot be closed).
+    size: Any
+    closed: Any | None
+    # Elements that there is room for; 0 is unbounded.
+    capacity: int
+    # Elements that a take leaves in a shuffle queue.
+    min_after_dequeue: int
+    # Makes those fail who wait to take, or lets those through who wait to put; None where nothing can.
+    wake_takers: Any | None
+    wake_putters: Any | None
+
+
+def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
+    """The probes of all areas and queues of `graph`, by key; made once, and only while the graph is open.
+
+    Args:
+      graph: the graph.
+      hidden: keys of queues and areas that are a part of something else, and are left out.
+    """
+    if not hasattr(graph, _CACHE):
+        setattr(graph, _CACHE, {})
+    probes: dict[str, Probe] = getattr(graph, _CACHE)
+    if not graph.finalized:
+        queues = [op for op in graph.get_operations() if op.type in _QUEUE_OPS]
+        with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_doctor/"):
+            for op in queues:
+                if op.name not in probes and op.name not in hidden:
+                    probes[op.name] = _probe_queue(op)
+            for area in areas_of(graph):
+                if area_key(area.name) not in probes and area_key(area.name) not in hidden:
+                    probes[area_key(area.name)] = _probe_area(area)
+    return {key: probe for key, probe in probes.items() if key not in hidden}
+
+
+def queue_key(queue: Any) -> str:
+    """The key of a TensorFlow queue."""
+    return str(queue.queue_ref.op.name)
+
+
+def area_key(shared_name: str) -> str:
+    """The key of the area whose store has that name."""
+    return f"area:{shared_name}"
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The keys of the stores that some ops take from, each with the elements that one take wants, and put into."""
+
+    takes: dict[str, int]
+    puts: frozenset[str]
+
+
+def touched_by(ops: Iterable[Any]) -> Touched:
+    """Which stores `ops` use, found by their types and inputs."""
+    takes: dict[str, int] = {}
+    puts: set[str] = set()
+    for op in ops:
+        if op.type.startswith("QueueDequeue"):
+            key = op.inputs[0].op.name
+            takes[key] = max(takes.get(key, 0), _elements_of(op))
+        elif op.type.startswith("QueueEnqueue"):
+            puts.add(op.inputs[0].op.name)
+        elif op.type in _TAKES:
+            takes[area_key(op.get_attr("shared_name").decode() or op.name)] = 1
+        elif op.type in _PUTS and not op.name.endswith(MISFIT):
+            puts.add(area_key(op.get_attr("shared_name").decode() or op.name))
+    return Touched(takes, frozenset(puts))
+
+
+def _elements_of(op: Any) -> int:
+    if "Many" not in op.type and "UpTo" not in op.type:
+        return 1
+    wanted = tf.get_static_value(op.inputs[1])
+    return 1 if wanted is None else int(wanted)
+
+
+def _probe_queue(op: Any) -> Probe:
+    handle = op.outputs[0]
+    close = tf.raw_ops.QueueCloseV2(handle=handle, cancel_pending_enqueues=True)
+    return Probe(
+        name=f"queue '{op.name}'",
+        key=op.name,
+        is_queue=True,
+        size=tf.raw_ops.QueueSizeV2(handle=handle),
+        closed=tf.raw_ops.QueueIsClosedV2(handle=handle),
+        capacity=max(0, int(op.get_attr("capacity"))),
+        min_after_dequeue=int(op.get_attr("min_after_dequeue")) if op.type == "RandomShuffleQueueV2" else 0,
+        wake_takers=close,
+        wake_putters=close,
+    )
+
+
+def _probe_area(area: BaseStagingArea) -> Probe:
+    return Probe(
+        name=str(area),
+        key=area_key(area.name),
+        is_queue=False,
+        size=area.size_op(),
+        closed=None,
+        capacity=area.capacity,
+        min_after_dequeue=0,
+        # A get by key waits for its own key, which we do not know.
+        wake_takers=area.misfit_op() if isinstance(area, StagingArea) else None,
+        wake_putters=area.clear_op(),
+    )
