@@ -1,0 +1,161 @@
+"""The examples do what they say: at a small size here, and all as they are, one after the other, in a child process."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import RunPython
+
+from staging_tf1.data import load_images
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# For each example: a line that it prints when it is run without arguments.
+PRINTS = {
+    "classic_runner": r"451 steps on 14420 images \(1442 digits, 10 times\); last loss 0\.\d+",
+    "dtype_mismatch": r"  label int64 \[0, 1, 2, 3\]",
+    "lockstep_by_hand": r"staged\(lockstep=True\): \[\[0, 1\], \[2, 3\], \[4, 5\], \[6, 7\], \[8, 9\]\]",
+    "monitored_hook": r"steps 61 to 120: loss from \d\.\d+ to 0\.\d+",
+    "plain_session": r"learnt: y = 3\.00 x \+ 1\.00",
+    "stage_dataset": r"7210 images in 226 steps: 1442 digits, 5 times",
+    "stage_jpeg": r"decoding staged, beside the step: \d+\.\d ms a step \(\d+\.\d times as fast\)",
+    "two_towers": r"records seen: 721 by tower 0, 720 by tower 1, 0 by both",
+}
+
+# In one process, because TensorFlow takes seconds to load.
+_RUN_ALL = """
+import runpy, sys
+for path in sys.argv[1:]:
+    print("#", path, flush=True)
+    runpy.run_path(path, run_name="__main__")
+"""
+
+
+def example(name: str) -> Any:
+    """The module examples/`name`.py."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_runs_without_arguments(run_python: RunPython) -> None:
+    paths = [EXAMPLES / f"{name}.py" for name in PRINTS]
+    done = run_python("-W", "error::UserWarning", "-c", _RUN_ALL, *paths)
+    assert done.returncode == 0, done.stderr
+    printed = dict(zip(PRINTS, re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:], strict=True))
+    missing = [name for name, line in PRINTS.items() if not re.search(f"^{line}$", printed[name], re.MULTILINE)]
+    assert missing == [], done.stdout
+    accuracy = float(printed["classic_runner"].split("other digits: ")[1])
+    assert accuracy >= 0.9
+
+
+def test_the_page_names_each_example() -> None:
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([^)#:]+)\)", page))
+    assert [link for link in linked if not (EXAMPLES / link).exists()] == []
+    assert {f"{name}.py" for name in PRINTS} <= linked
+
+
+def test_the_classic_recipe_trains_on_every_image(capsys: pytest.CaptureFixture[str]) -> None:
+    example("classic_runner").main(epochs=2)
+    # 2 * 1442 images are 90 batches of 32 and one of 4.
+    assert "91 steps on 2884 images" in capsys.readouterr().out
+
+
+def test_the_dataset_reaches_the_steps_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    example("stage_dataset").main(epochs=1)
+    out = capsys.readouterr().out
+    first, last = map(float, re.findall(r"loss of the first step ([\d.]+), of the last ([\d.]+)", out)[0])
+    assert "1442 images in 46 steps" in out and "digits: 46 batches" in out
+    assert last < first
+
+
+@pytest.mark.parametrize(
+    ("records", "batch_size", "rounds", "left"),
+    [(101, 10, 5, ["[1]", "[]"]), (100, 10, 5, ["[]", "[]"]), (3, 1, 1, ["[1]", "[]"])],
+)
+def test_the_towers_share_the_records_out(
+    capsys: pytest.CaptureFixture[str], records: int, batch_size: int, rounds: int, left: list[str]
+) -> None:
+    first, second = example("two_towers").main(records=records, batch_size=batch_size)
+    assert set(first).isdisjoint(second)
+    assert sorted(first + second) == list(range(records))
+    out = capsys.readouterr().out
+    assert f"{rounds} rounds with a batch for every tower" in out
+    assert re.findall(r"alone: batches of (.*) records", out) == left
+    assert f"together: {records} of {records}" in out
+
+
+def test_gradients_are_averaged() -> None:
+    assert example("two_towers").average([[(1.0, "v"), (10.0, "w")], [(3.0, "v"), (20.0, "w")]]) == [
+        (2.0, "v"),
+        (15.0, "w"),
+    ]
+
+
+def test_jpegs_are_decoded_and_cropped_at_random(graph: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    import tensorflow.compat.v1 as tf
+
+    module = example("stage_jpeg")
+    module.main(steps=2)
+    assert re.search(r"inside the step: \d+\.\d ms a step\ndecoding staged, .*: \d+\.\d ms", capsys.readouterr().out)
+
+    jpegs = module.make_jpegs(2)
+    crop = module.decode_and_crop(jpegs[1])
+    with tf.Session() as sess:
+        decoded = sess.run(tf.io.decode_jpeg(jpegs[1]))
+        crops = [sess.run(crop) for _ in range(3)]
+    assert decoded.shape == (module.SIZE, module.SIZE, 3)
+    # The file shows the digit: bright where it is bright.
+    small = decoded.reshape(8, 32, 8, 32, 3).mean(axis=(1, 3, 4)).ravel()
+    digits = load_images().x_train[:3].reshape(3, -1).astype(float)
+    likeness = [abs(float(((small - small.mean()) * (each - each.mean())).sum())) for each in digits]
+    assert likeness[1] == max(likeness)
+    assert crops[0].shape == (module.CROP, module.CROP, 3)
+    assert crops[0].min() >= 0 and crops[0].max() <= 1
+    assert any((crops[0] != other).any() for other in crops[1:])
+
+
+def test_the_second_run_goes_on_where_the_first_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    example("monitored_hook").main(steps=20)
+    out = capsys.readouterr().out
+    (_, first_end), (second_start, _) = re.findall(r"loss from ([\d.]+) to ([\d.]+)", out)
+    assert "steps 1 to 20:" in out and "steps 21 to 40:" in out
+    # An untrained model is at 2.3 and more; the second run starts with a trained one.
+    assert float(second_start) < 2.0 and float(first_end) < 2.0
+
+
+@pytest.mark.parametrize("batches", [1, 2, 7])
+def test_lockstep_by_hand_and_staged_take_the_same(capsys: pytest.CaptureFixture[str], batches: int) -> None:
+    module = example("lockstep_by_hand")
+    every = [[2 * i, 2 * i + 1] for i in range(batches)]
+    assert module.by_hand(batches) == (every, [1] * (batches - 1))
+    assert module.in_lockstep(batches) == every
+    module.main(batches)
+    assert capsys.readouterr().out.count(str(every)) == 2
+
+
+def test_the_messages_of_a_dtype_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    example("dtype_mismatch").main(records=3)
+    out = capsys.readouterr().out
+    assert re.search(
+        r"area 'train' \(made at \S*dtype_mismatch\.py:\d+\): component 'label' got int32 \[3\], "
+        r"declared int64 \[3\]\. Cast it: tf\.cast\(label, tf\.int64\)",
+        out,
+    )
+    assert "  label int64 [0, 1, 2]\n" in out
+    assert re.search(r"batch 1: component 'label' got float64 \[3\], the first batch had int64 .*Cast it: ", out)
+
+
+def test_a_plain_session_sees_all_points(capsys: pytest.CaptureFixture[str]) -> None:
+    example("plain_session").main(epochs=3)
+    out = capsys.readouterr().out
+    assert "end of the data after 60 steps, 1000 points 3 times" in out
+    slope, offset = map(float, re.findall(r"y = ([\d.]+) x \+ ([\d.]+)", out)[0])
+    assert 0.5 < slope <= 3.0 and 0.5 < offset <= 1.05
