@@ -119,7 +119,8 @@ def read(session: Any, fetches: Any) -> Any | None:
     """
     options = tf.RunOptions(timeout_in_ms=_TIMEOUT_MS, inter_op_thread_pool=-1)
     try:
-        return session.run(fetches, options=options)
+        # Of the class: the session's own attribute may be a clock, for which this is no step.
+        return type(session).run(session, fetches, options=options)
     except (tf.errors.OpError, RuntimeError):
         return None
 

@@ -1,0 +1,78 @@
+"""Knows which runs of a session are under way, and since when, at the price of two dictionary writes a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from staging_tf1.doctor.snapshot import Pending
+from staging_tf1.errors import StallError
+
+
+class StepClock:
+    """Times the runs of one session.
+
+    The session's own `run` and `close` are wrapped, as attributes of that one session: a MonitoredSession tells its
+    hooks neither that a step has failed nor that an error ends the session, and a hook sees no run of a plain session.
+
+    Attributes:
+      pending: the runs under way, by thread.
+      stall_report: set by who ends a wait; from then on every run raises it as StallError.
+      on_run: called after each run with its start and end (perf_counter).
+      untimed: the session's `run` as it was.
+    """
+
+    def __init__(self, session: Any, on_close: Callable[[], None]) -> None:
+        self.pending: dict[int, Pending] = {}
+        self.stall_report: str | None = None
+        self.on_run: Callable[[float, float], None] | None = None
+        self._first_began = self._last_ended = 0.0
+        self._session, self._on_close = session, on_close
+        self.untimed: Callable[..., Any] = session.run
+        self._close: Callable[[], None] = session.close
+        session.run, session.close = self._run, self._closed
+
+    @property
+    def loop_secs(self) -> float:
+        """Seconds from the start of the first run to the end of the last."""
+        return self._last_ended - self._first_began
+
+    def timed(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, which runs `fetches` without the session's `run`, timed like that."""
+
+        def step(*values: Any) -> Any:
+            return self._time(fetches, None, call, *values)
+
+        return step
+
+    def _run(
+        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    ) -> Any:
+        return self._time(fetches, feed_dict, self.untimed, fetches, feed_dict, options, run_metadata)
+
+    def _time(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
+        ident, began = threading.get_ident(), time.perf_counter()
+        self._first_began = self._first_began or began
+        self.pending[ident] = Pending(ident, began, fetches, fed)
+        try:
+            result = call(*args)
+        except Exception as error:
+            if self.stall_report is not None:
+                raise StallError(self.stall_report) from error
+            raise
+        finally:
+            self.pending.pop(ident, None)
+            self._last_ended = time.perf_counter()
+        if self.stall_report is not None:
+            # It came through, on what the watchdog cleared away for it.
+            raise StallError(self.stall_report)
+        if self.on_run is not None:
+            self.on_run(began, self._last_ended)
+        return result
+
+    def _closed(self) -> None:
+        self._session.run, self._session.close = self.untimed, self._close
+        self._on_close()
+        self._close()

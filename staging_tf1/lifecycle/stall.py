@@ -1,0 +1,129 @@
+"""The watchdog: says why a step has not returned, and ends the wait where it is asked to."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from absl import logging
+
+from staging_tf1.doctor.diagnosis import diagnose
+from staging_tf1.doctor.report import report_text
+from staging_tf1.doctor.snapshot import Observer, Pending, read
+from staging_tf1.feed.feed import Feed
+from staging_tf1.lifecycle.clock import StepClock
+
+ENVIRONMENT = "STAGING_TF1_STALL_SECS"
+# Longer than steps take, compilation of the first one included; short enough to be read before one gives up.
+_DEFAULT_SECS = 30.0
+
+
+def stall_secs_or_default(stall_secs: float | None) -> float:
+    """The seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
+
+    Raises:
+      ValueError: not a number, or negative.
+    """
+    value, who = (stall_secs, "stall_secs") if stall_secs is not None else (os.environ.get(ENVIRONMENT), ENVIRONMENT)
+    if value is None or value == "":
+        return _DEFAULT_SECS
+    try:
+        secs = float(value)
+    except (TypeError, ValueError):
+        secs = -1.0
+    if not 0 <= secs < threading.TIMEOUT_MAX:
+        raise ValueError(f"{who} is {value!r}, wanted a number of seconds, 0 or more; 0 turns the stall report off.")
+    return secs
+
+
+class Watchdog:
+    """One thread a session, asleep until a run has lasted `stall_secs`; each such run is reported once.
+
+    Args:
+      session: whose runs to watch; until it is closed.
+      observer: made while the graph was open.
+      feeds: the feeds of the graph, to be stopped when a wait is to end.
+      stall_secs: seconds; 0 watches nothing.
+      stall_raises: whether a wait for input is ended: the run raises `staging.errors.StallError`.
+    """
+
+    def __init__(
+        self, session: Any, observer: Observer, feeds: Sequence[Feed], stall_secs: float, stall_raises: bool
+    ) -> None:
+        self.clock = StepClock(session, self.stop)
+        self._session, self._observer, self._feeds = session, observer, tuple(feeds)
+        self._stall_secs, self._raises = stall_secs, stall_raises
+        self._ended = threading.Event()
+        self._reported: set[tuple[int, float]] = set()
+        self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
+        if stall_secs:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the watch and joins its thread. May be called twice."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._until_next()):
+            late = self._late()
+            if late:
+                self._report(late)
+
+    def _unreported(self) -> list[Pending]:
+        # Copied in one step of the interpreter: other threads write to it.
+        pending = list(self.clock.pending.values())
+        self._reported &= {(run.ident, run.began) for run in pending}
+        return [run for run in pending if (run.ident, run.began) not in self._reported]
+
+    def _until_next(self) -> float:
+        oldest = min((run.began for run in self._unreported()), default=time.perf_counter())
+        return max(0.0, oldest + self._stall_secs - time.perf_counter())
+
+    def _late(self) -> list[Pending]:
+        """The runs that have lasted too long, those that take from a store first."""
+        limit = time.perf_counter() - self._stall_secs
+        late = [run for run in self._unreported() if run.began <= limit]
+        self._reported |= {(run.ident, run.began) for run in late}
+        return sorted(late, key=lambda run: (not self._observer.touches(run).takes, run.began))
+
+    def _report(self, late: list[Pending]) -> None:
+        step = late[0]
+        pending = list(self.clock.pending.values())
+        limit = time.perf_counter() - self._stall_secs
+        if not self._observer.touches(step).takes and any(run.began > limit for run in pending):
+            # A thread of the user's that waits for room, while steps go on: that is what it is for.
+            return
+        others = [run for run in pending if run.ident != step.ident]
+        snapshot = self._observer.snapshot(self._session, step, others)
+        diagnosis = diagnose(snapshot)
+        if self._ended.is_set() or step not in self.clock.pending.values():
+            # It has returned in the meantime.
+            return
+        text = report_text(snapshot, diagnosis)
+        logging.warning("%s", text)
+        if self._raises and diagnosis.waits:
+            self._end_the_wait(step, text)
+
+    def _end_the_wait(self, step: Pending, report: str) -> None:
+        self.clock.stall_report = report
+        for feed in self._feeds:
+            run = feed.run_in(self._session)
+            if run is not None:
+                run.stop()
+            for lane in feed.lanes:
+                self._do(lane.sink.cancel)
+        touched = self._observer.touches(step)
+        for key, probe in self._observer.probes.items():
+            if key in touched.takes:
+                self._do(probe.wake_takers)
+            elif key in touched.puts:
+                self._do(probe.wake_putters)
+
+    def _do(self, op: Any) -> None:
+        if op is not None:
+            read(self._session, op)
