@@ -13,6 +13,8 @@ from staging_tf1.cli import train
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Mistakes and their cures: examples to be read by `staging-tf1 check`, as the tests of its rules do, not to be run.
+NOT_RUN = ROOT / "docs" / "rules"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Runs the blocks that are given as arguments, each as a program of its own, in one process: TensorFlow takes
@@ -30,11 +32,14 @@ def _blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
 
 
+_PAGES_WITH_PYTHON = [page for page in PAGES if _blocks(page, "python") and NOT_RUN not in page.parents]
+
+
 def _id(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page, "python")], ids=_id)
+@pytest.mark.parametrize("page", _PAGES_WITH_PYTHON, ids=_id)
 def test_the_python_on_the_page_runs(page: Path, run_python: RunPython) -> None:
     done = run_python("-W", "error::UserWarning", "-c", _RUN_BLOCKS, *_blocks(page, "python"))
     assert done.returncode == 0, done.stderr
