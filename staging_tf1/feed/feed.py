@@ -19,7 +19,7 @@ _FEEDS = "_staging_tf1_feeds"
 _RUNS = "_staging_tf1_runs"
 
 
-class Feed(tf.train.QueueRunner):
+class Feed(tf.train.QueueRunner):  # type: ignore[misc]
     """The lanes of one `staged()` or `CustomRunner`, in the form that `tf.train.start_queue_runners` starts.
 
     Being a `tf.train.QueueRunner`, it starts wherever the classic runners start: in a MonitoredSession, a Supervisor

@@ -20,6 +20,8 @@ class Filling:
         self._grant = fast_callable(session, feeds=(), targets=[turns.grant])
         self._wait_taken = fast_callable(session, feeds=(), targets=[turns.wait_taken.op])
         self._end = fast_callable(session, feeds=(), targets=[turns.end])
+        self._told = session.make_callable(turns.told)
+        self._tell = fast_callable(session, feeds=(), targets=[turns.tell])
         self._held = 0
 
     def make_room(self, records: int) -> None:
@@ -44,6 +46,11 @@ class Filling:
         while self._held:
             self._let_take()
         self._end()
+
+    def tell(self) -> None:
+        """Wakes the feeder, which then looks how much the queue holds. Does not block."""
+        if not self._told():
+            self._tell()
 
     def _let_take(self) -> None:
         if not self._pending():

@@ -59,6 +59,11 @@ class LaneRun:
         self._finishing.set()
         self._inputs.stop()
 
+    def wake(self) -> None:
+        """Lets a feeder that waits for its taker look again, after the taker has failed."""
+        if self._filling is not None:
+            self._filling.tell()
+
     def feed(self, state: ThreadState) -> None:
         """Carries batches until there are no more or the feed stops."""
         state.now(WAITING_FOR_SOURCE)

@@ -15,6 +15,7 @@ from staging_tf1.feed import thread_state
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.lane_run import LaneRun
+from staging_tf1.feed.repair import repair
 from staging_tf1.feed.rounds import Rounds
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.thread_state import ThreadState
@@ -114,6 +115,13 @@ class FeedRun:
             LeftoverWarning,
             stacklevel=2,
         )
+
+    def repair(self) -> None:
+        """Puts right what a step that failed has left; call it between two steps."""
+        for sink in self.sinks:
+            repair(sink.sink, self.session, sink.puts)
+        for lane in self.lanes:
+            lane.wake()
 
     # Called by the lanes.
 

@@ -18,8 +18,25 @@ class SinkRun:
         self._session = session
         self._open_lanes = lanes
         self._lock = threading.Lock()
-        self.put: Callable[..., Any] = fast_callable(session, feeds=sink.placeholders, targets=[sink.put])
+        # Puts begun and ended; they differ while one is under way.
+        self.begun = self.ended = 0
+        self._put: Callable[..., Any] = fast_callable(session, feeds=sink.placeholders, targets=[sink.put])
         self._release = None if sink.release is None else fast_callable(session, feeds=(), targets=[sink.release])
+
+    def put(self, *arrays: Any) -> None:
+        """Puts one batch; waits for room."""
+        with self._lock:
+            self.begun += 1
+        try:
+            self._put(*arrays)
+        finally:
+            with self._lock:
+                self.ended += 1
+
+    def puts(self) -> tuple[int, int]:
+        """How many puts have begun, and how many have ended."""
+        with self._lock:
+            return self.begun, self.ended
 
     def reset(self) -> None:
         """Empties the area and fills the slots."""

@@ -74,6 +74,7 @@ def build_tower(
         queue=gate.tokens,
         meter=gate.meter,
         release=None if release else gate.release,
+        repair=gate.repair,
     )
     ends = cut_before(put, values) if lockstep and not placeholders else []
     return Tower(gate, sink, tuple(outputs), tuple(ends))

@@ -9,6 +9,20 @@ from staging_tf1.graph.meter import Meter
 
 
 @dataclass(frozen=True)
+class Repair:
+    """The ops that put an area's two queues right after a step has failed in the middle of a get."""
+
+    # Free places, and elements in the store (scalars).
+    free: Any
+    held: Any
+    # Gives one place back, takes one away.
+    give_back: Any
+    take_away: Any
+    # Lets one more element be taken.
+    release: Any
+
+
+@dataclass(frozen=True)
 class Sink:
     """One area or queue, seen from the thread that fills it. All fields are ops or tensors of one graph."""
 
@@ -31,3 +45,5 @@ class Sink:
     meter: Meter
     # With several towers `put` only stages; this lets one staged element be taken.
     release: Any | None = None
+    # None for a queue, which takes no harm.
+    repair: Repair | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.meter import Meter
+from staging_tf1.graph.sink import Repair
 
 
 class TokenArea:
@@ -37,6 +38,13 @@ class TokenArea:
                 self.size = self.tokens.size(name="size")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(0, name="release")
+                self.repair = Repair(
+                    free=self.slots.size(name="free"),
+                    held=self.area.size(),
+                    give_back=self.slots.enqueue(0, name="give_back"),
+                    take_away=self.slots.dequeue(name="take_away").op,
+                    release=self.release,
+                )
                 self.close = self.tokens.close(name="close")
                 self.cancel = tf.group(
                     self.slots.close(cancel_pending_enqueues=True),

@@ -25,6 +25,9 @@ class Turns:
         self.grant = self.grants.enqueue(0, name="grant")
         self.pending = self.grants.size(name="pending")
         self.wait_taken = self.taken.dequeue(name="wait_taken")
+        # Wakes a feeder whose taker failed after it was granted its turn.
+        self.told = self.taken.size(name="told")
+        self.tell = self.taken.enqueue(0, name="tell")
         self.end = self.grants.close(name="end")
         self.cancels = [queue.close(cancel_pending_enqueues=True) for queue in (self.grants, self.taken)]
 

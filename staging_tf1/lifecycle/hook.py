@@ -6,20 +6,21 @@ import warnings
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.feed import Feed, feeds_of
 from staging_tf1.feed.run import FeedRun
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
-from staging_tf1.lifecycle.lockstep import Lockstep
-from staging_tf1.lifecycle.needs import Needs
+from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.lifecycle.stats import PipelineStats, stats_of
+from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.lifecycle.stuck import stuck_text
 
 
-class StagingHook(tf.train.SessionRunHook):
+class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     """Runs staged pipelines inside `tf.train.MonitoredTrainingSession` or any other MonitoredSession.
 
     The feed threads start with the session's queue runners, hook or no hook. The hook adds: areas are cleared before
@@ -38,6 +39,9 @@ class StagingHook(tf.train.SessionRunHook):
 
     Args:
       join_secs: seconds that the feed threads are given to return, at the end.
+      stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
+        0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -49,16 +53,16 @@ class StagingHook(tf.train.SessionRunHook):
     [2 3]
     """
 
-    def __init__(self, *, join_secs: float = 10.0) -> None:
+    def __init__(self, *, join_secs: float = 10.0, stall_secs: float | None = None, stall_raises: bool = False) -> None:
         self._join_secs = join_secs
+        self._stall_secs, self._stall_raises = stall_secs_or_default(stall_secs), stall_raises
+        self._observer: Observer | None = None
+        self._watchdog: Watchdog | None = None
         self._graph: Any = None
         self._feeds: list[Feed] = []
         self._session: Any = None
         self._coord: Any = None
-        self._lockstep: dict[str, Lockstep] = {}
-        self._needs: Needs | None = None
-        # The lockstep towers that the run under way takes from, and whether one is under way.
-        self._stepping: dict[str, list[int]] = {}
+        self._steps: Steps | None = None
         self._final_stats: list[PipelineStats] | None = None
         self._watcher = InterruptWatcher(self._interrupted)
 
@@ -83,14 +87,11 @@ class StagingHook(tf.train.SessionRunHook):
             return self._final_stats
         if self._session is None:
             return []
-        return [record for feed in self._feeds for record in stats_of(feed, self._session)]
+        return [record for feed in self._feeds for record in stats_of(feed, self._session, self.steps.account)]
 
     def drain(self) -> None:
         """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`."""
-        for run in self.runs:
-            run.drain()
-        for lockstep in self._lockstep.values():
-            lockstep.drain()
+        self.steps.drain()
 
     # The hook's own methods, in the order in which MonitoredSession calls them.
 
@@ -98,13 +99,12 @@ class StagingHook(tf.train.SessionRunHook):
         """See base class."""
         self._graph = tf.get_default_graph()
         self._feeds = feeds_of(self._graph)
-        pipelines = [feed.pipeline for feed in self._feeds if feed.pipeline is not None]
-        self._needs = Needs(self._graph, pipelines)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # Part of the local init: it runs after the variables have values and before the threads start.
             ops = [area.clear_op() for area in own_areas(self._graph, self._feeds)]
             cleared.extend(op for op in ops if op not in cleared)
+        self._observer = Observer(self._graph, self._feeds)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery."""
@@ -123,31 +123,21 @@ class StagingHook(tf.train.SessionRunHook):
                 # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.
                 feed.create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
-        self._lockstep = {
-            feed.name: Lockstep(feed, session)
-            for feed in self._feeds
-            if feed.pipeline is not None and feed.pipeline.lockstep
-        }
-        for lockstep in self._lockstep.values():
-            lockstep.warm_up()
+        self._steps = Steps(session, self._feeds)
+        self._steps.warm_up()
+        assert self._observer is not None
+        self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises)
         self._watcher.start()
 
     def before_run(self, run_context: Any) -> Any:
         """See base class."""
-        uneven = [run for run in self.runs if run.rounds is not None and run.rounds.uneven]
-        if not (self._lockstep or uneven):
-            return None
-        assert self._needs is not None
         args = run_context.original_args
-        needed = self._needs.of(args.fetches, args.feed_dict)
-        for run in uneven:
-            self._let_go_alone(run, {tower for name, tower in needed if name == run.name})
-        puts, feeds = self.lockstep_step(needed)
+        puts, feeds = self.steps.before(self.steps.needed(args.fetches, args.feed_dict))
         return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """See base class."""
-        self.lockstep_done()
+        self.steps.after()
 
     def end(self, session: Any) -> None:
         """See base class."""
@@ -155,32 +145,11 @@ class StagingHook(tf.train.SessionRunHook):
 
     # For the session helper.
 
-    def needed_in_lockstep(self, fetches: Any, feeds: list[Any]) -> frozenset[tuple[str, int]]:
-        """The (pipeline, tower) pairs that a run takes from and must put into."""
-        if not self._lockstep:
-            return frozenset()
-        assert self._needs is not None
-        return frozenset(need for need in self._needs.of(fetches, feeds) if need[0] in self._lockstep)
-
-    def lockstep_step(self, needed: Any) -> tuple[list[Any], dict[Any, Any]]:
-        """The puts to add to a run that takes from the pipelines and towers `needed`, and their feeds."""
-        self._stepping = {}
-        puts: list[Any] = []
-        feeds: dict[Any, Any] = {}
-        for name, lockstep in self._lockstep.items():
-            towers = sorted(tower for pipeline, tower in needed if pipeline == name)
-            if towers:
-                more_puts, more_feeds = lockstep.before(towers)
-                puts += more_puts
-                feeds.update(more_feeds)
-                self._stepping[name] = towers
-        return puts, feeds
-
-    def lockstep_done(self) -> None:
-        """Notes that the run with those puts has succeeded."""
-        for name, towers in self._stepping.items():
-            self._lockstep[name].after(towers)
-        self._stepping = {}
+    @property
+    def steps(self) -> Steps:
+        """What is done around the steps of the present session."""
+        assert self._steps is not None
+        return self._steps
 
     def stop(self) -> None:
         """Takes the last figures, stops the threads, joins them and names those that do not return."""
@@ -189,6 +158,8 @@ class StagingHook(tf.train.SessionRunHook):
             return
         runs = self.runs
         try:
+            if self._steps is not None:
+                self._steps.settle()
             self._final_stats = self.stats()
         except (tf.errors.OpError, RuntimeError):
             self._final_stats = []
@@ -199,10 +170,6 @@ class StagingHook(tf.train.SessionRunHook):
             for state in run.join(self._join_secs):
                 warnings.warn(stuck_text(state, self._join_secs), StuckThreadWarning, stacklevel=2)
         self._session = None
-
-    def _let_go_alone(self, run: FeedRun, towers: set[int]) -> None:
-        if towers and towers < set(range(len(run.sinks))):
-            run.go_alone()
 
     def _interrupted(self) -> None:
         for run in self.runs:

@@ -16,6 +16,7 @@ from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.ownership import owned
+from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.pipeline import Tower
 from staging_tf1.spec import conform
@@ -89,6 +90,12 @@ class Lockstep:
             if state.pending is None:
                 state.staged -= 1
             state.pending = None
+
+    def repair(self) -> None:
+        """Puts right what a step that failed has left."""
+        for state in self.towers:
+            release_stranded(state.tower.sink, self._session)
+            repair(state.tower.sink, self._session, lambda: (0, 0))
 
     def drain(self) -> None:
         """Reads no more; what is staged or read ahead can still be taken."""

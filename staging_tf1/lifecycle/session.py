@@ -29,6 +29,9 @@ class StagingSession:
       hooks: further `tf.train.SessionRunHook`s.
       config: a `tf.ConfigProto`.
       stop_grace_period_secs: seconds that threads are given to return, at the end.
+      stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
+        0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
       **monitored: everything else that `tf.train.MonitoredTrainingSession` takes: master, is_chief, scaffold,
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
@@ -55,12 +58,14 @@ class StagingSession:
         hooks: Sequence[Any] | None = None,
         config: Any | None = None,
         stop_grace_period_secs: float = 10.0,
+        stall_secs: float | None = None,
+        stall_raises: bool = False,
         **monitored: Any,
     ) -> None:
         # First, because __del__ runs even where the rest of this fails.
         self._session: Any = None
         self._made_at = call_site()
-        self._hook = StagingHook(join_secs=stop_grace_period_secs)
+        self._hook = StagingHook(join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises)
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             hooks=[self._hook, *(hooks or ())],
@@ -132,7 +137,7 @@ class StagingSession:
           A function of the values of `feed_list`, which raises what `run` raises.
         """
         self._open()
-        step = make_stepper(self._hook, fetches, feed_list)
+        step = make_stepper(self._hook.session, self._hook.steps, fetches, feed_list)
 
         def call(*values: Any) -> Any:
             try:
@@ -198,6 +203,9 @@ class StagingSession:
 
     def _raise_cause(self, error: Exception) -> None:
         """Raises a feed thread's own exception in place of what it did to the step."""
+        if isinstance(error, RuntimeError) and "REPLACED BY KeyboardInterrupt" in str(error):
+            # Ctrl-C while TensorFlow 2.15 was translating the error of the step that Ctrl-C had ended.
+            raise KeyboardInterrupt from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
             raise cause from None

@@ -6,12 +6,23 @@ import threading
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
+
+_WATCHDOG = "_staging_tf1_watchdog"
 
 
-def start(sess: Any | None = None, coord: Any | None = None, daemon: bool = True) -> list[threading.Thread]:
+def start(
+    sess: Any | None = None,
+    coord: Any | None = None,
+    daemon: bool = True,
+    *,
+    stall_secs: float | None = None,
+    stall_raises: bool = False,
+) -> list[threading.Thread]:
     """Starts all feed threads and queue runners of a plain `tf.Session`, in the only right order.
 
     The variables must have values; the areas are cleared, then the threads start. It is
@@ -21,6 +32,9 @@ def start(sess: Any | None = None, coord: Any | None = None, daemon: bool = True
       sess: the session; the default session if None.
       coord: a `tf.train.Coordinator` to stop the threads, to join them and to raise their exceptions.
       daemon: whether the threads may be left behind when the process exits.
+      stall_secs: seconds after which a `sess.run` that waits for input is reported in the log, with the most likely
+        cause; 0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
+      stall_raises: whether such a run raises `staging.errors.StallError`, which carries the report, as well.
 
     Returns:
       The threads, started: give them to `coord.join`.
@@ -49,11 +63,16 @@ def start(sess: Any | None = None, coord: Any | None = None, daemon: bool = True
                 f"'{feed.name}' (made at {feed.made_at}) is in lockstep: its put must be added to every step, which "
                 f"start() cannot do. Use StagingSession or StagingHook, or staged(..., lockstep=False)."
             )
+    secs = stall_secs_or_default(stall_secs)
     check_initialized(sess, "start()")
     warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
     with sess.graph.as_default():
         clear_areas(sess, feeds)
+        observer = Observer(sess.graph, feeds)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
+    if not hasattr(sess, _WATCHDOG):
+        # A second start of the same session starts no second watch.
+        setattr(sess, _WATCHDOG, Watchdog(sess, observer, feeds, secs, stall_raises))
     return threads
 
 

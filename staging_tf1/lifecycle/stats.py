@@ -7,6 +7,7 @@ from typing import Any
 
 from staging_tf1.feed.feed import Feed
 from staging_tf1.graph.meter import Meter
+from staging_tf1.lifecycle.account import Account
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class PipelineStats:
       source_secs: seconds that the feed threads spent in the source, in all.
       occupancy: mean number of elements that a step found.
       capacity: elements that there is room for.
+      failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
+        delivery; empty for a queue.
     """
 
     name: str
@@ -34,6 +37,7 @@ class PipelineStats:
     source_secs: float
     occupancy: float
     capacity: int
+    failed_batches: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -43,9 +47,10 @@ class PipelineStats:
         )
 
 
-def stats_of(feed: Feed, session: Any) -> list[PipelineStats]:
+def stats_of(feed: Feed, session: Any, account: Account) -> list[PipelineStats]:
     """One record for each sink of `feed`; empty if it was not started in `session`."""
     run = feed.run_in(session)
+    failed = account.failed_by_sink()
     records = []
     for sink in {id(lane.sink): lane.sink for lane in feed.lanes}.values():
         states = [state for lane in run.lanes if lane.lane.sink is sink for state in lane.states] if run else []
@@ -61,6 +66,7 @@ def stats_of(feed: Feed, session: Any) -> list[PipelineStats]:
                 source_secs=sum(state.source_secs for state in states),
                 occupancy=reading.occupancy,
                 capacity=sink.capacity,
+                failed_batches=tuple(failed.get(sink.name, ())),
             )
         )
     return records

@@ -1,25 +1,26 @@
-"""The fast path: a step as a callable, with the lockstep puts where a pipeline needs them."""
+"""The fast path: a step as a callable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from staging_tf1.lifecycle.hook import StagingHook
+from staging_tf1.lifecycle.steps import Steps
 
 
-def make_stepper(hook: StagingHook, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
-    """A callable of `feed_list`'s values that runs `fetches` in the hook's session."""
+def make_stepper(session: Any, steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
+    """A callable of `feed_list`'s values that runs `fetches`, with all that `steps` does around a step."""
     feeds = list(feed_list or ())
-    needed = hook.needed_in_lockstep(fetches, feeds)
-    if not needed:
-        plain: Callable[..., Any] = hook.session.make_callable(fetches, feed_list or None)
-        return plain
+    needed = steps.needed(fetches, feeds)
+    plain = session.make_callable(fetches, feed_list or None)
 
     def step(*values: Any) -> Any:
-        puts, more = hook.lockstep_step(needed)
-        result, _ = hook.session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})
-        hook.lockstep_done()
+        puts, more = steps.before(needed)
+        if puts or more:
+            result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
+        else:
+            result = plain(*values)
+        steps.after()
         return result
 
     return step

@@ -1,0 +1,109 @@
+"""What has to be done before and after each step of one session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.feed import Feed
+from staging_tf1.feed.run import FeedRun
+from staging_tf1.lifecycle.account import Account, Gate
+from staging_tf1.lifecycle.lockstep import Lockstep
+from staging_tf1.lifecycle.needs import Needs
+
+
+class Steps:
+    """Adds the lockstep puts to a step, lets towers go on alone, and cleans up after a step that failed."""
+
+    def __init__(self, session: Any, feeds: list[Feed]) -> None:
+        self._session = session
+        pipelines = [feed.pipeline for feed in feeds if feed.pipeline is not None]
+        gates = {(p.name, index): tower.sink for p in pipelines for index, tower in enumerate(p.towers)}
+        self._needs = Needs(session.graph, pipelines)
+        self.account = Account(session, gates)
+        self._lockstep = {
+            feed.name: Lockstep(feed, session) for feed in feeds if feed.pipeline is not None and feed.pipeline.lockstep
+        }
+        runs = [feed.run_in(session) for feed in feeds]
+        self._runs: list[FeedRun] = [run for run in runs if run is not None]
+        self._towers = [run for run in self._runs if run.rounds is not None]
+        # What the step under way takes from; None between two steps.
+        self._under_way: frozenset[Gate] | None = None
+
+    def warm_up(self) -> None:
+        """Puts the first batch of every lockstep pipeline."""
+        for lockstep in self._lockstep.values():
+            lockstep.warm_up()
+
+    def needed(self, fetches: Any, feed_dict: Any | None) -> frozenset[Gate]:
+        """The pipelines and towers that a run of `fetches` takes from."""
+        return self._needs.of(fetches, feed_dict)
+
+    def before(self, needed: frozenset[Gate]) -> tuple[list[Any], dict[Any, Any]]:
+        """The puts to add to a step that takes from `needed`, and their feeds.
+
+        Raises:
+          tf.errors.OutOfRangeError: a lockstep pipeline has no batch left.
+        """
+        if self._under_way is not None:
+            # A hook is not told that a step has failed; it sees the next one begin.
+            self.failed()
+        for run in self._towers:
+            assert run.rounds is not None
+            if run.rounds.uneven:
+                self._let_go_alone(run, {tower for name, tower in needed if name == run.name})
+        puts: list[Any] = []
+        feeds: dict[Any, Any] = {}
+        for name, towers in self._in_lockstep(needed).items():
+            more_puts, more_feeds = self._lockstep[name].before(towers)
+            puts += more_puts
+            feeds.update(more_feeds)
+        self._under_way = needed
+        return puts, feeds
+
+    def after(self) -> None:
+        """Notes that the step has succeeded."""
+        needed, self._under_way = self._under_way, None
+        if not needed:
+            return
+        self.account.succeeded(needed)
+        for name, towers in self._in_lockstep(needed).items():
+            self._lockstep[name].after(towers)
+
+    def failed(self) -> None:
+        """Accounts for the batches that a failed step took, and gives back the places that it kept."""
+        self._under_way = None
+        try:
+            self.account.settle()
+            for run in self._runs:
+                run.repair()
+            for lockstep in self._lockstep.values():
+                lockstep.repair()
+        except (tf.errors.OpError, RuntimeError):
+            # The session itself is gone; there is nothing left to clean up.
+            return
+
+    def settle(self) -> None:
+        """Settles the account of a step that failed and was the last one."""
+        if self._under_way is not None:
+            self.failed()
+
+    def drain(self) -> None:
+        """Stops reading from the sources."""
+        for run in self._runs:
+            run.drain()
+        for lockstep in self._lockstep.values():
+            lockstep.drain()
+
+    def _in_lockstep(self, needed: frozenset[Gate]) -> dict[str, list[int]]:
+        if not self._lockstep:
+            return {}
+        towers: dict[str, list[int]] = {}
+        for name, tower in sorted(needed):
+            if name in self._lockstep:
+                towers.setdefault(name, []).append(tower)
+        return towers
+
+    def _let_go_alone(self, run: FeedRun, towers: set[int]) -> None:
+        if towers and len(towers) < len(run.sinks):
+            run.go_alone()
