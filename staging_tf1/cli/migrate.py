@@ -1,0 +1,132 @@
+"""``staging-tf1 migrate``: TF1 source becomes source that needs no shim."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from typing import Any
+
+from staging_tf1.cli.arguments import OneLineParser, complain
+
+_PROG = "staging-tf1 migrate"
+_EPILOG = """
+Beside TensorFlow's own tf_upgrade_v2: that tool renames what moved within TensorFlow, and gives up on tf.contrib.
+This one keeps the TF1 names, by way of tensorflow.compat.v1, and rewrites tf.contrib.staging and what else of
+tf.contrib has a home. It may run before tf_upgrade_v2 or after it.
+
+Nothing is written without --write. Without --diff and --write only the summary is printed.
+exit code: 0 all done, 1 things are left to do by hand, 2 something could not be read or written.
+
+example:
+  staging-tf1 migrate train.py --diff
+  staging-tf1 migrate models/ train.py --write --level idiom --report report.json
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of ``migrate``."""
+    made = OneLineParser(
+        prog=_PROG,
+        description="Rewrites imports and calls to staging_tf1 and tensorflow.compat.v1; keeps comments and "
+        "formatting, and lists what it does not understand.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder of them")
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--diff", action="store_true", help="print the changes")
+    what.add_argument("--write", action="store_true", help="change the files")
+    made.add_argument(
+        "--level",
+        choices=("import", "idiom"),
+        default="import",
+        help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
+        "put/get loops become CustomRunner, staged() and StagingSession, where they are recognised with certainty",
+    )
+    made.add_argument("--report", metavar="FILE", help="write what was changed and what is left, as JSON")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Migrates the files that are named.
+
+    Args:
+      argv: the words after ``migrate``.
+
+    Returns:
+      0 where nothing is left to do, 1 where something is, 2 where a file could not be read or written.
+    """
+    options = parser().parse_args(argv)
+    try:
+        from staging_tf1.legacy import source_files
+        from staging_tf1.legacy.codemod import atomic, migration
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
+        return 2
+    results = []
+    unreadable: list[str] = []
+    for found in source_files.find(options.paths):
+        try:
+            if isinstance(found, source_files.UnreadableError):
+                raise found
+            source = source_files.read(found)
+            changes = migration.migrate(source, options.level)
+            if options.write and changes.changed:
+                atomic.replace(found, changes.after.encode(source.encoding))
+            results.append(changes)
+        except source_files.UnreadableError as error:
+            unreadable.append(str(error))
+            complain(_PROG, error)
+    _print(results, options)
+    if options.report:
+        try:
+            atomic.create(options.report, _report(results, unreadable, options).encode())
+        except source_files.UnreadableError as error:
+            complain(_PROG, error)
+            return 2
+    return 2 if unreadable else int(any(changes.left for changes in results))
+
+
+def _print(results: list[Any], options: argparse.Namespace) -> None:
+    for changes in results:
+        if options.diff and changes.changed:
+            sys.stdout.writelines(
+                difflib.unified_diff(
+                    changes.before.splitlines(keepends=True),
+                    changes.after.splitlines(keepends=True),
+                    changes.path,
+                    changes.path,
+                )
+            )
+        for note in changes.left:
+            print(f"{changes.path}:{note.line}: left: {note.what}: {note.advice}")
+    changed = [changes for changes in results if changes.changed]
+    edits = sum(len(changes.done) for changes in changed)
+    left = sum(len(changes.left) for changes in results)
+    verb = "changed" if options.write else "would be changed"
+    print(
+        f"{_counted(len(results), 'file')} read, {len(changed)} {verb}, {_counted(edits, 'change')}, "
+        f"{_counted(left, 'thing')} left to do by hand"
+    )
+
+
+def _report(results: list[Any], unreadable: list[str], options: argparse.Namespace) -> str:
+    files = [
+        {
+            "path": changes.path,
+            "changed": changes.changed,
+            "changes": [{"line": note.line, "what": note.what} for note in changes.done],
+            "left": [{"line": note.line, "what": note.what, "do": note.advice} for note in changes.left],
+        }
+        for changes in results
+    ]
+    said = {"level": options.level, "written": options.write, "files": files, "unreadable": unreadable}
+    return json.dumps(said, indent=1) + "\n"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

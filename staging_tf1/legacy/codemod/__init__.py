@@ -1,0 +1,1 @@
+"""`staging-tf1 migrate`: rewrites TF1 source for `tensorflow.compat.v1` and this package."""

@@ -1,0 +1,50 @@
+"""Replaces a file in one step: a reader, or a crash, sees the old text or the new one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+
+from staging_tf1.legacy.source_files import UnreadableError
+
+
+def replace(path: str, content: bytes) -> None:
+    """Writes `content` to `path`, keeping its permissions; of a symbolic link, the file behind it.
+
+    Raises:
+      UnreadableError: the file or its folder cannot be written; it is as it was.
+    """
+    real = os.path.realpath(path)
+    if not os.access(real, os.W_OK):
+        raise UnreadableError(f"{path}: is read-only; nothing was written")
+    temporary = None
+    try:
+        mode = stat.S_IMODE(os.stat(real).st_mode)
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".staging-tf1-", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, real)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise UnreadableError(f"{path}: cannot be written: {error.strerror}; it is as it was") from error
+
+
+def create(path: str, content: bytes) -> None:
+    """Writes a file that may or may not be there yet.
+
+    Raises:
+      UnreadableError: it cannot be written.
+    """
+    if os.path.exists(path):
+        replace(path, content)
+        return
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be written: {error.strerror}") from error

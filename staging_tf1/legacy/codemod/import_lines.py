@@ -1,0 +1,225 @@
+"""Import statements: what an old one becomes, and where new ones go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy.lint.names import dotted
+
+_V1 = "tensorflow.compat.v1"
+# Below the public API, where nothing moves, or moved already.
+_STAYS = ("tensorflow.python", "tensorflow.core", "tensorflow.compat", "tensorflow.keras", "tensorflow.compiler",
+          "tensorflow.lite", "tensorflow.tools")
+
+
+@dataclass
+class NewImport:
+    """What becomes of one import statement."""
+
+    lines: list[str] | None  # None: it stays
+    left: list[tuple[str, str]] = field(default_factory=list)  # what cannot be moved, and what to do
+
+
+def rewritten_import(node: cst.Import | cst.ImportFrom, *, keep_tensorflow: bool) -> NewImport:
+    """The lines that stand for an import statement from now on.
+
+    Args:
+      node: the old one.
+      keep_tensorflow: ``import tensorflow as tf`` stays, because the file spells out tf.compat.v1.
+    """
+    if isinstance(node, cst.Import):
+        return _plain(node, keep_tensorflow)
+    return _from(node, keep_tensorflow)
+
+
+def import_line(text: str) -> cst.SimpleStatementLine:
+    """One parsed line."""
+    parsed = cst.parse_statement(text)
+    if not isinstance(parsed, cst.SimpleStatementLine):
+        raise TypeError(f"{text!r} is no simple statement")
+    return parsed
+
+
+def expression(text: str) -> cst.BaseExpression:
+    """One parsed expression."""
+    return cst.parse_expression(text)
+
+
+def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
+    """The module with `lines` after its first block of imports that has TensorFlow or this package in it."""
+    if not lines:
+        return module
+    body = list(module.body)
+    place = _end_of_import_block(body)
+    new: list[cst.BaseStatement] = [import_line(text) for text in lines]
+    if not lines[-1].startswith("import ") and len(body) > place:
+        new[-1] = import_line(lines[-1]).with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+    if place == 0 and body:  # nothing is imported at the top level: the header comes first
+        place = 1 if module.get_docstring() is not None else 0
+    return module.with_changes(body=[*body[:place], *new, *body[place:]])
+
+
+def names_in(module: cst.Module) -> set[str]:
+    """The names that a module uses, outside its import statements."""
+    found: set[str] = set()
+
+    class Names(cst.CSTVisitor):
+        def visit_Import(self, node: cst.Import) -> bool:
+            return False
+
+        def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+            return False
+
+        def visit_Attribute(self, node: cst.Attribute) -> bool:
+            node.value.visit(self)
+            return False
+
+        def visit_Name(self, node: cst.Name) -> None:
+            found.add(node.value)
+
+    module.visit(Names())
+    return found
+
+
+def without_unused_imports(module: cst.Module, modules: Sequence[str]) -> cst.Module:
+    """The module without the ``from ... import`` lines of `modules` that nothing uses any more."""
+    used = names_in(module)
+
+    class Remover(cst.CSTTransformer):
+        def leave_SimpleStatementLine(
+            self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+        ) -> cst.BaseStatement | cst.RemovalSentinel:
+            one = updated_node.body[0]
+            if isinstance(one, cst.ImportFrom) and one.module is not None and not isinstance(one.names, cst.ImportStar):
+                full = [f"{dotted(one.module)}.{alias.evaluated_name}" for alias in one.names]
+                local = {alias.evaluated_alias or alias.evaluated_name for alias in one.names}
+                if set(full) <= set(modules) and local.isdisjoint(used):
+                    return cst.RemoveFromParent()
+            return updated_node
+
+    return module.visit(Remover())
+
+
+def _end_of_import_block(body: Sequence[cst.BaseStatement]) -> int:
+    """The index after the imports that follow the first one of TensorFlow, without a gap of other statements."""
+    for index, statement in enumerate(body):
+        if _imports_tensorflow(statement):
+            while index < len(body) and _is_import(body[index]):
+                index += 1
+            return index
+    return 0
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
+        statement.body[0], (cst.Import, cst.ImportFrom)
+    )
+
+
+def _imports_tensorflow(statement: cst.CSTNode) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    one = statement.body[0]
+    if isinstance(one, cst.Import):
+        names = [dotted(alias.name) or "" for alias in one.names]
+    elif isinstance(one, cst.ImportFrom) and one.module is not None and not one.relative:
+        names = [dotted(one.module) or ""]
+    else:
+        return False
+    return any(name.partition(".")[0] in ("tensorflow", "staging_tf1") for name in names)
+
+
+def _plain(node: cst.Import, keep_tensorflow: bool) -> NewImport:
+    lines: list[str] = []
+    left: list[tuple[str, str]] = []
+    changed = False
+    for alias in node.names:
+        name, local = dotted(alias.name) or "", alias.evaluated_alias
+        new = _plain_line(name, local, keep_tensorflow)
+        changed = changed or new is not None
+        lines.append(new or f"import {name}" + (f" as {local}" if local else ""))
+        if new is None and (how := targets.advice(name)) is not None:
+            left.append((name.replace("tensorflow.", "tf.", 1), how))
+    return NewImport(lines if changed else None, left)
+
+
+def _plain_line(name: str, local: str | None, keep_tensorflow: bool) -> str | None:
+    if name == "tensorflow":
+        return None if keep_tensorflow else f"import {_V1} as {local or 'tensorflow'}"
+    new = targets.moved(name)
+    if new is not None:
+        if new.startswith("tensorflow."):
+            new = f"{_V1}{new.removeprefix('tensorflow')}"
+        if local:
+            return f"import {new} as {local}" if new in ("staging_tf1", "tf_slim") else _from_line(new, local)
+        return f"import {new}"
+    if name.startswith("tensorflow.") and not name.startswith(_STAYS) and targets.advice(name) is None and local:
+        return f"import {_V1}{name.removeprefix('tensorflow')} as {local}"
+    return None
+
+
+def _from(node: cst.ImportFrom, keep_tensorflow: bool) -> NewImport:
+    if node.module is None or node.relative:
+        return NewImport(None)
+    module = dotted(node.module) or ""
+    if isinstance(node.names, cst.ImportStar):
+        return _star(module, keep_tensorflow)
+    lines: list[str] = []
+    left: list[tuple[str, str]] = []
+    stays: list[str] = []
+    for alias in node.names:
+        name, local = alias.evaluated_name, alias.evaluated_alias
+        new = _from_name(f"{module}.{name}", local or name, keep_tensorflow)
+        if new is None:
+            stays.append(name + (f" as {local}" if local else ""))
+            if (how := targets.advice(f"{module}.{name}")) is not None:
+                left.append((f"{module}.{name}".replace("tensorflow.", "tf.", 1), how))
+        elif new not in lines:
+            lines.append(new)
+    if not lines:
+        return NewImport(None, left)
+    if stays:
+        lines.insert(0, f"from {module} import {', '.join(stays)}")
+    return NewImport(_joined(lines), left)
+
+
+def _from_name(full: str, local: str, keep_tensorflow: bool) -> str | None:
+    new = targets.moved(full)
+    if new is not None:
+        if "." not in new and new not in ("staging_tf1", "tf_slim"):
+            return None  # a builtin stands for it; the uses are rewritten
+        if new.startswith("tensorflow."):
+            new = f"{_V1}{new.removeprefix('tensorflow')}"
+        return _from_line(new, local)
+    if not full.startswith("tensorflow.") or full.startswith(_STAYS) or targets.advice(full) is not None:
+        return None
+    return None if keep_tensorflow else _from_line(f"{_V1}{full.removeprefix('tensorflow')}", local)
+
+
+def _from_line(full: str, local: str) -> str:
+    module, _, name = full.rpartition(".")
+    if not module:
+        return f"import {name}" if local == name else f"import {name} as {local}"
+    return f"from {module} import {name}" if local == name else f"from {module} import {name} as {local}"
+
+
+def _star(module: str, keep_tensorflow: bool) -> NewImport:
+    if module == f"{targets.CONTRIB}.staging":
+        return NewImport(["from staging_tf1 import MapStagingArea, StagingArea"])
+    if module == "tensorflow" and not keep_tensorflow:
+        return NewImport([f"from {_V1} import *"])
+    how = targets.advice(module)
+    return NewImport(None, [(module.replace("tensorflow.", "tf.", 1), how)] if how else [])
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Lines that import from one module, as one line."""
+    joined: dict[str, list[str]] = {}
+    for line in lines:
+        head, _, names = line.partition(" import ")
+        joined.setdefault(head if names else line, []).append(names)
+    return [f"{head} import {', '.join(names)}" if names != [""] else head for head, names in joined.items()]

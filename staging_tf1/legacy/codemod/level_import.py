@@ -1,0 +1,243 @@
+"""Level "import": the program runs without the shim, and is otherwise as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy.codemod.changes import Changes, Note
+from staging_tf1.legacy.codemod.import_lines import (
+    add_after_imports,
+    expression,
+    import_line,
+    names_in,
+    rewritten_import,
+    without_unused_imports,
+)
+from staging_tf1.legacy.lint.names import Imports, dotted
+from staging_tf1.legacy.source_files import SourceFile
+
+_V1 = "tensorflow.compat.v1"
+# Imports that are kept only where something still uses them.
+_NOT_LEFT_UNUSED = (targets.CONTRIB, "tensorflow.python.ops.data_flow_ops")
+_BY_STRING = ("importlib.import_module", "__import__")
+
+
+def migrate(source: SourceFile) -> Changes:
+    """Rewrites imports and names; what it does not understand stays, and is listed."""
+    wrapper = MetadataWrapper(source.module, unsafe_skip_copy=True)
+    survey = _Survey()
+    source.module.visit(survey)
+    rewriter = _Rewriter(wrapper, survey)
+    module = source.module.visit(rewriter)
+    module = without_unused_imports(module, _NOT_LEFT_UNUSED)
+    module = _with_imports(module, survey, rewriter)
+    return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
+
+
+class _Survey(cst.CSTVisitor):
+    """What the file imports and calls, before anything is changed."""
+
+    def __init__(self) -> None:
+        self.imports = Imports()
+        self.v1_name: str | None = None  # what compat.v1 is called, or will be
+        self.by_upgrade = False  # tf_upgrade_v2 has been here: tf is TensorFlow 2, tf.compat.v1 is spelled out
+        self.switched_off = False  # v2 behaviour, by the file itself
+        self.tutorial_areas: set[str] = set()
+
+    def visit_Import(self, node: cst.Import) -> None:
+        self.imports.add(node)
+        for alias in node.names:
+            name = dotted(alias.name)
+            if name in ("tensorflow", _V1) and alias.asname is not None:
+                self.v1_name = dotted(alias.asname.name)
+            elif name is not None and name.partition(".")[0] == "tensorflow" and alias.asname is None:
+                self.v1_name = self.v1_name or "tensorflow"
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        self.imports.add(node)
+        if node.module is not None and not isinstance(node.names, cst.ImportStar):
+            for alias in node.names:
+                if f"{dotted(node.module)}.{alias.evaluated_name}" == _V1:
+                    self.v1_name = alias.evaluated_alias or alias.evaluated_name
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        text = dotted(node) or ""
+        if self.v1_name is not None and text.startswith(f"{self.v1_name}.compat.v1."):
+            self.by_upgrade = True
+        if node.attr.value in ("disable_v2_behavior", "disable_eager_execution"):
+            self.switched_off = True
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        if isinstance(node.value, cst.Call):
+            if self.imports.meaning(node.value.func) == "tensorflow.staging.StagingArea":
+                self.tutorial_areas.update(t for one in node.targets if (t := dotted(one.target)) is not None)
+
+
+class _Rewriter(cst.CSTTransformer):
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self, wrapper: MetadataWrapper, survey: _Survey) -> None:
+        super().__init__()
+        self._positions: Any = wrapper.resolve(PositionProvider)
+        self._survey = survey
+        self.done: list[Note] = []
+        self.left: list[Note] = []
+        self.wanted: set[str] = set()  # modules that the new names need
+        self.needs_v1 = False
+        self._in_import = False
+        self._outer: list[cst.Attribute] = []
+
+    # ---- import statements
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        statement = original_node.body[0]
+        if len(original_node.body) != 1 or not isinstance(statement, (cst.Import, cst.ImportFrom)):
+            return updated_node
+        line = self._line(original_node)
+        new = rewritten_import(statement, keep_tensorflow=self._survey.by_upgrade)
+        self.left.extend(Note(line, what, how) for what, how in new.left)
+        if new.lines is None:
+            return updated_node
+        self.done.append(Note(line, f"{_code(statement)} -> {'; '.join(new.lines) or 'removed'}"))
+        made = [import_line(text) for text in new.lines]
+        if not made:
+            return cst.RemoveFromParent()
+        first = made[0].with_changes(leading_lines=original_node.leading_lines)
+        last = (made[-1] if len(made) > 1 else first).with_changes(
+            trailing_whitespace=original_node.trailing_whitespace
+        )
+        return cst.FlattenSentinel([last] if len(made) == 1 else [first, *made[1:-1], last])
+
+    # ---- names
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        self._outer.append(node)
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        self._outer.pop()
+        if dotted(original_node) is None or dotted(updated_node) != dotted(original_node):
+            return updated_node
+        full = self._survey.imports.meaning(original_node)
+        if self._follows_its_import(original_node):
+            return updated_node
+        outermost = not self._outer or dotted(self._outer[-1]) is None
+        new = targets.moved(full) if full in targets.MOVES or outermost else None
+        if new is None:
+            how = targets.advice(full) if outermost else None
+            if how is not None and not self._is_imported_leaf(original_node):
+                self.left.append(Note(self._line(original_node), _shown(original_node, full), how))
+            return updated_node
+        text = self._spelled(new)
+        self.done.append(Note(self._line(original_node), f"{dotted(original_node)} -> {text}"))
+        return expression(text)
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        full = self._survey.imports.meaning(original_node.func)
+        if full in _BY_STRING and original_node.args:
+            self._note_string_import(original_node)
+        if full == "tensorflow.staging.StagingArea":
+            return self._without_tutorial_constructor(original_node, updated_node)
+        func = original_node.func
+        if isinstance(func, cst.Attribute) and dotted(func.value) in self._survey.tutorial_areas:
+            new = {"stage": "put", "unstage": "get"}.get(func.attr.value)
+            if new is not None and isinstance(updated_node.func, cst.Attribute):
+                self.done.append(Note(self._line(original_node), f"{dotted(func)} -> {new}()"))
+                return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
+        return updated_node
+
+    def _without_tutorial_constructor(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        kept = [arg for arg in updated.args if arg.keyword is None or arg.keyword.value != "dtypes"]
+        if not kept or kept[0].keyword is not None or kept[0].star:
+            advice = "give dtypes and shapes to staging_tf1.StagingArea"
+            self.left.append(Note(self._line(original), "tf.staging.StagingArea", advice))
+            return updated
+        self.wanted.add("staging_tf1")
+        self.done.append(
+            Note(self._line(original), f"{dotted(original.func)} -> staging_tf1.StagingArea.from_tensors")
+        )
+        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return updated.with_changes(func=expression("staging_tf1.StagingArea.from_tensors"), args=kept)
+
+    def _note_string_import(self, node: cst.Call) -> None:
+        given = node.args[0].value
+        if isinstance(given, cst.SimpleString) and given.raw_value.startswith(targets.CONTRIB):
+            how = targets.advice(given.raw_value) or ""
+            self.left.append(Note(self._line(node), f"an import of {given.raw_value!r} by its name", how))
+
+    def _follows_its_import(self, node: cst.Attribute) -> bool:
+        """Whether the name at the root means another module from now on, by its import statement."""
+        root = (dotted(node) or "").partition(".")[0]
+        return "." in (full := self._survey.imports.meaning(cst.Name(root))) and targets.moved(full) is not None
+
+    def _is_imported_leaf(self, node: cst.Attribute) -> bool:
+        """Whether the root came from a contrib import, which is listed at its own line."""
+        text = dotted(node) or ""
+        full = self._survey.imports.meaning(cst.Name(text.partition(".")[0]))
+        return full.startswith((targets.CONTRIB + ".", "tensorflow.examples"))
+
+    def _spelled(self, full: str) -> str:
+        """A full new name as this file spells it; its module will be imported."""
+        root, _, rest = full.partition(".")
+        if root == "tensorflow":
+            self.needs_v1 = True
+            v1 = self._survey.v1_name or "tf"
+            return f"{v1}.compat.v1.{rest}" if self._survey.by_upgrade else f"{v1}.{rest}"
+        if root == "numpy":
+            return f"{self._numpy_name()}.{rest}"
+        if root in ("staging_tf1", "tf_slim"):
+            module = full.rpartition(".")[0] if ".legacy." in full else root
+            self.wanted.add(module)
+        return full
+
+    def _numpy_name(self) -> str:
+        for name in ("np", "numpy"):
+            if self._survey.imports.meaning(cst.Name(name)) == "numpy":
+                return name
+        return "numpy"
+
+    def _line(self, node: cst.CSTNode) -> int:
+        line: int = self._positions[node].start.line
+        return line
+
+
+def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> cst.Module:
+    lines = [f"import {name}" for name in sorted(rewriter.wanted)]
+    has_v1 = survey.v1_name is not None
+    if rewriter.needs_v1 and not has_v1:
+        lines.insert(0, f"import {_V1} as tf")
+    if survey.imports.uses("tensorflow") and not survey.switched_off:
+        if has_v1 or rewriter.needs_v1:
+            v1 = survey.v1_name or "tf"
+            lines.append(f"{v1}.compat.v1.disable_v2_behavior()" if survey.by_upgrade else f"{v1}.disable_v2_behavior()")
+        else:
+            lines += [f"import {_V1}", f"{_V1}.disable_v2_behavior()"]
+    if survey.v1_name == "tensorflow" and not survey.by_upgrade and "tensorflow" in names_in(module):
+        # import tensorflow.contrib.staging bound that name as well.
+        lines.insert(0, f"import {_V1} as tensorflow")
+    present = {_code(statement).strip() for statement in _statements(module)}
+    return add_after_imports(module, [line for line in lines if line not in present])
+
+
+def _statements(module: cst.Module) -> Sequence[cst.CSTNode]:
+    return [one for line in module.body if isinstance(line, cst.SimpleStatementLine) for one in line.body]
+
+
+def _code(node: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(node)
+
+
+def _shown(node: cst.Attribute, full: str) -> str:
+    return full.replace("tensorflow.", "tf.", 1) if full.startswith("tensorflow.") else dotted(node) or full
