@@ -26,5 +26,7 @@ def uninitialized_names(graph: Any) -> Any | None:
             return ready[0] if ready else None
         with tf.control_dependencies(None), tf.device(None):
             names = tf.report_uninitialized_variables(variables, name="staging_uninitialized")
+        # TensorFlow logs an error for an answer that nobody has asked for by the end.
+        tf.convert_to_tensor(names)
         setattr(graph, _CACHE, (len(variables), names))
         return names
