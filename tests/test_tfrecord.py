@@ -282,6 +282,8 @@ def test_a_file_that_was_written_anew_is_named(write: Write) -> None:
             ValueError,
             r"^TFRecordSource got both features= and parse_fn=\. features= parses in the graph, parse_fn= in Python",
         ),
+        ({"parse_fn": len, "as_uint8": True}, ValueError, r"^TFRecordSource got both parse_fn= and as_uint8=\. "),
+        ({"cache_bytes": 9, "as_uint8": True}, ValueError, r"^TFRecordSource got as_uint8= and cache_bytes=: the sys"),
         ({"features": {}, "transform": lambda b, r: b}, ValueError, r"^TFRecordSource got features= and transform=: "),
         ({"parse_fn": 3}, TypeError, r"^TFRecordSource: parse_fn=3 must be a function from bytes to arrays\.$"),
         ({"cache_bytes": -1}, ValueError, r"^TFRecordSource: cache_bytes=-1 must be at least 1: it is the number of"),
@@ -315,3 +317,30 @@ def test_the_parser_s_own_error_passes_through(write: Write) -> None:
 
     with pytest.raises(KeyError, match=r"no such label"):
         flatten(TFRecordSource(write(_records(3)), batch_size=2, parse_fn=fail).batch(0))
+
+
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_records_of_one_length_come_as_a_matrix(write: Write, access: Any, compression: str) -> None:
+    records = [bytes([number]) * 7 for number in range(20)]
+    paths = [write(records[:13], "a", compression), write(records[13:], "b", compression)]
+    source = TFRecordSource(paths, batch_size=6, epochs=1, as_uint8=True, shuffle=True, seed=4, access=access)
+    assert source.spec == ArraySpec((None, 7), np.uint8, "serialized")
+    for index in range(4):
+        batch = source.batch(index)
+        assert batch[:, 0].tolist() == batch[:, 6].tolist() == source.record_ids(index).tolist()
+        assert is_aligned(batch)
+    assert_deterministic(source)
+
+
+def test_a_matrix_needs_one_length_and_sound_records(write: Write) -> None:
+    odd = write([b"1234567", b"12345678"], "odd")
+    with pytest.raises(SpecError, match=r"odd: record 1 has 8 bytes, the first one has 7; as_uint8=True is for record"):
+        TFRecordSource(odd, batch_size=2, as_uint8=True).batch(0)
+    path = write([bytes([number]) * 7 for number in range(5)])
+    TFRecordSource(path, batch_size=1)
+    _flip(path, 23 + 12)
+    with pytest.raises(CorruptRecordError, match=r"record 1, at byte 23, is corrupt: its checksum"):
+        TFRecordSource(path, batch_size=5, as_uint8=True).batch(0)
+    source = TFRecordSource(path, batch_size=5, as_uint8=True, skip_corrupt=True)
+    assert source.batch(0)[:, 0].tolist() == [0, 2, 3, 4] and source.num_skipped == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import threading
@@ -11,14 +12,15 @@ from typing import Any, Literal
 import numpy as np
 
 from staging_tf1.sources import arguments
-from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.order import Piece
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stack import record_specs, stack
-from staging_tf1.sources.tfrecord_errors import RecordFileError
+from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX, open_index
 from staging_tf1.sources.tfrecord_read import RecordFiles
+from staging_tf1.sources.tfrecord_scan import FRAMING_BYTES
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec
 
@@ -43,6 +45,7 @@ class TFRecordSource(RecordSource):
       features: the `features` of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
       parse_fn: from the bytes of one record to a nest of arrays and numbers, alike for all records. Called
         from several threads at once.
+      as_uint8: see above.
       skip_corrupt: leave out corrupt records and what lies behind a broken header, and count them
         (`num_skipped`, `lost_bytes`); the batches they were in are smaller. By default they raise.
       cache_bytes: keep up to so many bytes of records in memory, parsed if `parse_fn` parses them.
@@ -65,6 +68,7 @@ class TFRecordSource(RecordSource):
         batch_size: int,
         features: Any = None,
         parse_fn: Callable[[bytes], Any] | None = None,
+        as_uint8: bool = False,
         shuffle: bool = False,
         seed: int | None = None,
         epochs: int | None = None,
@@ -77,7 +81,7 @@ class TFRecordSource(RecordSource):
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
     ) -> None:
-        _check_options(self._owner, features, parse_fn, transform, cache_bytes, access)
+        _check_options(self._owner, features, parse_fn, as_uint8, transform, cache_bytes, access)
         indexes = [open_index(path, skip_corrupt=skip_corrupt) for path in matching_files(files)]
         self._files = RecordFiles(indexes, verify=verify, access=access)
         if not self._files.num_records:
@@ -85,6 +89,7 @@ class TFRecordSource(RecordSource):
             raise RecordFileError(f"TFRecordSource got no records: there are none in {named}.")
         self.features = features
         self._parse = parse_fn
+        self._as_uint8 = bool(as_uint8)
         self._skip_corrupt = skip_corrupt
         self._cache = RecordCache(cache_bytes)
         self._skipped: set[int] = set()
@@ -128,6 +133,8 @@ class TFRecordSource(RecordSource):
     def _record_spec(self, batch_dim: int | None) -> Any:
         if self._skip_corrupt:
             batch_dim = None
+        if self._as_uint8:
+            return ArraySpec((batch_dim, self._length), np.dtype(np.uint8), "serialized")
         if self._parse is None:
             return ArraySpec((batch_dim,), np.dtype(object), "serialized")
         return record_specs(self._first_parsed(), batch_dim)
@@ -152,6 +159,8 @@ class TFRecordSource(RecordSource):
         return records
 
     def _gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        if self._as_uint8:
+            return self._rows(self._numbers(records))
         numbers, found = self._records(self._numbers(records))
         if self._parse is not None:
             return stack(self._first_parsed(), numbers, found, self._name_record)
@@ -172,13 +181,30 @@ class TFRecordSource(RecordSource):
         kept = [number for number in held if held[number] is not None]
         return kept, [held[number] for number in kept]
 
+    @functools.cached_property
+    def _length(self) -> int:
+        """Bytes in the first record of all."""
+        index, _ = self._files.locate(0)
+        return int(index.offsets[1] - index.offsets[0]) - FRAMING_BYTES
+
+    def _rows(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        rows, errors = self._files.read_rows(numbers, self._length)
+        if not errors:
+            return rows
+        self._note(errors, numbers)
+        return aligned_copy(np.delete(rows, list(errors), axis=0))
+
+    def _note(self, errors: dict[int, CorruptRecordError], numbers: np.ndarray[Any, Any]) -> None:
+        """Counts corrupt records, or raises for the first."""
+        if not self._skip_corrupt:
+            raise errors[min(errors)]
+        self._skipped.update(int(numbers[place]) for place in errors)
+
     def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], list[Any]]:
         records, errors = self._files.read(numbers)
         kept = numbers.tolist()
         if errors:
-            if not self._skip_corrupt:
-                raise errors[min(errors)]
-            self._skipped.update(kept[place] for place in errors)
+            self._note(errors, numbers)
             places = [place for place in range(len(kept)) if place not in errors]
             kept, records = [kept[place] for place in places], [records[place] for place in places]
         return kept, records if self._parse is None else [self._parse(record) for record in records]
@@ -214,11 +240,18 @@ def _matches(pattern: str) -> list[str]:
     return [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
 
 
-def _check_options(owner: str, features: Any, parse_fn: Any, transform: Any, cache_bytes: Any, access: Any) -> None:
-    if features is not None and parse_fn is not None:
+def _check_options(
+    owner: str, features: Any, parse_fn: Any, as_uint8: bool, transform: Any, cache_bytes: Any, access: Any
+) -> None:
+    given = {"features=": features is not None, "parse_fn=": parse_fn is not None, "as_uint8=": as_uint8}
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
         raise ValueError(
-            f"{owner} got both features= and parse_fn=. features= parses in the graph, parse_fn= in Python: choose."
+            f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
+            f"as_uint8= not at all: choose one."
         )
+    if as_uint8 and cache_bytes:
+        raise ValueError(f"{owner} got as_uint8= and cache_bytes=: the system's page cache holds such records as well.")
     if features is not None and transform is not None:
         raise ValueError(
             f"{owner} got features= and transform=: the transform would see serialized records, since "

@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.crc32c import crc32c_many, mask
 from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.tfrecord_index import RecordIndex
@@ -85,23 +87,70 @@ class RecordFiles:
             errors.update((places[place], error) for place, error in wrong.items())
         return result, errors
 
+    def read_rows(
+        self, records: np.ndarray[Any, Any], length: int
+    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
+        """As `read`, for records that all have `length` bytes: a fresh aligned uint8 matrix [n, length].
+
+        Raises:
+          SpecError: a record has another length.
+        """
+        if len(self.indexes) == 1:
+            return self._read_file_rows(0, records, length)
+        rows = aligned_empty((len(records), length), np.uint8)
+        errors: dict[int, CorruptRecordError] = {}
+        numbers = np.searchsorted(self._firsts, records, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            found, wrong = self._read_file_rows(number, records[places] - self._firsts[number], length)
+            rows[places] = found
+            errors.update((int(places[place]), error) for place, error in wrong.items())
+        return rows, errors
+
+    def _read_file_rows(
+        self, number: int, records: np.ndarray[Any, Any], length: int
+    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
+        span = self._span(number, records)
+        self._check_length(span, length)
+        rows, found = self._opened(number).read_rows(span.starts, length)
+        return rows, self._check(span, found)
+
+    def _check_length(self, span: _Span, length: int) -> None:
+        odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
+        if len(odd):
+            place = int(odd[0])
+            raise SpecError(
+                f"{span.file.path}: record {int(span.records[place])} has "
+                f"{int(span.ends[place] - span.starts[place]) - FRAMING_BYTES} bytes, the first one has {length}; "
+                f"as_uint8=True is for records of one length."
+            )
+
     def _read_file(
         self, number: int, records: np.ndarray[Any, Any]
     ) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+        span = self._span(number, records)
+        found = self._opened(number).read(span.starts, span.ends)
+        return found.payloads, self._check(span, found)
+
+    def _span(self, number: int, records: np.ndarray[Any, Any]) -> _Span:
         index = self.indexes[number]
-        starts, ends = index.offsets[records], index.offsets[records + 1]
-        outside = np.flatnonzero((starts < 0) | (ends > index.offsets[-1]) | (ends - starts < FRAMING_BYTES))
+        span = _Span(index, records, index.offsets[records], index.offsets[records + 1])
+        lengths = span.ends - span.starts
+        outside = np.flatnonzero((span.starts < 0) | (span.ends > index.offsets[-1]) | (lengths < FRAMING_BYTES))
         if len(outside):
-            raise _misplaced(index, int(starts[outside[0]]))
-        found = self._opened(number).read(starts, ends)
-        misplaced = np.flatnonzero(found.lengths != ends - starts - FRAMING_BYTES)
+            raise _misplaced(index, int(span.starts[outside[0]]))
+        return span
+
+    def _check(self, span: _Span, found: _Found) -> dict[int, CorruptRecordError]:
+        """The corrupt ones of the records that were found, by their place."""
+        misplaced = np.flatnonzero(found.lengths != span.ends - span.starts - FRAMING_BYTES)
         if len(misplaced):
-            raise _misplaced(index, int(starts[misplaced[0]]))
+            raise _misplaced(span.file, int(span.starts[misplaced[0]]))
         if not self._verify:
-            return found.payloads, {}
+            return {}
         wrong = np.flatnonzero(mask(np.array(crc32c_many(found.payloads), np.uint32)) != found.crcs)
-        return found.payloads, {
-            place: _corrupt(index, int(starts[place]), int(records[place])) for place in wrong.tolist()
+        return {
+            place: _corrupt(span.file, int(span.starts[place]), int(span.records[place])) for place in wrong.tolist()
         }
 
     def _opened(self, number: int) -> _OpenFile:
@@ -134,10 +183,19 @@ def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
     )
 
 
+class _Span(NamedTuple):
+    """Where some records of a file stand, by its index."""
+
+    file: RecordIndex
+    records: np.ndarray[Any, Any]
+    starts: np.ndarray[Any, Any]
+    ends: np.ndarray[Any, Any]
+
+
 class _Found(NamedTuple):
     """Records as they stand in a file, with what their frames say."""
 
-    payloads: list[bytes]
+    payloads: list[Any]
     lengths: np.ndarray[Any, Any]
     crcs: np.ndarray[Any, Any]
 
@@ -178,6 +236,28 @@ class _OpenFile:
             [mapped[begin:end] for begin, end in spans],
             self._bytes[starts[:, None] + _EIGHT].view("<i8")[:, 0],
             self._bytes[ends[:, None] - _FOUR].view("<u4")[:, 0],
+        )
+
+    def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Found]:
+        """The records of `length` bytes at each start, as a matrix."""
+        whole = length + FRAMING_BYTES
+        places, odd = np.divmod(starts, whole)
+        if self._map is None or odd.any():
+            found = self.read(starts, starts + whole)
+            rows = aligned_empty((len(starts), length), np.uint8)
+            rows.reshape(-1)[:] = np.frombuffer(b"".join(found.payloads), np.uint8)
+            return rows, found
+        self._check_size()
+        # All that is before has the same length, so the file is a matrix, and this is one gather.
+        matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
+        frames = matrix.take(places, axis=0, mode="clip")
+        rows = aligned_empty((len(starts), length), np.uint8)
+        np.copyto(rows, frames[:, HEADER_BYTES:-FOOTER_BYTES])
+        flat = rows.tobytes()  # the checksum library takes bytes only
+        return rows, _Found(
+            [flat[start : start + length] for start in range(0, length * len(rows), length)],
+            np.ascontiguousarray(frames[:, :8]).view("<i8")[:, 0],
+            np.ascontiguousarray(frames[:, -FOOTER_BYTES:]).view("<u4")[:, 0],
         )
 
     def _read_by_call(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
