@@ -35,7 +35,7 @@ class Meter:
             # The reset is what every start of the threads begins with; without one, a get would wait for ever.
             scope = self._sums.op.name.rpartition("/")[0]
             unstarted = (
-                f"'{scope}' (made at {call_site()}) is not started in this session, so nothing feeds it. Use "
+                f"{scope} (made at {call_site()}) is not started in this session, so nothing feeds it. Use "
                 f"StagingSession or StagingHook, or call staging.start(sess, coord) before the first step."
             )
             with tf.get_default_graph().colocate_with(self._sums.op):

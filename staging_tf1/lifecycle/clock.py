@@ -20,16 +20,18 @@ class StepClock:
     Attributes:
       pending: the runs under way, by thread.
       stall_report: set by who ends a wait; from then on every run raises it as StallError.
+      on_close: called before the session is closed, in this order.
       on_run: called after each run with its start and end (perf_counter).
       untimed: the session's `run` as it was.
     """
 
-    def __init__(self, session: Any, on_close: Callable[[], None]) -> None:
+    def __init__(self, session: Any) -> None:
         self.pending: dict[int, Pending] = {}
         self.stall_report: str | None = None
         self.on_run: Callable[[float, float], None] | None = None
         self._first_began = self._last_ended = 0.0
-        self._session, self._on_close = session, on_close
+        self.on_close: list[Callable[[], None]] = []
+        self._session = session
         self.untimed: Callable[..., Any] = session.run
         self._close: Callable[[], None] = session.close
         session.run, session.close = self._run, self._closed
@@ -74,5 +76,6 @@ class StepClock:
 
     def _closed(self) -> None:
         self._session.run, self._session.close = self.untimed, self._close
-        self._on_close()
+        for ends in self.on_close:
+            ends()
         self._close()

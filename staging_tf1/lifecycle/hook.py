@@ -12,6 +12,7 @@ from staging_tf1.feed.feed import Feed, feeds_of
 from staging_tf1.feed.run import FeedRun
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
 from staging_tf1.lifecycle.start import own_areas
@@ -127,6 +128,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._steps.warm_up()
         assert self._observer is not None
         self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises)
+        # After an error there is no end(), but the session is closed.
+        self.clock.on_close.append(self._watcher.stop)
         self._watcher.start()
 
     def before_run(self, run_context: Any) -> Any:
@@ -150,6 +153,12 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """What is done around the steps of the present session."""
         assert self._steps is not None
         return self._steps
+
+    @property
+    def clock(self) -> StepClock:
+        """What times the runs of the present session."""
+        assert self._watchdog is not None
+        return self._watchdog.clock
 
     def stop(self) -> None:
         """Takes the last figures, stops the threads, joins them and names those that do not return."""

@@ -137,7 +137,7 @@ class StagingSession:
           A function of the values of `feed_list`, which raises what `run` raises.
         """
         self._open()
-        step = make_stepper(self._hook.session, self._hook.steps, fetches, feed_list)
+        step = make_stepper(self._hook.session, self._hook.steps, self._hook.clock, fetches, feed_list)
 
         def call(*values: Any) -> Any:
             try:

@@ -53,7 +53,8 @@ class Watchdog:
     def __init__(
         self, session: Any, observer: Observer, feeds: Sequence[Feed], stall_secs: float, stall_raises: bool
     ) -> None:
-        self.clock = StepClock(session, self.stop)
+        self.clock = StepClock(session)
+        self.clock.on_close.append(self.stop)
         self._session, self._observer, self._feeds = session, observer, tuple(feeds)
         self._stall_secs, self._raises = stall_secs, stall_raises
         self._ended = threading.Event()
