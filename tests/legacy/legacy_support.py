@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -35,3 +38,14 @@ def with_site_packages() -> dict[str, str]:
 
     home = str(Path(staging_tf1.__file__).parent.parent)
     return {"PYTHONPATH": os.pathsep.join([home, str(PROMISES / "sitepkgs" / "site-packages")])}
+
+
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?|-?\d+")
+
+
+def assert_same_numbers(printed: str, golden: str) -> None:
+    """The same text, with floating-point numbers equal to a part in 10,000: kernels differ in their rounding."""
+    assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", golden), printed
+    ours = [float(number) for number in _NUMBER.findall(printed)]
+    theirs = [float(number) for number in _NUMBER.findall(golden)]
+    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import pytest
-from legacy_support import HERE, PROGRAMS, Run, goldens, last_json
-
-_NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?|-?\d+")
-
-
-def assert_same_numbers(printed: str, golden: str) -> None:
-    """The same text, with floating-point numbers equal to a part in 10,000: kernels differ in their rounding."""
-    assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", golden), printed
-    ours = [float(number) for number in _NUMBER.findall(printed)]
-    theirs = [float(number) for number in _NUMBER.findall(golden)]
-    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
-
+from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json
 
 @pytest.fixture(scope="module")
 def under_run(staging_run: Run) -> dict[str, str]:

@@ -49,6 +49,7 @@ class _Reader(cst.CSTVisitor):
         self._loops: list[int] = []
         self._functions: list[str] = []
         self._devices: list[str] = []
+        self._guards = 0
         self._traced = _traced_functions(wrapper.module, facts)
         self._returns = _returned_tuples(wrapper.module)
 
@@ -66,6 +67,7 @@ class _Reader(cst.CSTVisitor):
             tuple(self._loops),
             tuple(self._functions),
             tuple(self._devices),
+            self._guards > 0,
             any(name in self._traced for name in self._functions),
         )
 
@@ -111,6 +113,12 @@ class _Reader(cst.CSTVisitor):
         for item in original_node.items:
             if isinstance(item.item, cst.Call) and self._meaning(item.item.func).endswith(".device"):
                 self._devices.pop()
+
+    def visit_Try_body(self, node: cst.Try) -> None:
+        self._guards += _catches_imports(node)
+
+    def leave_Try_body(self, node: cst.Try) -> None:
+        self._guards -= _catches_imports(node)
 
     # ---- what names are made of
 
@@ -215,6 +223,15 @@ class _Reader(cst.CSTVisitor):
 
     def _text(self, node: cst.CSTNode) -> str:
         return self._module.code_for_node(node)
+
+
+def _catches_imports(node: cst.Try) -> bool:
+    for handler in node.handlers:
+        caught = handler.type
+        listed = [one.value for one in caught.elements] if isinstance(caught, cst.Tuple) else [caught]
+        if any(one is None or dotted(one) in ("ImportError", "ModuleNotFoundError") for one in listed):
+            return True
+    return False
 
 
 def _traced_functions(module: cst.Module, facts: Facts) -> set[str]:

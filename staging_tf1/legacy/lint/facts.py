@@ -25,6 +25,7 @@ class Place:
     loops: tuple[int, ...]  # the loops around it, outermost first, as indices into Facts.loops
     functions: tuple[str, ...]  # the functions around it, outermost first
     devices: tuple[str, ...]  # the arguments of the tf.device scopes around it, as source text
+    guarded: bool  # in a try statement that catches a failing import
     traced: bool  # in a function that tf.while_loop or tf.function traces
 
 

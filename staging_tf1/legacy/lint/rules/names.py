@@ -35,7 +35,8 @@ def _outermost(facts: Facts, package: str) -> list[tuple[Place, str]]:
     last = package.rpartition(".")[2]
     for full, spelled, place in facts.uses:
         written_out = spelled is None or last in spelled.split(".")
-        if written_out and (full == package or full.startswith(package + ".")):
+        fallback = spelled is None and place.guarded  # the file says itself what to do without
+        if written_out and not fallback and (full == package or full.startswith(package + ".")):
             found.setdefault(place.line, (place, full))
     return [found[line] for line in sorted(found)]
 

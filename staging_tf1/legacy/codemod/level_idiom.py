@@ -1,0 +1,301 @@
+"""Level "idiom": a hand-written pipeline becomes CustomRunner, staged() and StagingSession.
+
+All of a file or nothing: half a pipeline of each kind would hang. What is not recognised with certainty stays as
+the level "import" left it, and the reason is listed.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from staging_tf1.legacy.codemod.changes import Note
+from staging_tf1.legacy.codemod.idiom_parts import Runner, Staging, code, find_runners, find_stagings
+from staging_tf1.legacy.codemod.import_lines import add_after_imports, expression, names_in
+from staging_tf1.legacy.lint.names import Imports, dotted
+
+_INITIALIZERS = (
+    "tensorflow.global_variables_initializer",
+    "tensorflow.initialize_all_variables",
+    "tensorflow.local_variables_initializer",
+    "tensorflow.tables_initializer",
+)
+_SESSIONS = ("tensorflow.Session", "tensorflow.train.MonitoredTrainingSession")
+# What a program calls between steps and that makes no op.
+_BUILDS_NOTHING = tuple(
+    f"tensorflow.{name}" for name in ("errors.", "logging.", "gfile.", "io.gfile.", "Summary", "RunOptions", "RunMetadata")
+)
+_BY_HAND = "do it by hand, as docs/migrating.md shows"
+
+
+class _NotCertainError(Exception):
+    """The pattern is not the one that we know."""
+
+
+def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list[Note]]:
+    """The module in the package's idiom, with what was done, and what was left and why.
+
+    Args:
+      module: the file after level "import".
+      text: the file as it was, whose lines the notes name.
+    """
+    imports = _imports(module)
+    runners = find_runners(module, imports)
+    stagings = find_stagings(module.body, imports)
+    line = _first_line(text, ("StagingArea(", "class "))
+    if not runners and not stagings:
+        return module, [], _unrecognised(module, imports, line)
+    try:
+        rewriter = _Rewriter(imports, runners, stagings)
+        new = module.visit(rewriter)
+        _check_complete(new, rewriter, runners, stagings)
+    except _NotCertainError as reason:
+        return module, [], [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
+    if runners and "threading" not in names_in(new):
+        new = new.visit(_WithoutThreading())
+    new = add_after_imports(new, [] if _has_import(new) else ["import staging_tf1"])
+    done = [Note(line, f"class {one.name} -> staging_tf1.CustomRunner") for one in runners]
+    done += [Note(line, f"{one.area}, {one.put} -> staging_tf1.staged()") for one in stagings]
+    return new, [*done, Note(line, "tf.Session -> staging_tf1.StagingSession")], []
+
+
+class _Rewriter(cst.CSTTransformer):
+    def __init__(self, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> None:
+        super().__init__()
+        self._imports = imports
+        self._runners = {one.name: one for one in runners}
+        self._areas = {one.area: one for one in stagings}
+        self._puts = {one.put for one in stagings}
+        self._sessions: set[str] = set()
+        self._coordinators: set[str] = set()
+        self._threads: set[str] = set()
+        self.sessions_changed = 0
+
+    # ---- the build part
+
+    def leave_ClassDef(
+        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        return cst.RemoveFromParent() if original_node.name.value in self._runners else updated_node
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        return node.name.value not in self._runners
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        name = dotted(original_node.func) or ""
+        if name in self._runners:
+            if original_node.args:
+                raise _NotCertainError(f"{name}() takes arguments")
+            return expression(self._runners[name].call)
+        area, _, method = name.rpartition(".")
+        if area in self._areas and method == "get":
+            staging = self._areas[area]
+            return expression(f"staging_tf1.staged({staging.values}{staging.options})")
+        if name.partition(".")[0] in self._coordinators and method == "should_stop":
+            (session,) = self._sessions or {"sess"}
+            return expression(f"{session}.should_stop()")
+        if method == "run" and area in self._sessions:
+            return self._without_put(original_node, updated_node)
+        return updated_node
+
+    def _without_put(self, original: cst.Call, updated: cst.Call) -> cst.Call:
+        if len(original.args) != 1:
+            raise _NotCertainError(f"{code(original)} is fed: its batches do not come from a pipeline")
+        fetches = updated.args[0].value
+        if isinstance(fetches, (cst.List, cst.Tuple)):
+            kept = [one for one in fetches.elements if dotted(one.value) not in self._puts]
+            if len(kept) != len(fetches.elements):
+                if kept:
+                    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+                value = fetches.with_changes(elements=kept)
+                return updated.with_changes(args=[updated.args[0].with_changes(value=value)])
+        return updated
+
+    # ---- statements
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        one = original_node.body[0]
+        if isinstance(one, cst.Assign):
+            return self._assign(one, original_node, updated_node)
+        if isinstance(one, cst.Expr) and isinstance(one.value, cst.Call) and self._is_the_sessions_work(one.value):
+            return cst.RemoveFromParent()
+        return updated_node
+
+    def _assign(
+        self, one: cst.Assign, original: cst.SimpleStatementLine, updated: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        target, value = one.targets[0].target, one.value
+        name = dotted(target) or ""
+        if name in self._areas or name in self._puts:
+            return cst.RemoveFromParent()
+        if not isinstance(value, cst.Call):
+            return updated
+        full = self._imports.meaning(value.func)
+        if full == "tensorflow.train.Coordinator":
+            self._coordinators.add(name)
+            return cst.RemoveFromParent()
+        if full == "tensorflow.train.start_queue_runners" or (dotted(value.func) or "").endswith(".start_threads"):
+            self._threads.add(name)
+            return cst.RemoveFromParent()
+        if self._is_run(value) and isinstance(target, cst.Tuple):
+            return self._with_fewer_targets(value, target, updated)
+        return updated
+
+    def _with_fewer_targets(
+        self, run: cst.Call, target: cst.Tuple, updated: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        fetches = run.args[0].value
+        if not isinstance(fetches, (cst.List, cst.Tuple)) or len(fetches.elements) != len(target.elements):
+            raise _NotCertainError(f"{code(run)} is unpacked into another number of names")
+        kept = [
+            one for one, its in zip(target.elements, fetches.elements) if dotted(its.value) not in self._puts
+        ]
+        if len(kept) == len(target.elements):
+            return updated
+        assign = updated.body[0]
+        if not isinstance(assign, cst.Assign) or not kept:
+            raise _NotCertainError(f"{code(run)} fetches nothing but a put")
+        comma = cst.Comma() if len(kept) == 1 else cst.MaybeSentinel.DEFAULT
+        kept[-1] = kept[-1].with_changes(comma=comma)
+        new = assign.targets[0].with_changes(target=target.with_changes(elements=kept))
+        return updated.with_changes(body=[assign.with_changes(targets=[new])])
+
+    def _is_the_sessions_work(self, call: cst.Call) -> bool:
+        """Whether StagingSession does it: initialising, starting, warming up, clearing, stopping, joining."""
+        name = dotted(call.func) or ""
+        owner, _, method = name.rpartition(".")
+        if self._imports.meaning(call.func) == "tensorflow.train.start_queue_runners" or method == "start_threads":
+            return True
+        if owner in self._coordinators and method in ("request_stop", "join"):
+            return True
+        if not self._is_run(call) or len(call.args) != 1:
+            return False
+        fetches = call.args[0].value
+        listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
+        return bool(listed) and all(self._is_done_for_us(one) for one in listed)
+
+    def _is_done_for_us(self, fetch: cst.BaseExpression) -> bool:
+        if dotted(fetch) in self._puts:
+            return True
+        if isinstance(fetch, cst.Call):
+            area, _, method = (dotted(fetch.func) or "").rpartition(".")
+            return self._imports.meaning(fetch.func) in _INITIALIZERS or (area in self._areas and method == "clear")
+        return False
+
+    def _is_run(self, call: cst.Call) -> bool:
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        return method == "run" and owner in self._sessions and bool(call.args)
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.BaseStatement | cst.RemovalSentinel:
+        # A loop of warm-up puts has nothing left in it.
+        return updated_node if updated_node.body.body else cst.RemoveFromParent()
+
+    # ---- the session
+
+    def visit_With(self, node: cst.With) -> None:
+        for item in node.items:
+            if self._is_session(item) and item.asname is not None:
+                self._sessions.add(dotted(item.asname.name) or "")
+
+    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.BaseStatement:
+        building = _Building(self._imports)
+        if any(self._is_session(item) for item in original_node.items):
+            updated_node.body.visit(building)
+        if building.found is not None:
+            raise _NotCertainError(f"{building.found}() builds ops within the session, whose graph is finalized")
+        items = []
+        for old, new in zip(original_node.items, updated_node.items):
+            if self._is_session(old) and isinstance(new.item, cst.Call):
+                self.sessions_changed += 1
+                new = new.with_changes(item=new.item.with_changes(func=expression("staging_tf1.StagingSession")))
+            items.append(new)
+        return updated_node.with_changes(items=items)
+
+    def _is_session(self, item: cst.WithItem) -> bool:
+        if not isinstance(item.item, cst.Call) or self._imports.meaning(item.item.func) not in _SESSIONS:
+            return False
+        for arg in item.item.args:
+            if arg.keyword is None or arg.keyword.value not in ("config", "hooks", "checkpoint_dir"):
+                raise _NotCertainError(f"{code(item.item)} takes arguments that StagingSession has otherwise")
+        return True
+
+
+class _WithoutThreading(cst.CSTTransformer):
+    """Drops ``import threading``, which only the feed threads needed."""
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        return cst.RemoveFromParent() if code(updated_node).strip() == "import threading" else updated_node
+
+
+class _Building(cst.CSTVisitor):
+    """Finds calls that would add ops to the finalized graph of a StagingSession."""
+
+    def __init__(self, imports: Imports) -> None:
+        self._imports = imports
+        self.found: str | None = None
+
+    def visit_Call(self, node: cst.Call) -> None:
+        full = self._imports.meaning(node.func)
+        if full.startswith("tensorflow.") and not full.startswith(_BUILDS_NOTHING):
+            self.found = self.found or code(node.func)
+
+
+def _unrecognised(module: cst.Module, imports: Imports, line: int) -> list[Note]:
+    found = _Areas(imports)
+    module.visit(found)
+    if not found.any:
+        return []
+    reason = "no area with one put and one get, side by side at the top level, was recognised"
+    return [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
+
+
+class _Areas(cst.CSTVisitor):
+    def __init__(self, imports: Imports) -> None:
+        self._imports = imports
+        self.any = False
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self.any = self.any or self._imports.meaning(node.func) == "staging_tf1.StagingArea"
+
+
+def _first_line(text: str, wanted: tuple[str, ...]) -> int:
+    lines = text.splitlines()
+    for words in wanted:
+        for number, line in enumerate(lines, start=1):
+            if words in line:
+                return number
+    return 1
+
+
+def _check_complete(
+    new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]
+) -> None:
+    if rewriter.sessions_changed != 1:
+        raise _NotCertainError(f"there are {rewriter.sessions_changed} sessions in a with statement, not one")
+    names = names_in(new)
+    gone = [one.name for one in runners] + [name for one in stagings for name in (one.area, one.put)]
+    gone += sorted(rewriter._coordinators | rewriter._threads)
+    for name in gone:
+        if name in names:
+            raise _NotCertainError(f"{name!r} is used in a way that is not known")
+
+
+def _imports(module: cst.Module) -> Imports:
+    imports = Imports()
+
+    class Reader(cst.CSTVisitor):
+        def visit_Import(self, node: cst.Import) -> None:
+            imports.add(node)
+
+        def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+            imports.add(node)
+
+    module.visit(Reader())
+    return imports
+
+
+def _has_import(module: cst.Module) -> bool:
+    return any("import staging_tf1\n" in code(one) for one in module.body if isinstance(one, cst.SimpleStatementLine))
