@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import doctest
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +302,21 @@ def test_a_hundred_million_records_cost_no_more_than_their_batch(tmp_path: Path)
     source = ArraySource(rows, batch_size=128, shuffle=True, seed=1)
     assert source.batch(10**6).shape == (128, 4)
     assert source.batches_per_epoch == 781_250
+
+
+def test_the_shuffle_quality_example_says_what_it_promises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parent.parent / "examples" / "shuffle_quality.py"
+    spec = importlib.util.spec_from_file_location("shuffle_quality", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    ours, buffer, numpy_s = example.main(plot=str(tmp_path / "plot.png")).values()
+    assert ours == pytest.approx(1, abs=0.01) == numpy_s
+    assert buffer < 0.05
+    assert "19,918" in capsys.readouterr().out  # as docs/sources.md says
+
+
+def test_the_page_on_sources_is_true() -> None:
+    page = Path(__file__).parent.parent / "docs" / "sources.md"
+    failed, attempted = doctest.testfile(str(page), module_relative=False)
+    assert attempted > 10 and not failed
