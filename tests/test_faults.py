@@ -207,6 +207,84 @@ def test_a_thousand_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, d
     assert sorted([*stats.failed_batches, *seen]) == list(range(records)), "an account of every batch"
 
 
+class SometimesBad(FailsAt):
+    """Every fifth batch is bad."""
+
+    def batch(self, index: int) -> Any:
+        if index % 5 == 3:
+            raise BrokenDiskError(f"no record {index}")
+        return self._inner.batch(index)
+
+
+@pytest.mark.parametrize("kind", ["staged", "lockstep", "towers", "fifo"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_ignored_exceptions_skip_and_count(graph: Any, kind: str, threads: int) -> None:
+    source = SometimesBad(fails_at=-1)
+    ignore: dict[str, Any] = dict(ignored_exception_types=(BrokenDiskError,), max_ignored=4)
+    if kind == "fifo":
+        x = staging.CustomRunner(source, queue="fifo", num_threads=threads, **ignore).get_inputs()
+    elif kind == "lockstep":
+        x = staging.staged(source, lockstep=True, **ignore)
+    elif kind == "towers":
+        x = staging.staged(source, devices=["/cpu:0"], num_threads=threads, **ignore)[0]
+    else:
+        x = staging.staged(source, num_threads=threads, **ignore)
+    got = []
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            got.append(int(sess.run(x)[0]))
+    assert got == [n for n in range(20) if n % 5 != 3], "in order, without the bad ones"
+    if kind != "lockstep":
+        assert sess.stats()[0].ignored == 4
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_one_ignored_exception_too_many_is_raised(graph: Any, lockstep: bool) -> None:
+    x = staging.staged(
+        SometimesBad(fails_at=-1), lockstep=lockstep, ignored_exception_types=(BrokenDiskError,), max_ignored=2
+    )
+    with pytest.raises(BrokenDiskError, match="no record 13"), staging.StagingSession() as sess:
+        while True:
+            sess.run(x)
+    assert no_feed_thread()
+
+
+def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
+    numbers = staging.CustomRunner(lambda: iter(np.arange(20).reshape(20, 1)), queue="fifo").get_inputs()
+    bad = tf.debugging.Assert(tf.not_equal(numbers[0] % 5, 3), ["bad"])
+    with tf.control_dependencies([bad]):
+        x = staging.staged(tf.identity(numbers), ignored_exception_types=(tf.errors.InvalidArgumentError,))
+    got = []
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            got.append(int(sess.run(x)[0]))
+    assert got == [n for n in range(20) if n % 5 != 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            dict(ignored_exception_types=(3,)),
+            "staged() got 3 among ignored_exception_types, wanted subclasses of Exception, such as "
+            "(tf.errors.DataLossError,).",
+        ),
+        (
+            dict(max_ignored=3),
+            "staged() got max_ignored=3 without ignored_exception_types. Name the exceptions, too.",
+        ),
+        (
+            dict(ignored_exception_types=(ValueError,), max_ignored=-1),
+            "staged() got max_ignored=-1, wanted a whole number of at least 0.",
+        ),
+    ],
+)
+def test_bad_ignore_arguments_are_named(graph: Any, arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        staging.staged(FailsAt(-1), **arguments)
+    assert str(caught.value) == text
+
+
 def test_a_failing_put_reaches_the_user(graph: Any) -> None:
     numbers = staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
     with tf.control_dependencies([tf.debugging.assert_less(numbers, np.int64(5), message="too large")]):

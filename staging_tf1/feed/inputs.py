@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.reading import DealtReader, IndexReader, Reader, StreamReader
+from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
 
@@ -23,13 +24,13 @@ class Inputs:
         if lane.source is None:
             return None
         if isinstance(lane.source, Source):
-            return IndexReader(lane.source)
-        stream = self._stream(lane.source)
+            return IndexReader(lane.source, lane.ignored)
+        stream = self._stream(lane.source, lane.ignored)
         return DealtReader(stream, self.rotation, lane.tower, self.towers) if lane.rotates else stream
 
     def stop(self) -> None:
         """Wakes the towers that wait for each other."""
         self.rotation.stop()
 
-    def _stream(self, source: StreamSource) -> StreamReader:
-        return self._streams.setdefault(id(source), StreamReader(source))
+    def _stream(self, source: StreamSource, ignored: Ignored) -> StreamReader:
+        return self._streams.setdefault(id(source), StreamReader(source, ignored))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from staging_tf1.feed.skipping import NONE_IGNORED, Ignored
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.turns import Turns
 from staging_tf1.sources import Source, StreamSource
@@ -28,5 +29,7 @@ class Lane:
     in_order: bool = True
     # Whether the towers share one input, so that they must take from it in rotation.
     rotates: bool = False
+    # Which exceptions of the source are skipped.
+    ignored: Ignored = NONE_IGNORED
     # Feeder and taker in turn, for an order that can be repeated; only with one thread.
     turns: Turns | None = None

@@ -15,6 +15,7 @@ from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.reading import Numbered, Reader
 from staging_tf1.feed.sink_run import SinkRun
+from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
 from staging_tf1.spec import conform
@@ -39,6 +40,7 @@ class LaneRun:
     def __init__(self, lane: Lane, sink: SinkRun, listener: Listener, inputs: Inputs) -> None:
         self.lane, self.sink = lane, sink
         self.states = [ThreadState(f"feed:{lane.name}:{i}") for i in range(lane.num_threads)]
+        self.skips = Skips(lane.name, lane.ignored)
         self._listener = listener
         self._open_threads = lane.num_threads
         self._finishing = threading.Event()
@@ -89,8 +91,14 @@ class LaneRun:
         while not (self._listener.stopping or self._finishing.is_set()):
             state.now(PUTTING)
             with self._rotation():
-                if not self._put_from_graph():
+                try:
+                    self.sink.put()
+                except tf.errors.OutOfRangeError:
+                    # The values' own end, or that of the slots when the feed is stopped.
                     return
+                except self.skips.types as error:
+                    self.skips.skip(error)
+                    continue
             state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.batches += 1
             self._listener.staged_one(self.lane.tower)
@@ -103,14 +111,6 @@ class LaneRun:
             self._round += 1
         return self._inputs.rotation.turn(number * self._inputs.towers + self.lane.tower)
 
-    def _put_from_graph(self) -> bool:
-        try:
-            self.sink.put()
-        except tf.errors.OutOfRangeError:
-            # The values' own end, or that of the slots when the feed is stopped.
-            return False
-        return True
-
     def _feed_from_source(self, state: ThreadState, reader: Reader) -> None:
         while not (self._listener.stopping or self._finishing.is_set()):
             state.now(WAITING_FOR_SOURCE)
@@ -118,13 +118,24 @@ class LaneRun:
             if numbered is None:
                 return
             state.batch = numbered.number
-            arrays = self._arrays(numbered)
+            arrays = self._arrays_or_skip(numbered)
             state.source_secs += state.now(WAITING_FOR_TURN)
             with self._turn(numbered.number):
+                if arrays is None:
+                    continue
                 state.now(PUTTING)
                 self._put(arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
-            _count(state, arrays)
+            state.count(arrays)
+
+    def _arrays_or_skip(self, numbered: Numbered) -> list[np.ndarray[Any, Any]] | None:
+        try:
+            if numbered.error is not None:
+                raise numbered.error
+            return self._arrays(numbered)
+        except self.skips.types as error:
+            self.skips.skip(error)
+            return None
 
     def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:
         source = self.lane.source
@@ -140,9 +151,3 @@ class LaneRun:
             self._filling.make_room(len(arrays[0]))
         self.sink.put(*arrays)
         self._listener.staged_one(self.lane.tower)
-
-
-def _count(state: ThreadState, arrays: list[np.ndarray[Any, Any]]) -> None:
-    state.batches += 1
-    state.records += len(arrays[0]) if arrays and arrays[0].ndim else 1
-    state.bytes += sum(array.nbytes for array in arrays)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
+from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
 
@@ -15,6 +16,8 @@ class Numbered(NamedTuple):
 
     number: int
     batch: Any
+    # What the source raised in place of the batch, where the lane wants such batches skipped.
+    error: BaseException | None = None
 
 
 class Reader(Protocol):
@@ -27,8 +30,8 @@ class Reader(Protocol):
 class IndexReader:
     """Batches of a random-access source: threads take numbers, and make the batches at the same time."""
 
-    def __init__(self, source: Source, start: int = 0) -> None:
-        self._source = source
+    def __init__(self, source: Source, ignored: Ignored, start: int = 0) -> None:
+        self._source, self._ignored = source, ignored
         self._numbers = range(start, source.num_batches) if source.num_batches is not None else None
         self._next = start
         self._lock = threading.Lock()
@@ -39,15 +42,18 @@ class IndexReader:
             if self._numbers is not None and index not in self._numbers:
                 return None
             self._next += 1
-        with naming_batch(index):
-            return Numbered(index, self._source.batch(index))
+        try:
+            with naming_batch(index):
+                return Numbered(index, self._source.batch(index))
+        except self._ignored.types as error:
+            return Numbered(index, None, error)
 
 
 class StreamReader:
     """Batches of a sequential source: one thread at a time is inside it."""
 
-    def __init__(self, source: StreamSource) -> None:
-        self._source = source
+    def __init__(self, source: StreamSource, ignored: Ignored) -> None:
+        self._source, self._ignored = source, ignored
         self._batches: Iterator[Any] | None = None
         self._next = 0
         self._ended = False
@@ -66,6 +72,10 @@ class StreamReader:
                 except StopIteration:
                     self._ended = True
                     return None
+                except self._ignored.types as error:
+                    # A generator is finished now, and says so the next time; other iterators may go on.
+                    self._next += 1
+                    return Numbered(index, None, error)
                 except BaseException:
                     self._ended = True
                     raise
@@ -91,7 +101,7 @@ class DealtReader:
             self._round += 1
         with self._rotation.turn(number * self._towers + self._tower):
             numbered = self._stream.take()
-        return None if numbered is None else Numbered(number, numbered.batch)
+        return None if numbered is None else numbered._replace(number=number)
 
 
 class naming_batch:

@@ -11,6 +11,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
 from staging_tf1.sources import Source, StreamSource, as_source
@@ -39,6 +40,8 @@ class CustomRunner:
       num_threads: feed threads. With "fifo" the batches keep the source's order however many there are.
       seed: of the shuffle queue. With a seed (or one of the graph) and one thread the order can be repeated: the
         feeder fills the queue before the taker may take, so that the order does not depend on timing.
+      ignored_exception_types: as in `staged`.
+      max_ignored: as in `staged`.
       name: what ops, threads and messages are called after.
 
     Attributes:
@@ -72,6 +75,8 @@ class CustomRunner:
         min_after_dequeue: int | None = None,
         num_threads: int = 1,
         seed: int | None = None,
+        ignored_exception_types: Any = (),
+        max_ignored: int | None = None,
         name: str | None = None,
     ) -> None:
         check_name(name, "CustomRunner")
@@ -80,6 +85,7 @@ class CustomRunner:
             if queue not in ("shuffle", "fifo"):
                 raise ValueError(f"{self._what} got queue={queue!r}, wanted 'shuffle' or 'fifo'.")
             num_threads = at_least(num_threads, 1, "num_threads", self._what)
+            skipped = ignored(ignored_exception_types, max_ignored, self._what)
             if batch_size is not None:
                 batch_size = at_least(batch_size, 1, "batch_size", self._what)
             sources = self._sources(source, num_threads)
@@ -121,6 +127,7 @@ class CustomRunner:
                         self._spec,
                         num_threads if len(sources) == 1 else 1,
                         in_order=queue == "fifo",
+                        ignored=skipped,
                         turns=self._queue.turns,
                     )
                     for i, each in enumerate(sources)

@@ -11,6 +11,7 @@ from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.inlets import Inlet, inlets_for
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.pipeline import Pipeline, Tower, build_tower
 
@@ -27,6 +28,8 @@ def staged(
     devices: Sequence[str] | None = None,
     num_threads: int = 1,
     lockstep: bool = False,
+    ignored_exception_types: Any = (),
+    max_ignored: int | None = None,
     name: str | None = None,
 ) -> Any:
     """Stages `values` and returns tensors of the same structure, one step behind.
@@ -51,6 +54,9 @@ def staged(
       num_threads: feed threads a tower. Batches of a source keep their order; of tensors only with one thread.
       lockstep: no thread; each step's `Session.run` puts one batch and takes the one before. Needs `StagingSession`
         or `StagingHook`.
+      ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
+        (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can.
+      max_ignored: how many of those in one session; the next one is raised. None is no limit.
       name: what ops, threads and messages are called after; unique in the graph.
 
     Returns:
@@ -77,9 +83,11 @@ def staged(
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
         inlets, make_init = inlets_for(values, len(towers), what)
+        skipped = ignored(ignored_exception_types, max_ignored, what)
         _check_lockstep(lockstep, num_threads, inlets, what)
         capacity = _fit(capacity, memory_limit, inlets, what)
-        with tf.name_scope(name or "staged") as scope:
+        # What the caller's step depends on here would otherwise be computed in every step that takes a batch.
+        with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             unique = scope.rstrip("/")
             built, structures = [], []
             for index, (inlet, place) in enumerate(zip(inlets, towers, strict=True)):
@@ -96,6 +104,7 @@ def staged(
                 num_threads,
                 index,
                 rotates=inlet.shared,
+                ignored=skipped,
             )
             for index, (tower, inlet) in enumerate(zip(built, inlets, strict=True))
         )

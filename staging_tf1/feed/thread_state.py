@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 WAITING_FOR_SOURCE = "in the source"
 WAITING_FOR_TURN = "waiting for the batches before its own"
 PUTTING = "putting"
+BETWEEN_STEPS = "between two steps"
 ENDED = "ended"
 NOT_STARTED = "not started"
 
@@ -27,6 +31,12 @@ class ThreadState:
     source_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
+
+    def count(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+        """Counts a batch that has been delivered."""
+        self.batches += 1
+        self.records += len(arrays[0]) if arrays and arrays[0].ndim else 1
+        self.bytes += sum(array.nbytes for array in arrays)
 
     def now(self, doing: str) -> float:
         """Enters `doing`; returns the seconds that the state before it lasted."""

@@ -56,8 +56,7 @@ def build_tower(
     gate = TokenArea(
         [value.dtype for value in values], [value.shape for value in values], capacity=capacity, device=device
     )
-    with tf.control_dependencies(None):
-        put = gate.put(values, release=release)
+    put = gate.put(values, release=release)
     with on(device):
         outputs = gate.get()
     for output, value in zip(outputs, values, strict=True):

@@ -16,7 +16,10 @@ from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.ownership import owned
+from staging_tf1.feed.reading import Numbered
 from staging_tf1.feed.repair import release_stranded, repair
+from staging_tf1.feed.skipping import Skips
+from staging_tf1.feed.thread_state import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.pipeline import Tower
 from staging_tf1.spec import conform
@@ -34,8 +37,11 @@ class _TowerState:
     # Gets that the meter had counted when the last run began.
     taken: int = 0
     in_flight: bool = False
+    # What reading costs the step; the loop's own thread is the feed thread here.
+    feeder: ThreadState = field(default_factory=lambda: ThreadState("lockstep"))
     reader: Any = field(default=None)
     read_ends: Any = field(default=None)
+    skips: Any = field(default=None)
 
 
 class Lockstep:
@@ -50,6 +56,7 @@ class Lockstep:
         inputs = Inputs(feed.lanes)
         self.towers = [_TowerState(tower, lane) for tower, lane in zip(feed.pipeline.towers, feed.lanes, strict=True)]
         for state in self.towers:
+            state.skips = Skips(state.lane.name, state.lane.ignored)
             state.reader = inputs.reader(state.lane)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
@@ -112,14 +119,24 @@ class Lockstep:
     def _read_ahead(self, state: _TowerState) -> None:
         if state.pending is not None or state.ended:
             return
-        state.pending = self._read_source(state) if state.reader is not None else self._read_graph(state)
+        state.feeder.now(WAITING_FOR_SOURCE)
+        try:
+            state.pending = self._read_source(state) if state.reader is not None else self._read_graph(state)
+        finally:
+            state.feeder.source_secs += state.feeder.now(BETWEEN_STEPS)
         state.ended = state.pending is None
 
     def _read_source(self, state: _TowerState) -> dict[Any, Any] | None:
-        numbered = state.reader.take()
-        if numbered is None:
-            return None
-        lane = state.lane
+        while (numbered := state.reader.take()) is not None:
+            try:
+                if numbered.error is not None:
+                    raise numbered.error
+                return self._feeds(state.lane, numbered)
+            except state.lane.ignored.types as error:
+                state.skips.skip(error)
+        return None
+
+    def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:
         arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.number}")
         assert lane.source is not None
         if not lane.source.gives_away:

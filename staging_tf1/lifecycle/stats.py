@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1.feed.feed import Feed
+from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.graph.meter import Meter
 from staging_tf1.lifecycle.account import Account
+from staging_tf1.lifecycle.held import full_bytes, kind_of
+from staging_tf1.lifecycle.verdict import verdict
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,12 @@ class PipelineStats:
       capacity: elements that there is room for.
       failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
         delivery; empty for a queue.
+      ignored: batches that were skipped because of an exception among `ignored_exception_types`.
+      loop_secs: seconds from the start of the first run to the end of the last one.
+      full_bytes: bytes that the area or queue holds when it is full: the memory held at most, but for the batch that
+        each feed thread has in hand; 0 if it is not known.
+      kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", or "lockstep".
+      threads: feed threads.
     """
 
     name: str
@@ -38,35 +48,70 @@ class PipelineStats:
     occupancy: float
     capacity: int
     failed_batches: tuple[int, ...] = ()
+    ignored: int = 0
+    loop_secs: float = 0.0
+    full_bytes: int = 0
+    kind: str = "source"
+    threads: int = 0
+
+    @property
+    def waited_share(self) -> float:
+        """The share of the loop's time that steps waited for this pipeline, from 0 to 1."""
+        return min(1.0, self.wait_secs / self.loop_secs) if self.loop_secs > 0 else 0.0
+
+    @property
+    def verdict(self) -> str:
+        """Whether the loop is bound by its input or by its computation, and a suggestion."""
+        return verdict(self.waited_share, self.kind, self.threads)
 
     def __str__(self) -> str:
         return (
             f"{self.name}: {self.batches} batches, {self.bytes / 2**20:.1f} MiB; steps waited {self.wait_secs:.2f} s "
             f"for input, feed threads {self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of "
-            f"{self.capacity}"
+            f"{self.capacity}; memory held at most {self.full_bytes / 2**20:.1f} MiB; {self.verdict}"
         )
 
 
-def stats_of(feed: Feed, session: Any, account: Account) -> list[PipelineStats]:
-    """One record for each sink of `feed`; empty if it was not started in `session`."""
+def stats_of(
+    feed: Feed,
+    session: Any,
+    account: Account | None = None,
+    loop_secs: float = 0.0,
+    readers: Sequence[ThreadState] = (),
+) -> list[PipelineStats]:
+    """One record for each sink of `feed`, which runs in `session`.
+
+    Args:
+      feed: what fills the sinks.
+      session: whose figures to take.
+      account: knows which batches failed.
+      loop_secs: how long the loop has taken so far.
+      readers: in lockstep, where the step itself reads: what it has read for each tower.
+    """
     run = feed.run_in(session)
-    failed = account.failed_by_sink()
+    failed = account.failed_by_sink() if account is not None else {}
     records = []
-    for sink in {id(lane.sink): lane.sink for lane in feed.lanes}.values():
+    for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values()):
         states = [state for lane in run.lanes if lane.lane.sink is sink for state in lane.states] if run else []
+        reader = list(readers[index : index + 1])
         reading = Meter.reading(session.run(sink.meter.value))
         records.append(
             PipelineStats(
                 name=sink.name,
                 batches=reading.batches,
-                records=sum(state.records for state in states),
-                bytes=sum(state.bytes for state in states),
-                wait_secs=reading.wait_secs,
-                feeder_wait_secs=sum(state.put_secs for state in states),
-                source_secs=sum(state.source_secs for state in states),
+                records=sum(state.records for state in states + reader),
+                bytes=sum(state.bytes for state in states + reader),
+                wait_secs=reading.wait_secs + sum(state.source_secs for state in reader),
+                feeder_wait_secs=sum(state.put_secs for state in states + reader),
+                source_secs=sum(state.source_secs for state in states + reader),
                 occupancy=reading.occupancy,
                 capacity=sink.capacity,
                 failed_batches=tuple(failed.get(sink.name, ())),
+                ignored=sum(lane.skips.count for lane in run.lanes if lane.lane.sink is sink) if run else 0,
+                loop_secs=loop_secs,
+                full_bytes=full_bytes(feed, index, sink, states + reader),
+                kind=kind_of(feed),
+                threads=len(states),
             )
         )
     return records

@@ -1,0 +1,61 @@
+"""Bad batches that the user wants skipped and counted rather than raised."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from absl import logging
+
+from staging_tf1.feed.arguments import at_least
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Which exceptions are skipped, and how many of them in one session; None is no limit."""
+
+    types: tuple[type[BaseException], ...] = ()
+    most: int | None = None
+
+
+NONE_IGNORED = Ignored()
+
+
+def ignored(types: Any, most: Any, what: str) -> Ignored:
+    """Checks the arguments `ignored_exception_types` and `max_ignored`.
+
+    Raises:
+      TypeError, ValueError: they are no exception classes, or no number.
+    """
+    listed = (types,) if isinstance(types, type) else tuple(types)
+    for each in listed:
+        if not (isinstance(each, type) and issubclass(each, Exception)):
+            raise TypeError(
+                f"{what} got {each!r} among ignored_exception_types, wanted subclasses of Exception, such as "
+                f"(tf.errors.DataLossError,)."
+            )
+    if most is None:
+        return Ignored(listed)
+    if not listed:
+        raise ValueError(f"{what} got max_ignored={most!r} without ignored_exception_types. Name the exceptions, too.")
+    return Ignored(listed, at_least(most, 0, "max_ignored", what))
+
+
+class Skips:
+    """Counts the skipped batches of one lane in one session. Thread-safe."""
+
+    def __init__(self, name: str, rule: Ignored) -> None:
+        self.types = rule.types
+        self.count = 0
+        self._name, self._most = name, rule.most
+        self._lock = threading.Lock()
+
+    def skip(self, error: BaseException) -> None:
+        """Counts one more; raises `error` instead when that is one too many."""
+        with self._lock:
+            if self._most is not None and self.count >= self._most:
+                raise error
+            self.count += 1
+            count = self.count
+        logging.warning("'%s' skips a bad batch, its number %d: %s: %s", self._name, count, type(error).__name__, error)
