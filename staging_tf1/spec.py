@@ -188,8 +188,7 @@ def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
 def flatten_up_to(spec: Any, value: Any, owner: str = "batch") -> list[tuple[str, Any]]:
     """Walks `value` as far as `spec` has structure; what `value` holds below that is a leaf.
 
-    So a list of numbers, where the spec has a leaf, is one leaf. A tuple may stand where the spec has a list,
-    and the reverse.
+    So a list of numbers is one leaf where the spec has one. A tuple may stand for a list, and the reverse.
 
     Args:
       spec: the structure wanted.
@@ -197,7 +196,7 @@ def flatten_up_to(spec: Any, value: Any, owner: str = "batch") -> list[tuple[str
       owner: whose value it is, for messages: "generator 'digits': batch 3".
 
     Returns:
-      Pairs of path and leaf, one for each leaf of `spec`, in `tf.nest` order.
+      Pairs of path and leaf in `tf.nest` order.
 
     Raises:
       SpecError: `value` has other components than `spec`.
@@ -263,8 +262,7 @@ def _kind(value: Any) -> str:
 def infer_spec(batch: Any) -> Any:
     """The spec that one batch suggests: its structure, dtypes and shapes, with the first dimension left open.
 
-    A list of plain numbers or strings is one array, as it is in `tf.data.Dataset.from_tensor_slices`; a list
-    that holds arrays is a structure.
+    A list of plain numbers or strings is one array, as it is to `tf.data`; a list that holds arrays is a structure.
 
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
@@ -278,8 +276,7 @@ def infer_spec(batch: Any) -> Any:
 
 
 def component_paths(value: Any, path: str = "") -> Any:
-    """The structure of `value` with each component's path in its place; a list of plain values is a
-    component.
+    """The structure of `value` with each component's path in its place; a list of plain values is one.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
@@ -314,9 +311,10 @@ def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[
     if isinstance(value, np.ndarray):
         array = value
     else:
-        plain = _is_plain_list(value) or isinstance(value, (int, float, complex, str, bytes))
         try:
-            array = np.asarray(value, dtype if plain else None)
+            array = np.asarray(value)
+            if dtype is not None and (_is_plain_list(value) or isinstance(value, (int, float, complex))):
+                array = _fitted(array, dtype)
         except (ValueError, TypeError, OverflowError) as error:
             wanted = "an array" if dtype is None else f"{dtype.name} values"
             raise SpecError(f"{place} got {_kind(value)} that does not make {wanted}: {error}.") from error
@@ -331,6 +329,17 @@ def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[
     return array
 
 
+def _fitted(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Python numbers in the declared dtype; numpy 1 would wrap what is out of range, and cut off fractions."""
+    if dtype.kind == "O" or array.dtype.kind in "SUO":
+        return array
+    with np.errstate(invalid="ignore"):
+        fitted = array.astype(dtype)
+    if dtype.kind in "iub" and not np.array_equal(fitted, array):
+        raise ValueError(f"{array[fitted != array].flat[0]} is none")
+    return fitted
+
+
 def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     encoded = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
     return encoded.astype(object)
@@ -339,8 +348,7 @@ def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
     """The batch's arrays in `tf.nest` order, checked against `spec`.
 
-    Python numbers and lists become arrays of the declared dtype; an array of another dtype is refused,
-    because a silent cast costs a copy a batch and may lose digits.
+    Python numbers and lists become arrays of the declared dtype. An array of another is refused: a cast costs a copy.
 
     Args:
       spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.

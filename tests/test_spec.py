@@ -78,3 +78,11 @@ def test_lists_of_numbers_are_leaves_where_the_spec_has_one() -> None:
 def test_unicode_becomes_bytes() -> None:
     (array,) = conform(ArraySpec((None,), np.dtype(object)), np.array(["ä"]))
     assert array.tolist() == ["ä".encode()]
+
+
+@pytest.mark.parametrize("value", [[300], [1.5], [-1], [float("nan")], 300])
+def test_python_numbers_that_the_dtype_cannot_hold_are_refused(value: Any) -> None:
+    with pytest.raises(
+        SpecError, match=r"^batch: the batch got a \w+( of 1)? that does not make uint8 values: .* is none"
+    ):
+        conform(ArraySpec(None, np.dtype(np.uint8)), value)
