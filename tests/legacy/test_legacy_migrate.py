@@ -167,6 +167,7 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
     [
         ("print(\"last", "print(area.size(), \"last", "'area' is used in a way that is not known"),
         ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops within the session"),
+        ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op within the session"),
         ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "takes arguments that StagingSession has"),
         ("runner = CustomRunner()", "runner = CustomRunner(3)", "CustomRunner() takes arguments"),
     ],

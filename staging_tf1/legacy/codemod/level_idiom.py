@@ -101,6 +101,8 @@ class _Rewriter(cst.CSTTransformer):
         if len(original.args) != 1:
             raise _NotCertainError(f"{code(original)} is fed: its batches do not come from a pipeline")
         fetches = updated.args[0].value
+        if not self._is_done_for_us(original.args[0].value):
+            _check_only_names(original.args[0].value)
         if isinstance(fetches, (cst.List, cst.Tuple)):
             kept = [one for one in fetches.elements if dotted(one.value) not in self._puts]
             if len(kept) != len(fetches.elements):
@@ -219,6 +221,18 @@ class _Rewriter(cst.CSTTransformer):
             if arg.keyword is None or arg.keyword.value not in ("config", "hooks", "checkpoint_dir"):
                 raise _NotCertainError(f"{code(item.item)} takes arguments that StagingSession has otherwise")
         return True
+
+
+def _check_only_names(fetches: cst.BaseExpression) -> None:
+    """Refuses fetches such as ``2 * x`` and ``x[0]``, which build an op where they stand."""
+    listed = [fetches]
+    if isinstance(fetches, (cst.List, cst.Tuple, cst.Dict)):
+        listed = [one.value for one in fetches.elements]
+    for one in listed:
+        if isinstance(one, (cst.List, cst.Tuple, cst.Dict)):
+            _check_only_names(one)
+        elif dotted(one) is None and not isinstance(one, (cst.SimpleString, cst.Call)):
+            raise _NotCertainError(f"{code(one)} may build an op within the session, whose graph is finalized")
 
 
 class _WithoutThreading(cst.CSTTransformer):
