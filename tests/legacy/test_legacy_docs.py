@@ -1,0 +1,54 @@
+"""docs/migrating.md: every command on the page is run, in order, and prints what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+
+from legacy_support import QUIET, Run, assert_same_numbers, goldens
+
+PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """(command, output) of the page's console blocks, in order."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+def test_every_command_prints_what_the_page_says(run_python: Run, tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert program is not None
+    (tmp_path / "train.py").write_text(program.group(1))
+    listed = commands(text)
+    assert len(listed) == 9
+    for command, output in listed:
+        first, *rest = shlex.split(command)
+        if first == "cat":
+            printed = (tmp_path / rest[0]).read_text()
+        else:
+            words = ["-m", "staging_tf1", *rest] if first == "staging-tf1" else rest
+            ran = run_python(*words, cwd=tmp_path, env=QUIET)
+            assert ran.returncode <= 1, ran.stderr[-2000:]
+            printed = ran.stdout
+        if command.startswith(("python ", "staging-tf1 run ")):
+            assert_same_numbers(printed, output)  # kernels of other processors round differently
+        else:
+            assert printed == output, command
+    assert os.listdir(tmp_path) == ["train.py"]
+
+
+def test_the_numbers_on_the_page_are_those_of_tensorflow_1() -> None:
+    outputs = [output for command, output in commands(PAGE.read_text()) if command.endswith(("run train.py", "python train.py"))]
+    assert outputs == [goldens()["feed_thread"]] * 3
