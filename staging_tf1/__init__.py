@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
     from staging_tf1.lifecycle.stats import PipelineStats
+    from staging_tf1.lifecycle.summary_hook import StagingSummaryHook
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "StagingArea",
     "StagingHook",
     "StagingSession",
+    "StagingSummaryHook",
     "errors",
     "legacy",
     "sources",
@@ -48,6 +50,7 @@ _HOMES = {
     "StagingArea": "graph.areas",
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
+    "StagingSummaryHook": "lifecycle.summary_hook",
     "staged": "feed.staged",
     "start": "lifecycle.start",
 }

@@ -88,7 +88,12 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             return self._final_stats
         if self._session is None:
             return []
-        return [record for feed in self._feeds for record in stats_of(feed, self._session, self.steps.account)]
+        steps, loop_secs = self.steps, self.clock.loop_secs
+        return [
+            record
+            for feed in self._feeds
+            for record in stats_of(feed, self._session, steps.account, loop_secs, steps.readers(feed))
+        ]
 
     def drain(self) -> None:
         """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`."""

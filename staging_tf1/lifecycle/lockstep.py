@@ -131,9 +131,13 @@ class Lockstep:
             try:
                 if numbered.error is not None:
                     raise numbered.error
-                return self._feeds(state.lane, numbered)
+                feeds = self._feeds(state.lane, numbered)
             except state.lane.ignored.types as error:
                 state.skips.skip(error)
+                continue
+            state.feeder.batch = numbered.number
+            state.feeder.count(list(feeds.values()))
+            return feeds
         return None
 
     def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.lifecycle.account import Account, Gate
 from staging_tf1.lifecycle.lockstep import Lockstep
 from staging_tf1.lifecycle.needs import Needs
@@ -34,6 +35,11 @@ class Steps:
         """Puts the first batch of every lockstep pipeline."""
         for lockstep in self._lockstep.values():
             lockstep.warm_up()
+
+    def readers(self, feed: Feed) -> list[ThreadState]:
+        """What the steps themselves have read for each tower of `feed`; empty if it is not in lockstep."""
+        lockstep = self._lockstep.get(feed.name)
+        return [] if lockstep is None else [state.feeder for state in lockstep.towers]
 
     def needed(self, fetches: Any, feed_dict: Any | None) -> frozenset[Gate]:
         """The pipelines and towers that a run of `fetches` takes from."""

@@ -1,0 +1,95 @@
+"""The figures of the pipelines as TensorBoard scalars, as TF1's queues had `fraction_full`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.arguments import at_least
+from staging_tf1.feed.feed import Feed, feeds_of
+from staging_tf1.lifecycle.stats import PipelineStats, stats_of
+
+
+class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Writes scalars for each threaded pipeline, every so many steps and at the end.
+
+    Under `staging/<pipeline>/`: fraction_full (of the area or queue, as the steps found it), waited_share (of the time,
+    by steps that waited for input) and batches_per_sec, all since the last time; batches, source_secs and
+    feeder_wait_secs (seconds in the source, and in the put), since the start.
+
+    The x axis is the global step; without one, the number of runs.
+
+    Args:
+      folder: where the event file goes; the same as a MonitoredTrainingSession's is fine.
+      every_steps: steps between two writings.
+
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind.
+
+    >>> hook = StagingSummaryHook(folder="logs", every_steps=100)
+    """
+
+    def __init__(self, *, folder: str, every_steps: int = 100) -> None:
+        if not folder:
+            raise ValueError("StagingSummaryHook got no folder. Name the one that TensorBoard reads: folder='logs'.")
+        self._folder = folder
+        self._every_steps = at_least(every_steps, 1, "every_steps", "StagingSummaryHook")
+        self._writer: Any = None
+        self._step_tensor: Any = None
+        self._feeds: list[Feed] = []
+        self._last: dict[str, PipelineStats] = {}
+        self._last_at = 0.0
+        self._runs = self._written = 0
+
+    def begin(self) -> None:
+        """See base class."""
+        self._feeds = feeds_of(tf.get_default_graph())
+        self._step_tensor = tf.train.get_global_step()
+        self._writer = tf.summary.FileWriterCache.get(self._folder)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """See base class."""
+        self._last, self._last_at = {}, time.perf_counter()
+        self._runs = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """See base class."""
+        self._runs += 1
+        if self._runs % self._every_steps == 0:
+            self._write(run_context.session)
+
+    def end(self, session: Any) -> None:
+        """See base class."""
+        if self._runs % self._every_steps:
+            self._write(session)
+        self._writer.flush()
+
+    def _write(self, session: Any) -> None:
+        step = self._runs if self._step_tensor is None else int(session.run(self._step_tensor))
+        now = time.perf_counter()
+        for feed in self._feeds:
+            for stats in stats_of(feed, session):
+                scalars = _since(self._last.get(stats.name), stats, now - self._last_at)
+                values = [
+                    tf.Summary.Value(tag=f"staging/{stats.name}/{name}", simple_value=value)
+                    for name, value in scalars.items()
+                ]
+                self._writer.add_summary(tf.Summary(value=values), step)
+                self._last[stats.name] = stats
+        self._last_at = now
+
+
+def _since(last: PipelineStats | None, stats: PipelineStats, secs: float) -> dict[str, float]:
+    """The scalars of the time between two figures, `secs` apart."""
+    batches = stats.batches - (last.batches if last else 0)
+    waited = stats.wait_secs - (last.wait_secs if last else 0.0)
+    found = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)
+    return {
+        "fraction_full": min(1.0, found / (batches * stats.capacity)) if batches else 0.0,
+        "waited_share": min(1.0, waited / secs),
+        "batches_per_sec": batches / secs,
+        "batches": float(stats.batches),
+        "source_secs": stats.source_secs,
+        "feeder_wait_secs": stats.feeder_wait_secs,
+    }

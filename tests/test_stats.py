@@ -1,0 +1,176 @@
+"""The figures of a pipeline, and the verdict on it, for sources of known speed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.lifecycle.verdict import verdict
+
+_STEPS = 20
+_SECS = 0.01
+
+
+def _busy(secs: float) -> None:
+    """Takes that long, whatever else the machine does."""
+    threading.Event().wait(secs)
+
+
+def _paced(secs: float) -> Any:
+    def batches() -> Iterator[Any]:
+        for number in range(_STEPS + 1):
+            _busy(secs)
+            yield np.full([2, 8], number, np.float32)
+
+    return staging.sources.GeneratorSource(batches, spec=tf.TensorSpec([2, 8], tf.float32))
+
+
+def _stats(fetch: Any) -> staging.PipelineStats:
+    with staging.StagingSession() as sess:
+        sess.run(fetch)  # the first step compiles the graph
+        for _ in range(_STEPS - 1):
+            sess.run(fetch)
+        (stats,) = sess.stats()
+    return stats
+
+
+def _step_of(secs: float, x: Any) -> Any:
+    def compute(value: Any) -> Any:
+        _busy(secs)
+        return value
+
+    return tf.numpy_function(compute, [x], tf.float32)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_source_five_times_as_slow_as_the_step_binds_the_loop(graph: Any, lockstep: bool) -> None:
+    x = staging.staged(_paced(5 * _SECS), lockstep=lockstep, name="train")
+    stats = _stats(_step_of(_SECS, x))
+    # In lockstep the step waits for all of it; with a thread, for what the step itself does not cover.
+    expected = 5 / 6 if lockstep else 4 / 5
+    assert stats.waited_share == pytest.approx(expected, abs=0.15)
+    assert stats.verdict.startswith("input-bound: steps waited ")
+    cure = "let a thread read ahead: lockstep=False" if lockstep else "make the source faster, or give one that "
+    assert cure in stats.verdict
+    assert stats.source_secs >= _STEPS * 5 * _SECS
+
+
+def test_a_step_five_times_as_slow_as_the_source_binds_the_loop(graph: Any) -> None:
+    x = staging.staged(_paced(_SECS), name="train")
+    stats = _stats(_step_of(5 * _SECS, x))
+    assert stats.waited_share < 0.1
+    assert stats.verdict.startswith("compute-bound: steps waited ")
+    assert stats.verdict.endswith(" of the time, the input keeps up")
+    # The feed thread, which has nothing else to do, waits for most of the step.
+    assert stats.feeder_wait_secs > stats.source_secs
+    assert stats.occupancy > 1
+
+
+def test_the_queue_of_a_custom_runner_is_judged_as_well(graph: Any) -> None:
+    x = staging.CustomRunner(_paced(5 * _SECS), queue="fifo", name="train").get_inputs()
+    assert _stats(_step_of(_SECS, x)).verdict.startswith("input-bound: ")
+
+
+def test_the_fast_path_counts_into_the_time_of_the_loop(graph: Any) -> None:
+    paced = _step_of(_SECS, staging.staged(_paced(5 * _SECS), name="train"))
+    with staging.StagingSession() as sess:
+        step = sess.make_callable(paced)
+        for _ in range(_STEPS):
+            step()
+        (stats,) = sess.stats()
+    assert stats.waited_share == pytest.approx(1, abs=0.25)
+
+
+def test_memory_held_at_most_is_what_a_full_area_holds(graph: Any) -> None:
+    source = staging.sources.ArraySource(np.zeros([40, 16], np.float32), batch_size=4, epochs=1)
+    stats = _stats_of_all(staging.staged(source, capacity=3))
+    assert stats.full_bytes == 3 * 4 * 16 * 4
+    assert "; memory held at most 0.0 MiB; " in str(stats)
+
+
+def test_memory_held_at_most_of_a_queue_of_records(graph: Any) -> None:
+    source = staging.sources.ArraySource(np.zeros([40, 16], np.float32), batch_size=4, epochs=1)
+    runner = staging.CustomRunner(source, capacity=20, min_after_dequeue=5)
+    assert _stats_of_all(runner.get_inputs()).full_bytes == 20 * 16 * 4
+
+
+def test_memory_held_at_most_of_tensors_comes_from_their_shapes(graph: Any) -> None:
+    dataset = tf.data.Dataset.range(40).batch(4, drop_remainder=True)
+    assert _stats_of_all(staging.staged(dataset, capacity=3)).full_bytes == 3 * 4 * 8
+
+
+def test_memory_that_nobody_can_tell_is_zero(graph: Any) -> None:
+    assert _stats_of_all(staging.staged(tf.data.Dataset.range(41).batch(4))).full_bytes == 0
+
+
+def _stats_of_all(x: Any) -> staging.PipelineStats:
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            sess.run(x)
+    (stats,) = sess.stats()
+    return stats
+
+
+def test_lockstep_counts_what_it_reads(graph: Any) -> None:
+    source = staging.sources.ArraySource(np.zeros([10, 16], np.float32), batch_size=4, epochs=1)
+    stats = _stats_of_all(staging.staged(source, lockstep=True))
+    assert (stats.batches, stats.records, stats.bytes, stats.kind, stats.threads) == (3, 10, 640, "lockstep", 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads", "cure"),
+    [
+        ("source", 2, "add feed threads (num_threads=4), or make the source faster"),
+        ("stream", 1, "make the source faster, or give one that several threads can read"),
+        ("graph", 1, "make the ops that compute it faster (tf.data in parallel), or add feed threads"),
+        ("lockstep", 0, "let a thread read ahead: lockstep=False"),
+    ],
+)
+def test_each_way_of_feeding_has_its_own_cure(kind: str, threads: int, cure: str) -> None:
+    assert verdict(0.5, kind, threads).startswith(f"input-bound: steps waited 50 % of the time; {cure}")
+
+
+def test_scalars_for_tensorboard(graph: Any, tmp_path: Path) -> None:
+    tf.train.get_or_create_global_step()
+    x = staging.staged(staging.sources.ArraySource(np.zeros([40, 4]), batch_size=4, epochs=1), name="train")
+    with tf.control_dependencies([x]):
+        step = tf.train.get_global_step().assign_add(1).op
+    hook = staging.StagingSummaryHook(every_steps=4, folder=str(tmp_path))
+    with staging.StagingSession(hooks=[hook]) as sess:
+        while not sess.should_stop():
+            sess.run(step)
+    scalars = _scalars(tmp_path)
+    steps = [number for number, _ in scalars["staging/train/fraction_full"]]
+    assert steps == [4, 8, 10]
+    assert all(0 <= value <= 1 for _, value in scalars["staging/train/fraction_full"])
+    assert all(0 <= value <= 1 for _, value in scalars["staging/train/waited_share"])
+    assert [value for _, value in scalars["staging/train/batches"]] == [4, 8, 10]
+    assert set(scalars) == {
+        f"staging/train/{name}"
+        for name in ("fraction_full", "waited_share", "batches", "batches_per_sec", "feeder_wait_secs", "source_secs")
+    }
+
+
+def _scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    found: dict[str, list[tuple[int, float]]] = {}
+    for path in folder.glob("events*"):
+        for event in tf.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+def test_scalars_need_a_folder(graph: Any) -> None:
+    with pytest.raises(ValueError, match="StagingSummaryHook got no folder"):
+        staging.StagingSummaryHook(folder="")
+    with pytest.raises(
+        ValueError, match=r"StagingSummaryHook got every_steps=0, wanted a whole number of at least 1\."
+    ):
+        staging.StagingSummaryHook(folder="logs", every_steps=0)
