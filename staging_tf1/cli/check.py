@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         complain(_PROG, error)
         return 2
     rules = configuration.overridden(rules, options.select, options.ignore)
-    if (unknown := configuration.unknown_codes(rules, report.CODES)):
+    if unknown := configuration.unknown_codes(rules, report.CODES):
         complain(_PROG, f"there is no rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
         return 2
     findings = []

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("libcst")
 
 from legacy_support import PROGRAMS
+
 from staging_tf1.cli import check
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.lint import checker
@@ -247,9 +248,7 @@ def test_a_loop_of_folders_is_left_out(bad: Path, capsys: Capture) -> None:
     (below / "again").symlink_to(bad.parent)
     assert check.main([str(bad.parent)]) == 2
     out, err = capsys.readouterr()
-    assert err == (
-        f"staging-tf1 check: {below / 'again'}: is a symbolic link to a folder that it lies in; left out\n"
-    )
+    assert err == (f"staging-tf1 check: {below / 'again'}: is a symbolic link to a folder that it lies in; left out\n")
     assert "found 2 mistakes in 1 file" in out
 
 

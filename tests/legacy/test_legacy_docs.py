@@ -50,5 +50,9 @@ def test_every_command_prints_what_the_page_says(run_python: Run, tmp_path: Path
 
 
 def test_the_numbers_on_the_page_are_those_of_tensorflow_1() -> None:
-    outputs = [output for command, output in commands(PAGE.read_text()) if command.endswith(("run train.py", "python train.py"))]
+    outputs = [
+        output
+        for command, output in commands(PAGE.read_text())
+        if command.endswith(("run train.py", "python train.py"))
+    ]
     assert outputs == [goldens()["feed_thread"]] * 3

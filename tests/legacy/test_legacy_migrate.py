@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("libcst")
 
 from legacy_support import HERE, PROGRAMS, QUIET, Run, assert_same_numbers, goldens, last_json
+
 from staging_tf1.cli import check, migrate
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.codemod import migration
@@ -155,7 +156,10 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
     path = tmp_path / "program.py"
     path.write_text(fed)
     (note,) = migration.migrate(source_files.read(str(path)), "idiom").left
-    assert (note.line, note.what) == (fed[: fed.index("StagingArea(")].count("\n") + 1, "the pipeline stays hand-written")
+    assert (note.line, note.what) == (
+        fed[: fed.index("StagingArea(")].count("\n") + 1,
+        "the pipeline stays hand-written",
+    )
     assert note.advice == (
         "sess.run(put, feed_dict={x_in: data[0], y_in: target[0]}) is fed: its batches do not come from a pipeline; "
         "do it by hand, as docs/migrating.md shows"
@@ -165,7 +169,7 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("print(\"last", "print(area.size(), \"last", "'area' is used in a way that is not known"),
+        ('print("last', 'print(area.size(), "last', "'area' is used in a way that is not known"),
         ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops within the session"),
         ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op within the session"),
         ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "takes arguments that StagingSession has"),

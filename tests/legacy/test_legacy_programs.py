@@ -7,6 +7,7 @@ import sys
 import pytest
 from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json
 
+
 @pytest.fixture(scope="module")
 def under_run(staging_run: Run) -> dict[str, str]:
     paths = sorted(str(path) for path in PROGRAMS.glob("*.py"))

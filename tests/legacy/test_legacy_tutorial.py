@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-
 from legacy_support import HERE, PROGRAMS, Run, last_json
 
 CASES = sorted(path.stem for path in (PROGRAMS / "tutorial").glob("*.py"))

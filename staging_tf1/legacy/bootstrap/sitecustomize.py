@@ -43,7 +43,7 @@ def _hand_over():
 
 
 _hand_over()
-try:
+try:  # noqa: SIM105 (contextlib would be one more import at every start)
     _install()
 except ImportError:
     pass  # another environment, which lacks the package or TensorFlow: nothing to do here

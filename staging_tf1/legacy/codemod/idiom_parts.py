@@ -36,11 +36,12 @@ def find_runners(module: cst.Module, imports: Imports) -> list[Runner]:
     """The classes of a module that are the recipe: placeholders, a queue, one thread method, one starter."""
     found = []
     for statement in module.body:
-        if isinstance(statement, cst.ClassDef):
-            methods = {one.name.value: one for one in statement.body.body if isinstance(one, cst.FunctionDef)}
-            if set(methods) == {"__init__", "get_inputs", "thread_main", "start_threads"}:
-                if (call := _runner_call(module, methods, imports)) is not None:
-                    found.append(Runner(statement.name.value, call))
+        if not isinstance(statement, cst.ClassDef):
+            continue
+        methods = {one.name.value: one for one in statement.body.body if isinstance(one, cst.FunctionDef)}
+        if set(methods) == {"__init__", "get_inputs", "thread_main", "start_threads"}:
+            call = _runner_call(module, methods, imports)
+            found += [] if call is None else [Runner(statement.name.value, call)]
     return found
 
 
@@ -97,12 +98,11 @@ def _runner_call(module: cst.Module, methods: dict[str, cst.FunctionDef], import
     ]
     if len(queues) != 1:
         return None
-    name, queue = queues[0]
+    ((name, queue),) = queues
     batch_size = _batch_size(methods["get_inputs"], name)
     generator = _generator(methods["thread_main"], made)
     if batch_size is None or generator is None or not _is_function(module, generator):
         return None
-    assert isinstance(queue, cst.Call)
     options = [
         f"{arg.keyword.value}={code(arg.value)}"
         for arg in queue.args
@@ -132,10 +132,10 @@ def _batch_size(function: cst.FunctionDef, queue: str) -> str | None:
     if len(statements) != 1 or not isinstance(statements[0], cst.Return):
         return None
     call = statements[0].value
-    if isinstance(call, cst.Call) and dotted(call.func) == f"{queue}.dequeue_many" and len(call.args) == 1:
-        if isinstance(call.args[0].value, (cst.Name, cst.Integer)):
-            return code(call.args[0].value)
-    return None
+    if not (isinstance(call, cst.Call) and dotted(call.func) == f"{queue}.dequeue_many" and len(call.args) == 1):
+        return None
+    number = call.args[0].value
+    return code(number) if isinstance(number, (cst.Name, cst.Integer)) else None
 
 
 def _generator(function: cst.FunctionDef, made: dict[str, cst.BaseExpression]) -> str | None:
@@ -151,9 +151,7 @@ def _generator(function: cst.FunctionDef, made: dict[str, cst.BaseExpression]) -
     if not (isinstance(run, cst.Call) and len(run.args) == 2 and isinstance(run.args[1].value, cst.Dict)):
         return None
     enqueue = made.get(dotted(run.args[0].value) or "")
-    fed = {
-        dotted(one.key): dotted(one.value) for one in run.args[1].value.elements if isinstance(one, cst.DictElement)
-    }
+    fed = {dotted(one.key): dotted(one.value) for one in run.args[1].value.elements if isinstance(one, cst.DictElement)}
     if not (isinstance(enqueue, cst.Call) and (dotted(enqueue.func) or "").endswith(".enqueue_many")):
         return None
     components = enqueue.args[0].value
@@ -172,7 +170,7 @@ def _is_function(module: cst.Module, name: str) -> bool:
     return any(isinstance(one, cst.FunctionDef) and one.name.value == name for one in module.body)
 
 
-def _is_docstring(statement: cst.BaseStatement) -> bool:
+def _is_docstring(statement: cst.CSTNode) -> bool:
     return (
         isinstance(statement, cst.SimpleStatementLine)
         and isinstance(statement.body[0], cst.Expr)

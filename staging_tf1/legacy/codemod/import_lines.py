@@ -12,8 +12,15 @@ from staging_tf1.legacy.lint.names import dotted
 
 _V1 = "tensorflow.compat.v1"
 # Below the public API, where nothing moves, or moved already.
-_STAYS = ("tensorflow.python", "tensorflow.core", "tensorflow.compat", "tensorflow.keras", "tensorflow.compiler",
-          "tensorflow.lite", "tensorflow.tools")
+_STAYS = (
+    "tensorflow.python",
+    "tensorflow.core",
+    "tensorflow.compat",
+    "tensorflow.keras",
+    "tensorflow.compiler",
+    "tensorflow.lite",
+    "tensorflow.tools",
+)
 
 
 @dataclass

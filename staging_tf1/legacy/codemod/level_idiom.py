@@ -22,7 +22,8 @@ _INITIALIZERS = (
 _SESSIONS = ("tensorflow.Session", "tensorflow.train.MonitoredTrainingSession")
 # What a program calls between steps and that makes no op.
 _BUILDS_NOTHING = tuple(
-    f"tensorflow.{name}" for name in ("errors.", "logging.", "gfile.", "io.gfile.", "Summary", "RunOptions", "RunMetadata")
+    f"tensorflow.{name}"
+    for name in ("errors.", "logging.", "gfile.", "io.gfile.", "Summary", "RunOptions", "RunMetadata")
 )
 _BY_HAND = "do it by hand, as docs/migrating.md shows"
 
@@ -150,9 +151,7 @@ class _Rewriter(cst.CSTTransformer):
         fetches = run.args[0].value
         if not isinstance(fetches, (cst.List, cst.Tuple)) or len(fetches.elements) != len(target.elements):
             raise _NotCertainError(f"{code(run)} is unpacked into another number of names")
-        kept = [
-            one for one, its in zip(target.elements, fetches.elements) if dotted(its.value) not in self._puts
-        ]
+        kept = [one for one, its in zip(target.elements, fetches.elements) if dotted(its.value) not in self._puts]
         if len(kept) == len(target.elements):
             return updated
         assign = updated.body[0]
@@ -284,9 +283,7 @@ def _first_line(text: str, wanted: tuple[str, ...]) -> int:
     return 1
 
 
-def _check_complete(
-    new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]
-) -> None:
+def _check_complete(new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]) -> None:
     if rewriter.sessions_changed != 1:
         raise _NotCertainError(f"there are {rewriter.sessions_changed} sessions in a with statement, not one")
     names = names_in(new)

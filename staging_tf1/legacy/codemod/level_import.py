@@ -73,9 +73,9 @@ class _Survey(cst.CSTVisitor):
             self.switched_off = True
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        if isinstance(node.value, cst.Call):
-            if self.imports.meaning(node.value.func) == "tensorflow.staging.StagingArea":
-                self.tutorial_areas.update(t for one in node.targets if (t := dotted(one.target)) is not None)
+        made = self.imports.meaning(node.value.func) if isinstance(node.value, cst.Call) else ""
+        if made == "tensorflow.staging.StagingArea":
+            self.tutorial_areas.update(t for one in node.targets if (t := dotted(one.target)) is not None)
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -165,9 +165,7 @@ class _Rewriter(cst.CSTTransformer):
             self.left.append(Note(self._line(original), "tf.staging.StagingArea", advice))
             return updated
         self.wanted.add("staging_tf1")
-        self.done.append(
-            Note(self._line(original), f"{dotted(original.func)} -> staging_tf1.StagingArea.from_tensors")
-        )
+        self.done.append(Note(self._line(original), f"{dotted(original.func)} -> staging_tf1.StagingArea.from_tensors"))
         kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated.with_changes(func=expression("staging_tf1.StagingArea.from_tensors"), args=kept)
 
@@ -221,7 +219,9 @@ def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> c
     if survey.imports.uses("tensorflow") and not survey.switched_off:
         if has_v1 or rewriter.needs_v1:
             v1 = survey.v1_name or "tf"
-            lines.append(f"{v1}.compat.v1.disable_v2_behavior()" if survey.by_upgrade else f"{v1}.disable_v2_behavior()")
+            lines.append(
+                f"{v1}.compat.v1.disable_v2_behavior()" if survey.by_upgrade else f"{v1}.disable_v2_behavior()"
+            )
         else:
             lines += [f"import {_V1}", f"{_V1}.disable_v2_behavior()"]
     if survey.v1_name == "tensorflow" and not survey.by_upgrade and "tensorflow" in names_in(module):

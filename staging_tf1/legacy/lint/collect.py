@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from staging_tf1.legacy.lint.expressions import key_of, keys_passed_on, keys_read, parameter_names, target_keys
 from staging_tf1.legacy.lint.facts import AREAS, Area, Call, Facts, Key, Loop, Place, argument, is_session_run
 from staging_tf1.legacy.lint.names import dotted
 
@@ -78,7 +79,7 @@ class _Reader(cst.CSTVisitor):
 
     def visit_For(self, node: cst.For) -> None:
         self._enter_loop(node)
-        for key in _targets(node.target):
+        for key in target_keys(node.target):
             self._bind(key, node.iter, renames=True)
 
     def leave_For(self, original_node: cst.For) -> None:
@@ -92,7 +93,7 @@ class _Reader(cst.CSTVisitor):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         name = node.name.value
-        reads = _reads(node.body) - _parameters(node.params)
+        reads = keys_read(node.body) - parameter_names(node.params)
         self._facts.made_of.setdefault(name, set()).update(reads)
         self._facts.made_of.setdefault("." + name, set()).add(name)
         self._functions.append(name)
@@ -103,7 +104,7 @@ class _Reader(cst.CSTVisitor):
     def visit_With(self, node: cst.With) -> None:
         for item in node.items:
             if item.asname is not None:
-                for key in _targets(item.asname.name):
+                for key in target_keys(item.asname.name):
                     self._bind(key, item.item, renames=True)
             if isinstance(item.item, cst.Call) and self._meaning(item.item.func).endswith(".device"):
                 given = item.item.args[0].value if item.item.args else None
@@ -131,7 +132,7 @@ class _Reader(cst.CSTVisitor):
             self._assign(node.target, node.value)
 
     def visit_AugAssign(self, node: cst.AugAssign) -> None:
-        for key in _targets(node.target):
+        for key in target_keys(node.target):
             self._bind(key, node.value, renames=True)
             if isinstance(node.target, (cst.Name, cst.Subscript)):
                 self._facts.writes.append((key, self._place(node)))
@@ -146,7 +147,7 @@ class _Reader(cst.CSTVisitor):
                 for one, its in zip(target.elements, parts):
                     self._assign(one.value, its)
                 return
-        for key in _targets(target):
+        for key in target_keys(target):
             self._bind(key, value, renames=True)
             if isinstance(target, cst.Subscript):
                 self._facts.writes.append((key, self._place(target)))
@@ -160,21 +161,21 @@ class _Reader(cst.CSTVisitor):
         return [element.value for element in value.elements] if isinstance(value, cst.Tuple) else None
 
     def _bind(self, key: Key, value: cst.BaseExpression, *, renames: bool) -> None:
-        self._facts.made_of.setdefault(key, set()).update(_reads(value))
+        self._facts.made_of.setdefault(key, set()).update(keys_read(value))
         if renames:
-            self._facts.renamed.setdefault(key, set()).update(_renames(value))
+            self._facts.renamed.setdefault(key, set()).update(keys_passed_on(value))
 
     # ---- what is called
 
     def visit_Call(self, node: cst.Call) -> None:
         method, receiver = "", ""
         if isinstance(node.func, cst.Attribute):
-            method, receiver = node.func.attr.value, _key(node.func.value)
+            method, receiver = node.func.attr.value, key_of(node.func.value)
         elif isinstance(node.func, cst.Name):
             method = node.func.value
         # What a run does is in its fetches; what it is fed are values.
         read = node.args[:1] if method == "run" else node.args
-        reads = frozenset().union(*[_reads(arg.value) for arg in read])
+        reads = frozenset().union(*[keys_read(arg.value) for arg in read])
         call = Call(node, self._meaning(node.func), method, receiver, self._place(node), reads)
         self._facts.calls.append(call)
         for index in self._loops:
@@ -185,7 +186,7 @@ class _Reader(cst.CSTVisitor):
             self._bind(receiver, node.args[-1].value, renames=True)
         if call.name in ("threading.Thread", "Thread"):
             target = argument(node, "target", 1)
-            if target is not None and (key := _key(target)):
+            if target is not None and (key := key_of(target)):
                 self._facts.thread_targets[key.lstrip(".")] = call
 
     def _note_in_loop(self, loop: Loop, call: Call) -> None:
@@ -216,7 +217,7 @@ class _Reader(cst.CSTVisitor):
 
     def visit_Return(self, node: cst.Return) -> None:
         if node.value is not None:
-            self._facts.returned.update(_renames(node.value))
+            self._facts.returned.update(keys_passed_on(node.value))
 
     def _meaning(self, node: cst.CSTNode) -> str:
         return self._facts.imports.meaning(node)
@@ -275,79 +276,6 @@ def _returned_tuples(module: cst.Module) -> dict[str, cst.BaseExpression]:
     return {name: values[0] for name, values in found.items() if len(values) == 1 and isinstance(values[0], cst.Tuple)}
 
 
-def _key(node: cst.BaseExpression) -> Key:
-    """The name under which an expression is known: of a subscript, that of what is subscripted."""
-    if isinstance(node, cst.Name):
-        return node.value
-    if isinstance(node, cst.Attribute):
-        return "." + node.attr.value
-    if isinstance(node, cst.Subscript):
-        return _key(node.value)
-    return ""
-
-
-def _targets(node: cst.BaseExpression) -> list[Key]:
-    if isinstance(node, (cst.Tuple, cst.List)):
-        return [key for element in node.elements for key in _targets(element.value)]
-    key = _key(node)
-    return [key] if key else []
-
-
-def _reads(node: cst.CSTNode) -> set[Key]:
-    """Every name within an expression, and a marker for each call of a method: "area.put()"."""
-    found: set[Key] = set()
-
-    class Names(cst.CSTVisitor):
-        def visit_Name(self, node: cst.Name) -> None:
-            found.add(node.value)
-
-        def visit_Attribute(self, node: cst.Attribute) -> bool:
-            found.add("." + node.attr.value)
-            node.value.visit(self)
-            return False
-
-        def visit_Call(self, node: cst.Call) -> bool:
-            if isinstance(node.func, cst.Attribute) and node.func.attr.value == "run":
-                return False  # values: what is made of them is no part of the graph
-            if isinstance(node.func, cst.Attribute) and (key := _key(node.func.value)):
-                # The area itself is not what its put is made of; the marker is.
-                found.add(f"{key} {node.func.attr.value}()")
-                if node.func.attr.value in ("put", "get", "peek", "stage", "unstage", "size", "clear"):
-                    for arg in node.args:
-                        arg.value.visit(self)
-                    return False
-            return True
-
-        def visit_Lambda(self, node: cst.Lambda) -> bool:
-            found.update(_reads(node.body) - _parameters(node.params))
-            return False
-
-        def visit_Arg(self, node: cst.Arg) -> bool:
-            node.value.visit(self)  # a keyword is no name that is read
-            return False
-
-    node.visit(Names())
-    return found
-
-
-def _parameters(node: cst.Parameters) -> set[Key]:
-    return {param.name.value for param in (*node.params, *node.posonly_params, *node.kwonly_params)}
-
-
-def _renames(node: cst.BaseExpression) -> set[Key]:
-    """The names whose values an expression passes on as they are."""
-    if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
-        key = _key(node)
-        return {key} if key else set()
-    if isinstance(node, (cst.List, cst.Tuple)):
-        return {key for element in node.elements for key in _renames(element.value)}
-    if isinstance(node, cst.ListComp):
-        return _renames(node.elt)
-    if isinstance(node, cst.Call) and dotted(node.func) in ("zip", "enumerate", "list", "reversed", "tuple"):
-        return {key for arg in node.args for key in _renames(arg.value)}
-    return set()
-
-
 def _follow_areas(facts: Facts) -> None:
     """Finds the areas and their names, and turns method markers into markers of areas."""
     for call in facts.calls:
@@ -379,9 +307,9 @@ _VERBS = {"put()": "put", "stage()": "put", "get()": "get", "unstage()": "get", 
 def _names_of(facts: Facts, call: Call) -> set[Key]:
     names = {key for key, values in facts.assigned.items() if any(_holds(v, call.node) for v in values)}
     for other in facts.calls:
-        if other.method in ("append", "add", "insert") and other.receiver and other.node.args:
-            if _holds(other.node.args[-1].value, call.node):
-                names.add(other.receiver)
+        adds = other.method in ("append", "add", "insert") and other.receiver and other.node.args
+        if adds and _holds(other.node.args[-1].value, call.node):
+            names.add(other.receiver)
     return names
 
 
@@ -397,10 +325,10 @@ def _escapes(facts: Facts, area: Area) -> bool:
     if not area.keys or argument(area.call.node, "shared_name") is not None:
         return True
     for call in facts.calls:
-        handed = {key for arg in call.node.args for key in _renames(arg.value)}
-        if call.method not in ("append", "add") and call.name not in _HARMLESS:
-            if any(facts.is_area(key, area) for key in handed):
-                return True
+        handed = {key for arg in call.node.args for key in keys_passed_on(arg.value)}
+        gives_away = call.method not in ("append", "add") and call.name not in _HARMLESS
+        if gives_away and any(facts.is_area(key, area) for key in handed):
+            return True
     return any(facts.is_area(key, area) for key in facts.returned)
 
 
