@@ -10,6 +10,7 @@ __all__ = [
     "BuildError",
     "LeftoverWarning",
     "PlacementWarning",
+    "ResumeError",
     "SpecError",
     "StagingError",
     "StagingWarning",
@@ -58,6 +59,10 @@ class StagingWarning(UserWarning):
 
 class PlacementWarning(StagingWarning):
     """An area stands on another device than the ops that consume it."""
+
+
+class ResumeError(StagingError, ValueError):
+    """A checkpoint holds a position in another sequence of batches than the source gives now."""
 
 
 class StuckThreadWarning(StagingWarning, ResourceWarning):

@@ -9,6 +9,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.errors import UninitializedError
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.resuming import resume_points
 from staging_tf1.feed.run import FeedRun
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.pipeline import Pipeline
@@ -64,9 +65,7 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
             if self.run_in(sess) is not None:
                 return []
             check_initialized(sess, f"'{self.name}' (made at {self.made_at})")
-            if self.pipeline is not None and self.pipeline.init is not None:
-                sess.run(self.pipeline.init)
-            run = FeedRun(self.name, self.lanes, sess, coord)
+            run = FeedRun(self.name, self.resume_points(sess), sess, coord)
             run.reset()
             if not hasattr(sess, _RUNS):
                 setattr(sess, _RUNS, {})
@@ -79,6 +78,15 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
             if start:
                 thread.start()
         return run.threads
+
+    def resume_points(self, session: Any) -> list[tuple[Lane, int]]:
+        """Makes the input ready in `session`; returns each lane with the number of its first batch."""
+        if self.pipeline is None:
+            return [(lane, 0) for lane in self.lanes]
+        points = resume_points(self.pipeline, self.lanes, session)
+        if self.pipeline.init is not None:
+            session.run(self.pipeline.init)
+        return points
 
     @property
     def exceptions_raised(self) -> list[BaseException]:

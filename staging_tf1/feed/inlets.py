@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from staging_tf1._tf import Dataset, tf
 from staging_tf1.errors import SpecError
+from staging_tf1.graph.position import Position
 from staging_tf1.sources import Source, StreamSource, as_source
 from staging_tf1.spec import ArraySpec, flatten_with_paths, map_structure
+
+
+class Values(NamedTuple):
+    """The tensors of one tower's batch."""
+
+    flat: list[Any]
+    # What to pack the staged tensors in.
+    structure: Any
+    # What feed threads feed; empty where the graph computes the values.
+    placeholders: list[Any]
 
 
 @dataclass(frozen=True)
@@ -18,8 +29,8 @@ class Inlet:
 
     # "tensors", "dataset" or "source".
     kind: str
-    # Makes the flat values, and the structure to pack the outputs in; called once, in the graph to build.
-    values: Callable[[], tuple[list[Any], Any]]
+    # Makes the values of one tower; called once, in the graph to build, with its position if it has one.
+    values: Callable[[Position | None], Values]
     # Read by feed threads; None where the values are computed in the graph.
     source: Source | StreamSource | None
     # A nest of ArraySpec; None without a source.
@@ -28,6 +39,8 @@ class Inlet:
     shared: bool
     # Bytes of one element; None if it varies or is unknown.
     element_bytes: int | None
+    # What a checkpoint compares; None where the input cannot go on at a number.
+    fingerprint: dict[str, int | str] | None = None
 
 
 def inlets_for(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
@@ -71,8 +84,8 @@ def _from_tensors(values: Any, towers: int) -> tuple[list[Inlet], Callable[[], A
                 f"Build both within the same `with graph.as_default():`."
             )
 
-    def make() -> tuple[list[Any], Any]:
-        return [tf.convert_to_tensor(tensor) for tensor in flat], values
+    def make(position: Position | None) -> Values:
+        return Values([tf.convert_to_tensor(tensor) for tensor in flat], values, [])
 
     inlet = Inlet("tensors", make, None, None, shared=towers > 1, element_bytes=_total_bytes(flat))
     return [inlet] * towers, lambda: None
@@ -96,17 +109,24 @@ def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], 
     # orders, and shards of those overlap.
     made: list[Any] = []
 
-    def iterator() -> Any:
+    def make(position: Position | None) -> Values:
         if not made:
-            made.append(tf.data.make_initializable_iterator(dataset))
-        return made[0]
+            # Read when the iterator is initialised, which is after a checkpoint has been restored.
+            rest = dataset if position is None else dataset.skip(position.value)
+            made.append(tf.data.make_initializable_iterator(rest))
+        element = made[0].get_next()
+        return Values(tf.nest.flatten(element, expand_composites=True), element, [])
 
-    def make() -> tuple[list[Any], Any]:
-        element = iterator().get_next()
-        return tf.nest.flatten(element, expand_composites=True), element
-
-    inlet = Inlet("dataset", make, None, None, shared=towers > 1, element_bytes=_total_bytes(_components(dataset)))
-    return [inlet] * towers, lambda: iterator().initializer
+    inlet = Inlet(
+        "dataset",
+        make,
+        None,
+        None,
+        shared=towers > 1,
+        element_bytes=_total_bytes(_components(dataset)),
+        fingerprint={"source": "tf.data.Dataset"} if towers == 1 else None,
+    )
+    return [inlet] * towers, lambda: made[0].initializer
 
 
 def _components(dataset: Any) -> list[Any]:
@@ -124,12 +144,17 @@ def _from_source(source: Source | StreamSource, towers: int) -> tuple[list[Inlet
 
 
 def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> Inlet:
-    def make() -> tuple[list[Any], Any]:
-        structure = map_structure(_placeholder, spec)
-        return tf.nest.flatten(structure), structure
+    def make(position: Position | None) -> Values:
+        fed = map_structure(_placeholder, spec)
+        placeholders = tf.nest.flatten(fed)
+        if source.features is None:
+            return Values(placeholders, fed, placeholders)
+        parsed = tf.io.parse_example(placeholders[0], source.features)
+        return Values(tf.nest.flatten(parsed, expand_composites=True), parsed, placeholders)
 
-    size = source.bytes_per_batch if isinstance(source, Source) else None
-    return Inlet("source", make, source, spec, shared, size)
+    size = source.bytes_per_batch if isinstance(source, Source) and source.features is None else None
+    resumes = isinstance(source, Source) or (source.can_resume and not shared)
+    return Inlet("source", make, source, spec, shared, size, source.fingerprint() if resumes else None)
 
 
 def _placeholder(leaf: ArraySpec) -> Any:

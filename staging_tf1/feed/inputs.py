@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.reading import DealtReader, IndexReader, Reader, StreamReader
-from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
 
@@ -19,18 +18,18 @@ class Inputs:
         self.rotation = Turnstile()
         self._streams: dict[int, StreamReader] = {}
 
-    def reader(self, lane: Lane) -> Reader | None:
-        """What the threads of `lane` take from; None where the graph computes the batches."""
+    def reader(self, lane: Lane, start: int = 0) -> Reader | None:
+        """What the threads of `lane` take from, from batch `start` on; None where the graph computes the batches."""
         if lane.source is None:
             return None
         if isinstance(lane.source, Source):
-            return IndexReader(lane.source, lane.ignored)
-        stream = self._stream(lane.source, lane.ignored)
+            return IndexReader(lane.source, lane.ignored, start)
+        stream = self._stream(lane, lane.source, start)
         return DealtReader(stream, self.rotation, lane.tower, self.towers) if lane.rotates else stream
 
     def stop(self) -> None:
         """Wakes the towers that wait for each other."""
         self.rotation.stop()
 
-    def _stream(self, source: StreamSource, ignored: Ignored) -> StreamReader:
-        return self._streams.setdefault(id(source), StreamReader(source, ignored))
+    def _stream(self, lane: Lane, source: StreamSource, start: int) -> StreamReader:
+        return self._streams.setdefault(id(source), StreamReader(source, lane.ignored, start))

@@ -37,7 +37,7 @@ class Listener(Protocol):
 class LaneRun:
     """One lane in one session; `feed` is the body of each of its threads."""
 
-    def __init__(self, lane: Lane, sink: SinkRun, listener: Listener, inputs: Inputs) -> None:
+    def __init__(self, lane: Lane, sink: SinkRun, listener: Listener, inputs: Inputs, start: int) -> None:
         self.lane, self.sink = lane, sink
         self.states = [ThreadState(f"feed:{lane.name}:{i}") for i in range(lane.num_threads)]
         self.skips = Skips(lane.name, lane.ignored)
@@ -45,9 +45,9 @@ class LaneRun:
         self._open_threads = lane.num_threads
         self._finishing = threading.Event()
         self._lock = threading.Lock()
-        self._turnstile = Turnstile()
+        self._turnstile = Turnstile(start)
         self._inputs = inputs
-        self._reader = inputs.reader(lane)
+        self._reader = inputs.reader(lane, start)
         self._round = 0
         self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
 

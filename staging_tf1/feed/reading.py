@@ -52,10 +52,10 @@ class IndexReader:
 class StreamReader:
     """Batches of a sequential source: one thread at a time is inside it."""
 
-    def __init__(self, source: StreamSource, ignored: Ignored) -> None:
+    def __init__(self, source: StreamSource, ignored: Ignored, start: int = 0) -> None:
         self._source, self._ignored = source, ignored
         self._batches: Iterator[Any] | None = None
-        self._next = 0
+        self._next = self._start = start
         self._ended = False
         self._lock = threading.Lock()
 
@@ -67,7 +67,7 @@ class StreamReader:
             with naming_batch(index):
                 try:
                     if self._batches is None:
-                        self._batches = iter(self._source.batches())
+                        self._batches = iter(self._source.batches(self._start))
                     batch = next(self._batches)
                 except StopIteration:
                     self._ended = True

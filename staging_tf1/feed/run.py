@@ -30,7 +30,8 @@ class FeedRun:
       states: one record a feed thread.
     """
 
-    def __init__(self, name: str, lanes: tuple[Lane, ...], session: Any, coord: Any | None) -> None:
+    def __init__(self, name: str, points: list[tuple[Lane, int]], session: Any, coord: Any | None) -> None:
+        lanes = [lane for lane, _ in points]
         self.name = name
         self.session = session
         self.error: BaseException | None = None
@@ -45,7 +46,7 @@ class FeedRun:
         self.sinks = tuple(sinks.values())
         self.rounds = Rounds(len(self.sinks)) if len(self.sinks) > 1 else None
         inputs = Inputs(lanes)
-        self.lanes = tuple(LaneRun(lane, sinks[id(lane.sink)], self, inputs) for lane in lanes)
+        self.lanes = tuple(LaneRun(lane, sinks[id(lane.sink)], self, inputs, start) for lane, start in points)
         self.states = [state for lane in self.lanes for state in lane.states]
         self.threads = self._make_threads()
 

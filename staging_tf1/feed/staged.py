@@ -11,9 +11,11 @@ from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.inlets import Inlet, inlets_for
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.resuming import RESUME_MODES
 from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.pipeline import Pipeline, Tower, build_tower
+from staging_tf1.graph.position import Position
 
 # `memory_limit` in the kernel is an int of 32 bits, so a larger element would be miscounted.
 _TWO_GIB = 2**31
@@ -30,6 +32,7 @@ def staged(
     lockstep: bool = False,
     ignored_exception_types: Any = (),
     max_ignored: int | None = None,
+    resume: str = "exact",
     name: str | None = None,
 ) -> Any:
     """Stages `values` and returns tensors of the same structure, one step behind.
@@ -57,6 +60,10 @@ def staged(
       ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
         (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can.
       max_ignored: how many of those in one session; the next one is raised. None is no limit.
+      resume: what to do with a checkpoint that was saved with another source (seed, number of records, batch size):
+        "exact" refuses it, "ignore" goes on at its position in the new order, "restart" begins with the first batch.
+        The position counts the batches that steps have consumed. It is a global variable, so every checkpoint holds
+        it; a restored run goes on with the next batch. Sources, and datasets on one device, have one.
       name: what ops, threads and messages are called after; unique in the graph.
 
     Returns:
@@ -83,6 +90,8 @@ def staged(
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
         inlets, make_init = inlets_for(values, len(towers), what)
+        if resume not in RESUME_MODES:
+            raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
         skipped = ignored(ignored_exception_types, max_ignored, what)
         _check_lockstep(lockstep, num_threads, inlets, what)
         capacity = _fit(capacity, memory_limit, inlets, what)
@@ -94,7 +103,7 @@ def staged(
                 tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers))
                 built.append(tower)
                 structures.append(tf.nest.pack_sequence_as(structure, list(tower.outputs), expand_composites=True))
-            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init())
+            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init(), resume)
         lanes = tuple(
             Lane(
                 tower.sink.name,
@@ -117,15 +126,17 @@ def _build(
 ) -> tuple[Tower, Any]:
     with tf.name_scope(f"tower_{index}") if towers > 1 else nullcontext():
         with tf.device("/device:CPU:0") if inlet.source is not None else nullcontext():
-            values, structure = inlet.values()
+            position = None if inlet.fingerprint is None else Position(inlet.fingerprint)
+            values, structure, placeholders = inlet.values(position)
         tower = build_tower(
             f"{name}/{index}" if towers > 1 else name,
             values,
-            values if inlet.source is not None else (),
+            placeholders,
             capacity=capacity,
             device=device,
             release=towers == 1 or lockstep,
             lockstep=lockstep,
+            position=position,
         )
     return tower, structure
 

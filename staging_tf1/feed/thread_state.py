@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class ThreadState:
     source_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
+    # Told of each state that it leaves, with its start and end; for a timeline.
+    on_left: Callable[[ThreadState, float, float], None] | None = None
 
     def count(self, arrays: list[np.ndarray[Any, Any]]) -> None:
         """Counts a batch that has been delivered."""
@@ -42,6 +45,8 @@ class ThreadState:
         """Enters `doing`; returns the seconds that the state before it lasted."""
         at = time.perf_counter()
         lasted = at - self.since
+        if self.on_left is not None:
+            self.on_left(self, self.since, at)
         # One thread writes, others only read: a reader sees the old pair or the new one, give or take a field.
         self.doing, self.since = doing, at
         return lasted

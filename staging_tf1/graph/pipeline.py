@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from staging_tf1._tf import tf
 from staging_tf1.graph.callsite import CallSite
+from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.source_ops import cut_before
 from staging_tf1.graph.token_area import TokenArea, on
@@ -23,6 +23,8 @@ class Tower:
     outputs: tuple[Any, ...]
     # In lockstep: the tensors that can raise OutOfRangeError; they are run first and fed to the put.
     ends: tuple[Any, ...]
+    # What checkpoints hold; None where the input cannot go on at a number.
+    position: Position | None
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Pipeline:
     lockstep: bool
     # Runs once in every session, before the areas are reset (a dataset's iterator); None for most.
     init: Any | None
+    # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
+    resume: str
 
     @property
     def outputs(self) -> list[Any]:
@@ -51,6 +55,7 @@ def build_tower(
     device: str | None,
     release: bool,
     lockstep: bool,
+    position: Position | None,
 ) -> Tower:
     """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed."""
     gate = TokenArea(
@@ -58,7 +63,7 @@ def build_tower(
     )
     put = gate.put(values, release=release)
     with on(device):
-        outputs = gate.get()
+        outputs = gate.get(position)
     for output, value in zip(outputs, values, strict=True):
         output.set_shape(value.shape)
     sink = Sink(
@@ -76,4 +81,4 @@ def build_tower(
         repair=gate.repair,
     )
     ends = cut_before(put, values) if lockstep and not placeholders else []
-    return Tower(gate, sink, tuple(outputs), tuple(ends))
+    return Tower(gate, sink, tuple(outputs), tuple(ends), position)

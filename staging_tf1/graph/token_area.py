@@ -16,6 +16,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.meter import Meter
+from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Repair
 
 
@@ -69,16 +70,17 @@ class TokenArea:
         with tf.control_dependencies([staged]):
             return self.tokens.enqueue(0, name="put")
 
-    def get(self) -> list[Any]:
+    def get(self, position: Position | None = None) -> list[Any]:
         """The tensors of the next element; they wait until there is one."""
-        # Placed by the device scope of the caller, as `StagingArea.get` places them.
+        # `position` counts it. Placed by the device scope of the caller, as `StagingArea.get` places them.
         self.token, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
         with tf.control_dependencies([counted]):
             element = self.area.get()
+            advanced = [position.advance()] if position is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(0)
         # Your ops start after the slot is back, so that one of them that fails cannot keep it.
-        with tf.control_dependencies([given_back]):
+        with tf.control_dependencies([given_back, *advanced]):
             return [tf.identity(tensor) for tensor in element]
 
 

@@ -51,13 +51,12 @@ class Lockstep:
         assert feed.pipeline is not None
         self.name = feed.name
         self._session = session
-        if feed.pipeline.init is not None:
-            session.run(feed.pipeline.init)
-        inputs = Inputs(feed.lanes)
-        self.towers = [_TowerState(tower, lane) for tower, lane in zip(feed.pipeline.towers, feed.lanes, strict=True)]
-        for state in self.towers:
+        points = feed.resume_points(session)
+        inputs = Inputs([lane for lane, _ in points])
+        self.towers = [_TowerState(tower, lane) for tower, (lane, _) in zip(feed.pipeline.towers, points, strict=True)]
+        for state, (_, start) in zip(self.towers, points, strict=True):
             state.skips = Skips(state.lane.name, state.lane.ignored)
-            state.reader = inputs.reader(state.lane)
+            state.reader = inputs.reader(state.lane, start)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
             session.run(state.tower.sink.reset)

@@ -80,6 +80,13 @@ class Source(abc.ABC):
         Only its own records are read. Records, not batches, are dealt out: each shard makes full batches.
         """
 
+    # Whether the source drew its seed itself: a restored run then takes the one that the checkpoint holds.
+    seed_was_drawn: bool = False
+
+    def with_seed(self, seed: int) -> Source:
+        """The same source with another seed; itself where nothing is random."""
+        return self
+
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, int | str]:
         """What decides the sequence of batches: seed, number of records, batch size, and so on.
@@ -109,6 +116,8 @@ class StreamSource(abc.ABC):
     gives_away: bool = False
     name: str = "stream"
     features: Any = None
+    # Whether `batches(start)` can begin elsewhere than at 0.
+    can_resume: bool = False
 
     @property
     @abc.abstractmethod

@@ -60,6 +60,7 @@ class GeneratorSource(StreamSource):
         self._spec = None if spec is None else _check_spec(self._owner, spec)
         self._make = generator_fn
         self._resume = resume
+        self.can_resume = resume == "skip"
         self._once = not callable(generator_fn) and isinstance(generator_fn, Iterator)
         self._started = False
         self._peeked: tuple[Any, Iterator[Any]] | None = None

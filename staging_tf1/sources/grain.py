@@ -137,6 +137,7 @@ class GrainIterSource(StreamSource):
     """
 
     name = "grain"
+    can_resume = True
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

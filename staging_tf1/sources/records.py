@@ -61,8 +61,8 @@ class RecordSource(Source):
         if epochs is not None:
             epochs = arguments.check_count(owner, "epochs", epochs, "times to go through the records")
         check_transform(owner, transform)
-        self._drawn_seed = seed is None and (shuffle or transform is not None)
-        self._seed = arguments.draw_seed() if self._drawn_seed else None
+        self.seed_was_drawn = seed is None and (shuffle or transform is not None)
+        self._seed = arguments.draw_seed() if self.seed_was_drawn else None
         if seed is not None:
             self._seed = arguments.check_seed(owner, seed)
         self._total_records = num_records
@@ -113,10 +113,12 @@ class RecordSource(Source):
         """The seed, given or drawn; None where nothing is random."""
         return self._seed
 
-    @property
-    def seed_was_drawn(self) -> bool:
-        """Whether the source drew its seed itself: a restarted run then draws another."""
-        return self._drawn_seed
+    def with_seed(self: _Source, seed: int) -> _Source:
+        """The same records in the order that `seed` gives."""
+        other = copy.copy(self)
+        other._seed, other.seed_was_drawn = arguments.check_seed(self._owner, seed), False
+        other._take_shard(self._order.shard_index, self._order.shard_count)
+        return other
 
     @property
     def spec(self) -> Any:

@@ -1,0 +1,134 @@
+"""A run that was stopped goes on with the next record, from an ordinary checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import ResumeError
+from staging_tf1.sources import ArraySource, GeneratorSource
+
+RECORDS, BATCH = 23, 4
+
+
+def source(**other: Any) -> ArraySource:
+    arguments = dict(batch_size=BATCH, shuffle=True, seed=3, epochs=3)
+    return ArraySource(np.arange(RECORDS), **{**arguments, **other})
+
+
+def steps(folder: Any, values: Any, count: int | None, **staged: Any) -> list[list[int]]:
+    """Takes up to `count` batches in a new session that begins with the checkpoint in `folder`."""
+    got: list[list[int]] = []
+    with tf.Graph().as_default():
+        x = staging.staged(values() if callable(values) else values, **staged)
+        step = tf.train.get_or_create_global_step()
+        train = tf.assign_add(step, 1)
+        parts = x if isinstance(x, list) else [x]
+        options = dict(save_checkpoint_steps=1, log_step_count_steps=0)
+        with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
+            checkpoint_dir=str(folder), save_checkpoint_steps=1, log_step_count_steps=0
+        ) as sess:
+            while not sess.should_stop() and (count is None or len(got) < count * len(parts)):
+                got.extend(part.tolist() for part in sess.run([*parts, train])[:-1])
+    return got
+
+
+WAYS = {
+    "one thread": dict(),
+    "threads": dict(num_threads=4, capacity=6),
+    "lockstep": dict(lockstep=True),
+    "towers": dict(devices=["/cpu:0", "/cpu:0"], num_threads=2, capacity=3),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_parts_of_a_run_are_the_whole(tmp_path: Any, way: str) -> None:
+    whole = steps(tmp_path / "whole", source(), None, **WAYS[way])
+    parts: list[list[int]] = []
+    for count in (1, 2, 4, 1, None):  # within an epoch, across the end of one, and to the end
+        parts += steps(tmp_path / "parts", source(), count, **WAYS[way])
+    assert parts == whole
+    assert len(whole) in (18, 17, 16) and len({tuple(batch) for batch in whole}) == len(whole)
+
+
+def test_what_was_read_ahead_does_not_count(tmp_path: Any) -> None:
+    first = steps(tmp_path, source(epochs=None), 2, capacity=8, num_threads=4)
+    second = steps(tmp_path, source(epochs=None), 2, capacity=8, num_threads=4)
+    assert first + second == [source().batch(k).tolist() for k in range(4)]
+
+
+def test_a_dataset_goes_on_too(tmp_path: Any) -> None:
+    got: list[list[int]] = []
+    for count in (2, 3, None):
+        got += steps(tmp_path, lambda: tf.data.Dataset.range(11).batch(2), count)
+    assert got == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10]]
+
+
+def test_a_generator_that_may_skip_goes_on(tmp_path: Any) -> None:
+    def numbers() -> Any:
+        return GeneratorSource(lambda: (np.array([n]) for n in range(9)), resume="skip")
+
+    assert steps(tmp_path, numbers(), 4) + steps(tmp_path, numbers(), None) == [[n] for n in range(9)]
+
+
+def test_a_seed_that_was_drawn_is_taken_from_the_checkpoint(tmp_path: Any) -> None:
+    first = steps(tmp_path, source(seed=None), 5)
+    second = steps(tmp_path, source(seed=None), None)
+    ids = sorted(record for batch in first + second for record in batch)
+    assert ids == sorted(3 * list(range(RECORDS))), "the same order before and after"
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (dict(seed=4), "seed was 3, is 4"),
+        (dict(batch_size=5), "batch_size was 4, is 5"),
+        (dict(shuffle=False, seed=None), "seed was 3, is -1; shuffle was 1, is 0"),
+    ],
+)
+def test_another_order_is_refused_with_both_values(tmp_path: Any, other: dict[str, Any], difference: str) -> None:
+    steps(tmp_path, source(), 3)
+    with pytest.raises(ResumeError) as caught:
+        steps(tmp_path, source(**other), 1)
+    assert str(caught.value) == (
+        f"'staged': the checkpoint holds position 3 in another order of batches: {difference}. Give the source the "
+        f"same arguments as before, or staged(..., resume='ignore') to go on at that position in the new order, or "
+        f"resume='restart' to begin with the first batch."
+    )
+
+
+def test_it_can_be_told_to_go_on_or_to_begin_again(tmp_path: Any) -> None:
+    steps(tmp_path, source(), 3)
+    assert steps(tmp_path, source(seed=4), 1, resume="ignore") == [source(seed=4).batch(3).tolist()]
+    assert steps(tmp_path, source(seed=5), 1, resume="restart") == [source(seed=5).batch(0).tolist()]
+    assert steps(tmp_path, source(seed=5), 1) == [source(seed=5).batch(1).tolist()], "and that is saved, too"
+
+
+def test_another_word_for_resume_is_refused(graph: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        staging.staged(source(), resume="yes")
+    assert str(caught.value) == "staged() got resume='yes', wanted one of 'exact', 'ignore', 'restart'."
+
+
+def test_a_plain_session_and_a_plain_saver_do_it_too(tmp_path: Any) -> None:
+    def part(count: int, restore: bool) -> list[list[int]]:
+        with tf.Graph().as_default(), tf.Session() as sess:
+            x = staging.staged(source())
+            saver = tf.train.Saver()
+            if restore:
+                saver.restore(sess, str(tmp_path / "model"))
+            else:
+                sess.run(tf.global_variables_initializer())
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord)
+            got = [sess.run(x).tolist() for _ in range(count)]
+            saver.save(sess, str(tmp_path / "model"))
+            coord.request_stop()
+            coord.join(threads, stop_grace_period_secs=5)
+            return got
+
+    assert part(4, False) + part(5, True) == [source().batch(k).tolist() for k in range(9)]
