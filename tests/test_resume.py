@@ -30,8 +30,6 @@ def steps(folder: Any, values: Any, count: int | None, **staged: Any) -> list[li
         parts = x if isinstance(x, list) else [x]
         options = dict(save_checkpoint_steps=1, log_step_count_steps=0)
         with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
-            checkpoint_dir=str(folder), save_checkpoint_steps=1, log_step_count_steps=0
-        ) as sess:
             while not sess.should_stop() and (count is None or len(got) < count * len(parts)):
                 got.extend(part.tolist() for part in sess.run([*parts, train])[:-1])
     return got
