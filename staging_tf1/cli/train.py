@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.data import DataFileError, LabelledImages, load_images
-from staging_tf1.recipes.settings import LogdirError, Settings
+from staging_tf1.recipes.settings import LogdirError, Settings, TraceFileError
 from staging_tf1.recipes.workflows import WORKFLOWS
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _EPILOG = """
 examples:
   staging-tf1 train
   staging-tf1 train --workflow classic --threads 2
+  staging-tf1 train --epochs 2 --trace trace.json
   staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist
 """
 
@@ -60,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         default = getattr(_DEFAULTS, flag.strip("-").replace("-", "_"))
         add(flag, type=kind, default=default, metavar="N", help=f"{help_text} (default: {default})")
     add("--logdir", metavar="FOLDER", help="where to write checkpoints and TensorBoard summaries")
+    add("--trace", metavar="FILE.json", help="where to write a timeline, for chrome://tracing or ui.perfetto.dev")
     return made
 
 
@@ -83,8 +85,9 @@ def main(argv: list[str]) -> int:
     try:
         data = load_images(path)
         _make_folder(settings.logdir)
+        _check_trace(settings.trace)
         _train(data, settings)
-    except (DataFileError, LogdirError) as error:
+    except (DataFileError, LogdirError, TraceFileError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:
@@ -102,6 +105,16 @@ def _make_folder(path: str | None) -> None:
         raise LogdirError(f"--logdir {path!r} cannot be made a folder: {error.strerror}.") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise LogdirError(f"--logdir {path!r} is a folder that you may not write to.")
+
+
+def _check_trace(path: str | None) -> None:
+    if path is None:
+        return
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise TraceFileError(f"--trace {path!r} cannot be written: {error.strerror}.") from error
 
 
 def _train(data: LabelledImages, settings: Settings) -> None:

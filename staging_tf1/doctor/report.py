@@ -36,7 +36,7 @@ def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _store(store: StoreView) -> str:
-    size = "an unknown number" if store.size is None else str(store.size)
+    size = "?" if store.size is None else str(store.size)
     parts = [f"{size} of {store.capacity} elements" if store.capacity else f"{size} elements, unbounded"]
     if store.closed is not None:
         parts.append("closed" if store.closed else "open")

@@ -32,6 +32,8 @@ class StagingSession:
       stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
         0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
       stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
+      trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
+        chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
       **monitored: everything else that `tf.train.MonitoredTrainingSession` takes: master, is_chief, scaffold,
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
@@ -60,12 +62,15 @@ class StagingSession:
         stop_grace_period_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
+        trace_file: str | None = None,
         **monitored: Any,
     ) -> None:
         # First, because __del__ runs even where the rest of this fails.
         self._session: Any = None
         self._made_at = call_site()
-        self._hook = StagingHook(join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises)
+        self._hook = StagingHook(
+            join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
+        )
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             hooks=[self._hook, *(hooks or ())],

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from staging_tf1.errors import StagingError
 
-__all__ = ["LogdirError", "Settings"]
+__all__ = ["LogdirError", "Settings", "TraceFileError"]
 
 
 class LogdirError(StagingError, ValueError):
     """The folder for checkpoints cannot be used."""
+
+
+class TraceFileError(StagingError, ValueError):
+    """The file for the timeline cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Settings:
     # Where checkpoints and summaries go; nowhere if None.
     logdir: str | None = None
     seed: int = 0
+    # The file that a timeline of the run is written to; none if None.
+    trace: str | None = None
 
     def check(self) -> None:
         """Refuses what cannot go together.

@@ -63,7 +63,7 @@ def train(
         tf.summary.scalar("loss", model.loss)
         _check_checkpoint(settings.logdir)
         losses, examples = [], 0
-        with staging.StagingSession(checkpoint_dir=settings.logdir) as sess:
+        with staging.StagingSession(checkpoint_dir=settings.logdir, trace_file=settings.trace) as sess:
             start = time.perf_counter()
             for count, loss in _steps(sess, model, feeding):
                 examples += count
