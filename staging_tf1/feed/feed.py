@@ -88,6 +88,11 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
             session.run(self.pipeline.init)
         return points
 
+    def position_variables(self) -> list[Any]:
+        """The variables in which checkpoints keep the positions of this feed."""
+        towers = self.pipeline.towers if self.pipeline is not None else ()
+        return [variable for tower in towers if tower.position is not None for variable in tower.position.variables]
+
     @property
     def exceptions_raised(self) -> list[BaseException]:
         """The first exception of each session's threads, as `tf.train.QueueRunner` has it."""
@@ -115,7 +120,9 @@ def check_initialized(session: Any, what: str) -> None:
     names = uninitialized_names(session.graph)
     if names is None:
         return
-    missing = [name.decode() for name in session.run(names)]
+    # A position without a value is no fault of the user's: it gets its own when the feeding begins.
+    own = {variable.op.name for feed in feeds_of(session.graph) for variable in feed.position_variables()}
+    missing = [name.decode() for name in session.run(names) if name.decode() not in own]
     if missing:
         raise UninitializedError(
             f"{what}: its feed threads were to be started before {len(missing)} variable(s) had a value: "
