@@ -1,0 +1,125 @@
+"""Kill -9 at random moments, restart, and the run is the same as if nothing had happened.
+
+Four kills in the normal run, because each restart imports TensorFlow anew; `make kill9` does fifty. The kills' seed is
+printed; STAGING_TF1_KILLS sets how many, STAGING_TF1_KILL_SEED which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+from kill9_child import RECORDS, SAVE_STEPS, make_source
+
+import staging_tf1
+
+CHILD = Path(__file__).with_name("kill9_child.py")
+KILLS = int(os.environ.get("STAGING_TF1_KILLS", "4"))
+SEED = int(os.environ.get("STAGING_TF1_KILL_SEED", random.SystemRandom().randrange(10**6)))
+# Steps that a child is let live for at most: two epochs, so that kills fall within them and beyond their ends.
+MOST_STEPS = 12
+# Each child gets on by two epochs at most, so this many last longer than the kills do.
+EPOCHS = 2 * KILLS + 2
+
+
+@contextmanager
+def child_in(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A child that trains in `folder`; it does not outlive the block."""
+    folder.mkdir(exist_ok=True)
+    paths = [str(Path(staging_tf1.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    with (folder / "stderr").open("a") as stderr:
+        child = subprocess.Popen(
+            [sys.executable, str(CHILD), str(folder), str(EPOCHS)],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )
+        with child:
+            try:
+                yield child
+            finally:
+                child.kill()
+
+
+def kill_somewhere(folder: Path, choose: random.Random) -> None:
+    """Starts a child, and kills it after a random number of steps and a random moment more."""
+    with child_in(folder) as child:
+        assert child.stdout is not None
+        for _ in range(choose.randint(1, MOST_STEPS)):
+            assert child.stdout.readline(), complaint(folder)
+        with suppress(subprocess.TimeoutExpired):
+            # A step takes about a millisecond, and a checkpoint some ten: the kill may hit either.
+            child.wait(timeout=choose.uniform(0, 0.02))
+        child.send_signal(signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL, complaint(folder)
+
+
+def run_to_the_end(child: subprocess.Popen[str], folder: Path) -> None:
+    child.communicate()
+    assert child.returncode == 0, complaint(folder)
+
+
+def complaint(folder: Path) -> str:
+    return (folder / "stderr").read_text()[-2000:]
+
+
+def read_log(folder: Path) -> list[Any]:
+    path = folder / "log"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def saved_position(folder: Path) -> int:
+    """Where the last checkpoint says that training is; its steps and its batches must agree."""
+    path = tf.train.latest_checkpoint(str(folder))
+    if path is None:
+        return 0
+    position, step = (int(tf.train.load_variable(path, name)) for name in ("train/position", "global_step"))
+    assert position == step, "as many batches as steps"
+    return position
+
+
+def counted_over_kills(folder: Path, choose: random.Random) -> list[Any]:
+    """The log as the checkpoints count it: each child's steps up to the checkpoint that the next one begins with."""
+    counted: list[Any] = []
+    logged = position = 0
+    for kill in range(KILLS + 1):
+        if kill < KILLS:
+            kill_somewhere(folder, choose)
+        else:
+            with child_in(folder) as child:
+                run_to_the_end(child, folder)
+        steps = read_log(folder)[logged:]
+        logged += len(steps)
+        began, position = position, saved_position(folder)
+        assert [step for step, _, _ in steps] == list(range(began + 1, began + 1 + len(steps))), "it goes on there"
+        # A kill can come just before the checkpoint that is due.
+        assert 0 <= began + len(steps) - position <= SAVE_STEPS
+        counted += steps[: position - began]
+    print(f"{KILLS} kills, {len(counted)} steps counted, {logged - len(counted)} more were done again")
+    return counted
+
+
+@pytest.mark.timeout(60 + 30 * KILLS)
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    print(f"STAGING_TF1_KILL_SEED={SEED} STAGING_TF1_KILLS={KILLS}")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    with child_in(whole) as undisturbed:
+        counted = counted_over_kills(parts, random.Random(SEED))
+        run_to_the_end(undisturbed, whole)
+    expected = read_log(whole)
+    assert [ids for _, ids, _ in counted] == [ids for _, ids, _ in expected], "every record, in the same order"
+    assert counted == expected, "and the losses, bit for bit"
+    source = make_source(EPOCHS)
+    assert [ids for _, ids, _ in expected] == [source.batch(k)["id"].tolist() for k in range(source.num_batches or 0)]
+    assert sorted(n for _, ids, _ in expected for n in ids) == sorted([*range(RECORDS)] * EPOCHS)
