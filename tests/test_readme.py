@@ -13,8 +13,9 @@ from staging_tf1.cli import train
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Mistakes and their cures: examples to be read by `staging-tf1 check`, as the tests of its rules do, not to be run.
-NOT_RUN = ROOT / "docs" / "rules"
+# Python that is not to be run as it stands, and has tests of its own: mistakes for `staging-tf1 check` to find, and
+# a TensorFlow 1 program for `staging-tf1 migrate` to rewrite.
+OTHERWISE_TESTED = [*(ROOT / "docs" / "rules").glob("*.md"), ROOT / "docs" / "migrating.md"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Runs the blocks that are given as arguments, each as a program of its own, in one process: TensorFlow takes
@@ -32,7 +33,7 @@ def _blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
 
 
-_PAGES_WITH_PYTHON = [page for page in PAGES if _blocks(page, "python") and NOT_RUN not in page.parents]
+_PAGES_WITH_PYTHON = [page for page in PAGES if _blocks(page, "python") and page not in OTHERWISE_TESTED]
 
 
 def _id(page: Path) -> str:
