@@ -8,8 +8,12 @@ from __future__ import annotations
 
 __all__ = [
     "BuildError",
+    "CorruptRecordError",
     "LeftoverWarning",
     "PlacementWarning",
+    "RecordFileError",
+    "RemovedModuleError",
+    "RemovedNameError",
     "ResumeError",
     "SpecError",
     "StagingError",
@@ -51,6 +55,38 @@ class StallError(StagingError, RuntimeError):
     def __init__(self, report: str) -> None:
         super().__init__(report)
         self.report = report
+
+
+class RecordFileError(StagingError, OSError):
+    """A record file or its index is gone, has changed, or is not what its name says."""
+
+
+class CorruptRecordError(StagingError, ValueError):
+    """A record is truncated, or its checksum does not fit its bytes.
+
+    Attributes:
+      path: the record file.
+      offset: of the record, in bytes from the file's (uncompressed) beginning.
+    """
+
+    def __init__(self, message: str, path: str, offset: int) -> None:
+        super().__init__(message)
+        self.path = path
+        self.offset = offset
+
+
+class RemovedNameError(StagingError, AttributeError):
+    """A name of TF1 that neither TensorFlow nor this package has.
+
+    An AttributeError, so that ``hasattr`` and ``getattr(tf, name, default)`` in old code behave.
+    """
+
+
+class RemovedModuleError(StagingError, ImportError):
+    """A module of TF1 that neither TensorFlow nor this package has.
+
+    An ImportError, so that old code's ``try: ... except ImportError:`` takes its other branch.
+    """
 
 
 class StagingWarning(UserWarning):

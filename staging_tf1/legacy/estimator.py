@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.legacy.errors import RemovedNameError
+from staging_tf1.errors import RemovedNameError
 
 _HOOKS = (
     "CheckpointSaverHook",

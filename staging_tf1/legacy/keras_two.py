@@ -6,8 +6,8 @@ import importlib.util
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.errors import RemovedNameError
 from staging_tf1.legacy import views
-from staging_tf1.legacy.errors import RemovedNameError
 
 
 def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:

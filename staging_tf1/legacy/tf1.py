@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.errors import RemovedNameError
 from staging_tf1.legacy import views
-from staging_tf1.legacy.errors import RemovedNameError
 from staging_tf1.legacy.keras_two import without_keras_two
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import CLAIMED_VERSION, Settings

@@ -15,11 +15,10 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1._tf import scope_device, tf
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import RemovedNameError, SpecError
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.callsite import CallSite, call_site
 from staging_tf1.graph.ledger import ledger_of
-from staging_tf1.legacy.errors import RemovedNameError
 
 _log = logging.getLogger("staging_tf1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.base import Source, StreamSource
@@ -10,7 +11,6 @@ from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.tfrecord import TFRecordSource
-from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 __all__ = [

@@ -99,7 +99,9 @@ def _look_up(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _xored(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    reduced: np.ndarray[Any, Any] = np.bitwise_xor.reduce(rows, -1)  # type: ignore[call-overload]
+    # As Any: numpy's stubs differ from release to release on whether this call is right.
+    xor: Any = np.bitwise_xor
+    reduced: np.ndarray[Any, Any] = xor.reduce(rows, -1)
     return reduced
 
 

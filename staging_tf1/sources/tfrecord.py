@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources import arguments
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.order import Piece
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stack import record_specs, stack
-from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX, open_index
 from staging_tf1.sources.tfrecord_read import RecordFiles
 from staging_tf1.sources.tfrecord_scan import FRAMING_BYTES

@@ -19,8 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from staging_tf1.errors import StagingWarning
-from staging_tf1.sources.tfrecord_errors import RecordFileError
+from staging_tf1.errors import RecordFileError, StagingWarning
 from staging_tf1.sources.tfrecord_scan import scan
 from staging_tf1.sources.tfrecord_unpack import is_compressed, unpacked
 

@@ -11,10 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.crc32c import crc32c_many, mask
-from staging_tf1.sources.tfrecord_errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.tfrecord_index import RecordIndex
 from staging_tf1.sources.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 

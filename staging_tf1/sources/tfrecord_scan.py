@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.errors import CorruptRecordError
 from staging_tf1.sources.crc32c import masked_crcs
-from staging_tf1.sources.tfrecord_errors import CorruptRecordError
 
 __all__ = ["FOOTER_BYTES", "HEADER_BYTES", "FRAMING_BYTES", "plain_header", "scan"]
 

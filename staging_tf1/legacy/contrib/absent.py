@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from staging_tf1.errors import RemovedNameError
 from staging_tf1.legacy.contrib.homes import PACKAGES, WHERE_IT_WENT
-from staging_tf1.legacy.errors import RemovedNameError
 
 
 def told(symbol: str, part: str) -> str:

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.errors import RemovedModuleError, RemovedNameError
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.absent import Absent, told
-from staging_tf1.legacy.errors import RemovedModuleError, RemovedNameError
 from staging_tf1.legacy.submodules import Make, put_in_place
 
 _ROOT = "tensorflow.contrib"
