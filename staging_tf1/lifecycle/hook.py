@@ -99,7 +99,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             return self._final_stats
         if self._session is None:
             return []
-        steps, loop_secs = self.steps, self.clock.loop_secs
+        steps = self.steps
+        # The warm-up may have failed before there was a clock.
+        loop_secs = self._watchdog.clock.loop_secs if self._watchdog is not None else 0.0
         return [
             record
             for feed in self._feeds
