@@ -5,7 +5,8 @@ import sys
 import keras  # before the program imports TensorFlow
 import tensorflow as tf
 
-report = {"keras": [keras.ops.convert_to_tensor([1.0]).shape == (1,), hasattr(tf, "placeholder")]}
+tensor = keras.ops.convert_to_tensor([1.0]) if hasattr(keras, "ops") else keras.backend.constant([1.0])
+report = {"keras": [tensor.shape == (1,), hasattr(tf, "placeholder")]}
 
 
 def attempt(name, use):
