@@ -24,6 +24,7 @@ __all__ = [
     "current_container",
     "fast_callable",
     "has_default_graph",
+    "is_closed",
     "original_stack",
     "scope_device",
     "tf",
@@ -43,6 +44,11 @@ def fast_callable(session: Any, *, feeds: Sequence[Any], targets: Sequence[Any])
     options = CallableOptions(feed=[feed.name for feed in feeds], target=[op.name for op in targets])
     call: Callable[..., Any] = session._make_callable_from_options(options)
     return call
+
+
+def is_closed(session: Any) -> bool:
+    """Whether `Session.close` has been called."""
+    return bool(session._closed)
 
 
 def current_container(graph: Any) -> str:

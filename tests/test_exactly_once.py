@@ -40,9 +40,16 @@ def build(mode: str, records: int, batch: int, capacity: int, threads: int) -> A
     ).get_inputs()
 
 
+def make_config(inter_op: int) -> Any:
+    """Two virtual devices, and a thread pool of its own: sessions share the first one's otherwise."""
+    return tf.ConfigProto(
+        inter_op_parallelism_threads=inter_op, use_per_session_threads=inter_op > 0, device_count={"CPU": 2}
+    )
+
+
 def run_to_the_end(fetch: Any, inter_op: int = 0) -> list[Any]:
     """What each step got, until the end of the data."""
-    config = tf.ConfigProto(inter_op_parallelism_threads=inter_op, device_count={"CPU": 2})
+    config = make_config(inter_op)
     got = []
     with staging.StagingSession(config=config) as sess:
         while not sess.should_stop():
@@ -92,6 +99,7 @@ def test_every_record_is_delivered_once(
 @example("source", 3, 1, 1, 1, 3, 1)
 @example("stream", 5, 1, 8, 3, 2, 1)
 @example("dataset", 5, 1, 1, 1, 2, 1)
+@example("dataset", 290, 3, 1, 3, 3, 1)
 def test_every_record_is_on_one_tower(
     mode: str, records: int, batch: int, capacity: int, threads: int, towers: int, inter_op: int
 ) -> None:
@@ -121,7 +129,7 @@ def test_every_record_is_on_one_tower(
 
 def run_towers(parts: list[Any], inter_op: int) -> list[list[Any]]:
     """Common steps until not every tower has a batch, then each tower alone until it has none."""
-    config = tf.ConfigProto(inter_op_parallelism_threads=inter_op, device_count={"CPU": 2})
+    config = make_config(inter_op)
     got: list[list[Any]] = [[] for _ in parts]
     with staging.StagingSession(config=config) as sess:
         try:

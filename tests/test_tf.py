@@ -115,3 +115,11 @@ def test_every_private_name_has_a_canary() -> None:
     tested = inspect.getsource(inspect.getmodule(test_every_private_name_has_a_canary))  # type: ignore[arg-type]
     public = {"tf", "Dataset"}
     assert [name for name in _tf.__all__ if name not in public and f"_tf.{name}" not in tested] == []
+
+
+def test_session_closed() -> None:
+    with tf.Graph().as_default():
+        session = tf.Session()
+        assert not _tf.is_closed(session)
+        session.close()
+        assert _tf.is_closed(session)

@@ -26,10 +26,11 @@ class Rounds:
             self._staged[tower] += 1
             return self._due()
 
-    def end(self, tower: int) -> None:
-        """Counts that `tower` will stage no more."""
+    def end(self, tower: int) -> list[tuple[int, int]]:
+        """Counts that `tower` will stage no more; returns (tower, batches) to release now."""
         with self._lock:
             self._ended[tower] = True
+            return self._due()
 
     def go_alone(self) -> list[tuple[int, int]]:
         """Lets the towers go on without each other; returns (tower, batches) to release now."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from absl import logging
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import is_closed, tf
 from staging_tf1.errors import LeftoverWarning
 from staging_tf1.feed import thread_state
 from staging_tf1.feed.inputs import Inputs
@@ -38,6 +39,7 @@ class FeedRun:
         self._coord = coord
         self._stopping = threading.Event()
         self._lock = threading.Lock()
+        self._rounds_lock = threading.Lock()
         sinks: dict[int, SinkRun] = {}
         for lane in lanes:
             if id(lane.sink) not in sinks:
@@ -100,9 +102,7 @@ class FeedRun:
 
     def go_alone(self) -> None:
         """Lets the towers go on without each other."""
-        if self.rounds is not None:
-            self._release(self.rounds.go_alone())
-            self._close_finished()
+        self._settle_rounds(lambda rounds: rounds.go_alone())
 
     def warn_of_leftovers(self) -> None:
         """Says which towers have staged batches that no whole round could use."""
@@ -128,9 +128,7 @@ class FeedRun:
 
     def staged_one(self, tower: int) -> None:
         """Counts a staged batch, and releases the round that it completes."""
-        if self.rounds is not None:
-            self._release(self.rounds.staged_one(tower))
-            self._close_finished()
+        self._settle_rounds(lambda rounds: rounds.staged_one(tower))
 
     def lane_ended(self, lane: Lane, sink: SinkRun) -> None:
         """Closes the sink behind its last lane, or leaves that to the rounds."""
@@ -138,18 +136,19 @@ class FeedRun:
             return
         if self.rounds is None:
             sink.close()
+        self._settle_rounds(lambda rounds: rounds.end(lane.tower))
+
+    def _settle_rounds(self, event: Callable[[Rounds], list[tuple[int, int]]]) -> None:
+        """Tells the rounds of an event, releases what is due then, and closes what is finished."""
+        if self.rounds is None:
             return
-        self.rounds.end(lane.tower)
-        self._close_finished()
-
-    def _release(self, due: list[tuple[int, int]]) -> None:
-        for tower, batches in due:
-            self.sinks[tower].release(batches)
-
-    def _close_finished(self) -> None:
-        assert self.rounds is not None
-        for tower in self.rounds.to_close():
-            self.sinks[tower].close()
+        # One at a time: a tower must not be closed between the decision to release its last batch and the release.
+        # Nothing in here waits for a taker.
+        with self._rounds_lock:
+            for tower, batches in event(self.rounds):
+                self.sinks[tower].release(batches)
+            for tower in self.rounds.to_close():
+                self.sinks[tower].close()
 
     def _guarded(self, lane: LaneRun, state: ThreadState) -> None:
         try:
@@ -157,7 +156,7 @@ class FeedRun:
         except Stopped:
             pass
         except BaseException as error:
-            if not (self.stopping or _session_is_gone(error)):
+            if not (self.stopping or self._session_is_gone(error)):
                 self._failed(error, state)
         finally:
             state.now(thread_state.ENDED)
@@ -177,7 +176,6 @@ class FeedRun:
         self._coord.wait_for_stop()
         self.stop()
 
-
-def _session_is_gone(error: BaseException) -> bool:
-    closed = isinstance(error, RuntimeError) and "closed Session" in str(error)
-    return closed or isinstance(error, tf.errors.CancelledError)
+    def _session_is_gone(self, error: BaseException) -> bool:
+        """Whether `error` only says that the user has closed the session under the thread."""
+        return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)

@@ -17,6 +17,7 @@ class SinkRun:
         self.sink = sink
         self._session = session
         self._open_lanes = lanes
+        self._closed = False
         self._lock = threading.Lock()
         # Puts begun and ended; they differ while one is under way.
         self.begun = self.ended = 0
@@ -55,7 +56,11 @@ class SinkRun:
             return self._open_lanes == 0
 
     def close(self) -> None:
-        """Lets the takers drain what is left."""
+        """Lets the takers drain what is left. Closing twice is fine here; TensorFlow makes an error of it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         self._session.run(self.sink.close)
 
     def cancel(self) -> None:

@@ -97,9 +97,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """Figures of every pipeline so far; after the end, those of the end."""
         if self._final_stats is not None:
             return self._final_stats
-        if self._session is None:
+        if self._session is None or self._steps is None:
             return []
-        steps = self.steps
+        steps = self._steps
         # The warm-up may have failed before there was a clock.
         loop_secs = self._watchdog.clock.loop_secs if self._watchdog is not None else 0.0
         return [
