@@ -153,3 +153,31 @@ def test_settings_survive_the_environment() -> None:
     told.to_environment(environment)
     stored = json.loads(environment[settings.ENVIRONMENT_NAME])
     assert stored == {"packages": ["a", "b"], "claim_version": True, "old_names": False}
+
+
+def test_what_is_not_installed_is_named(run_python: Run) -> None:
+    """Keras 2 and slim are separate packages; without them their names import, and say what to install."""
+    code = (
+        "import sys; sys.modules['tf_keras'] = sys.modules['tf_slim'] = None\n"
+        "from staging_tf1 import legacy; legacy.install()\n"
+        "import tensorflow as tf, tensorflow.contrib.slim as slim\n"
+        "from tensorflow.contrib.slim import conv2d\n"
+        "uses = [lambda: conv2d(1), lambda: slim.fully_connected(1)]\n"
+        "import keras\n"
+        "if keras.__version__ >= '3': uses += [lambda: tf.layers.dense, lambda: tf.nn.rnn_cell.LSTMCell]\n"
+        "for use in uses:\n"
+        "    try: use()\n"
+        "    except AttributeError as error: print(error)\n"
+        "print(tf.nn.relu.__name__)"
+    )
+    ran = run_python("-c", code)
+    *said, last = ran.stdout.splitlines()
+    gone = "went away with tf.contrib, and staging_tf1 does not bring it back. Its successor: the package tf_slim. "
+    where = "Where tf_slim is installed (pip install tf_slim), its names are found in it."
+    assert said[:2] == [f"tf.contrib.slim.{name} {gone}{where}" for name in ("conv2d", "fully_connected")]
+    keras_two = (
+        "is Keras 2's, and this TensorFlow comes with Keras 3. Install Keras 2 beside it: pip install tf_keras. It "
+        "is used from then on; nothing in the program has to change."
+    )
+    assert said[2:] in ([], [f"{name} {keras_two}" for name in ("tf.layers.dense", "tf.nn.rnn_cell.LSTMCell")])
+    assert last == "relu", ran.stderr[-2000:]
