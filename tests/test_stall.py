@@ -158,6 +158,26 @@ def test_a_source_stuck_in_io(graph: Any) -> None:
     assert ", at test_stall.py:" in cause and " in from_a_pipe(), after 1 batches. Give what it waits for " in cause
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_source_stuck_in_lockstep_is_read_by_the_step_itself(graph: Any, reports: _Reports, first: bool) -> None:
+    given = threading.Event()
+    reports.on_report = given.set
+
+    def stuck() -> Iterator[Any]:
+        if not first:
+            yield np.zeros(2)
+        assert given.wait(_LIMIT_SECS)
+        yield np.ones(2)
+
+    source = staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([2], tf.float64))
+    x = staging.staged(source, lockstep=True, name="train")
+    with staging.StagingSession(stall_secs=_SECS) as sess:
+        while not sess.should_stop():
+            sess.run(x)
+    cause = _cause(reports.texts.get_nowait())
+    assert "is stuck: feed thread 'lockstep:train' has been in it for 0." in cause and " in stuck(), " in cause
+
+
 def test_a_source_that_never_made_a_batch(graph: Any) -> None:
     given = threading.Event()
 
@@ -191,7 +211,7 @@ def test_a_source_slower_than_the_step(graph: Any, reports: _Reports) -> None:
     cause = _cause(reports.texts.get(timeout=_LIMIT_SECS))
     assert cause.startswith("the source of 'train' (made at test_stall.py:")
     assert " is slower than the step: it takes 0." in cause
-    assert "in slow(). Make it faster, or use more feed threads (num_threads=)." in cause
+    assert "in slow(). Make it faster, or let threads read ahead (no lockstep, num_threads=)." in cause
 
 
 def test_a_dataset_that_does_not_return(graph: Any) -> None:

@@ -45,6 +45,9 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
 def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.step_puts and not store.wanted and _is_full(store):
         return _full(store)
+    if store.lockstep and store.feeders:
+        # The step itself reads, to put the next batch, while it could take the last one.
+        return _in_source(store, snapshot)
     if not store.wanted or store.size is None or store.closed or not _is_short(store):
         return None
     rules: tuple[Callable[[StoreView, Snapshot], Diagnosis | None], ...]
@@ -138,7 +141,7 @@ def _shortfall(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     inside = [each for each in store.feeders if each.doing == thread_state.WAITING_FOR_SOURCE]
-    if not inside or store.lockstep:
+    if not inside:
         return None
     longest = max(inside, key=lambda each: each.secs)
     usual = longest.mean_source_secs
@@ -146,7 +149,7 @@ def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         return Diagnosis(
             f"the source of {store.name} is slower than the step: it takes {usual:.1f} s for a batch, and feed thread "
             f"'{longest.name}' has been in it for {longest.secs:.1f} s{longest.place}",
-            "Make it faster, or use more feed threads (num_threads=)",
+            "Make it faster, or let threads read ahead (no lockstep, num_threads=)",
         )
     after = f"after {longest.batches} batches" if longest.batches else "and has not made its first batch"
     return Diagnosis(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,16 @@ _TIMEOUT_MS = 2000
 
 @dataclass(frozen=True)
 class Pending:
-    """A `Session.run` under way: by which thread, since when (perf_counter), and of what."""
+    """A `Session.run` under way: by which thread, since when (perf_counter), and of what.
+
+    In lockstep a step begins with reading the source, before any run: then `reads` names the reader.
+    """
 
     ident: int
     began: float
     fetches: Any
     fed: Any
+    reads: str = ""
 
 
 class Observer:
@@ -52,27 +56,42 @@ class Observer:
             return Touched({}, frozenset())
         return touched_by(ancestors(elements, fed))
 
-    def snapshot(self, session: Any, step: Pending, others: Iterable[Pending] = ()) -> Snapshot:
-        """The state of `session` while `step` waits, and `others` are under way, too."""
+    def snapshot(
+        self,
+        session: Any,
+        step: Pending,
+        others: Iterable[Pending] = (),
+        readers: Mapping[str, ThreadState] | None = None,
+    ) -> Snapshot:
+        """The state of `session` while `step` waits, and `others` are under way, too.
+
+        Args:
+          session: whose state to read.
+          step: the run that waits.
+          others: the runs of other threads.
+          readers: by name, what steps read themselves, in lockstep.
+        """
+        reader = (readers or {}).get(step.reads)
         touched = self.touches(step)
         putting = [self.touches(other).puts for other in others]
-        stores = [view for feed in self._feeds for view in self._staged(feed, session, touched)]
+        stores = [view for feed in self._feeds for view in self._staged(feed, session, touched, reader)]
         seen = {queue_key(lane.sink.queue) for feed in self._feeds for lane in feed.lanes}
         for key, probe in self.probes.items():
             if key not in seen:
                 putters = sum(key in puts for puts in putting) + _queue_runners(probe)
                 stores.append(self._raw(probe, session, touched, putters))
         secs = time.perf_counter() - step.began
-        view = StepView(secs, users_place(step.ident), bool(touched.takes))
+        view = StepView(secs, users_place(step.ident), bool(step.reads or touched.takes))
         return Snapshot(view, tuple(stores), self._missing(session))
 
-    def _staged(self, feed: Feed, session: Any, touched: Touched) -> Iterable[StoreView]:
+    def _staged(self, feed: Feed, session: Any, touched: Touched, reader: ThreadState | None) -> Iterable[StoreView]:
         run = feed.run_in(session)
         withheld = run.rounds.withheld() if run is not None and run.rounds is not None else []
         for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values()):
             key = queue_key(sink.queue)
             probe = self.probes.get(key)
             pipeline = feed.pipeline
+            reads = reader is not None and reader.name == f"lockstep:{sink.name}"
             size = read(session, sink.size)
             yield StoreView(
                 name=f"'{sink.name}' (made at {feed.made_at})",
@@ -80,9 +99,9 @@ class Observer:
                 size=None if size is None else int(size),
                 capacity=sink.capacity,
                 closed=_closed(session, probe),
-                wanted=touched.takes.get(key, 0),
+                wanted=1 if reads else touched.takes.get(key, 0),
                 min_after_dequeue=probe.min_after_dequeue if probe is not None else 0,
-                feeders=_feeders(run, sink),
+                feeders=(_feeder(reader),) if reader is not None and reads else _feeders(run, sink),
                 pipeline=feed.name if pipeline is not None and len(pipeline.towers) > 1 else "",
                 tower=index,
                 withheld=withheld[index] if withheld else 0,

@@ -143,15 +143,15 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 feed.create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         self._steps = Steps(session, self._feeds)
-        self._steps.warm_up()
+        readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
         assert self._observer is not None
-        self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises)
+        self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers)
+        self._steps.warm_up()
         # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._watcher.stop)
         if self._trace is not None:
             sinks = {lane.sink.name: lane.sink for feed in self._feeds for lane in feed.lanes}
             states = [state for run in self.runs for state in run.states]
-            readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
             self._trace.record(session, self.clock, sinks.values(), states + readers)
         self._watcher.start()
 
@@ -186,6 +186,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def stop(self) -> None:
         """Takes the last figures, stops the threads, joins them and names those that do not return."""
         self._watcher.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         if self._session is None:
             return
         runs = self.runs

@@ -7,6 +7,7 @@ out.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +57,7 @@ class Lockstep:
         self.towers = [_TowerState(tower, lane) for tower, (lane, _) in zip(feed.pipeline.towers, points, strict=True)]
         for state, (_, start) in zip(self.towers, points, strict=True):
             state.skips = Skips(state.lane.name, state.lane.ignored)
+            state.feeder.name = f"lockstep:{state.lane.name}"
             state.reader = inputs.reader(state.lane, start)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
@@ -118,6 +120,7 @@ class Lockstep:
     def _read_ahead(self, state: _TowerState) -> None:
         if state.pending is not None or state.ended:
             return
+        state.feeder.thread = threading.current_thread()
         state.feeder.now(WAITING_FOR_SOURCE)
         try:
             state.pending = self._read_source(state) if state.reader is not None else self._read_graph(state)

@@ -14,6 +14,7 @@ from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending, read
 from staging_tf1.feed.feed import Feed
+from staging_tf1.feed.thread_state import WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.lifecycle.clock import StepClock
 
 ENVIRONMENT = "STAGING_TF1_STALL_SECS"
@@ -48,15 +49,24 @@ class Watchdog:
       feeds: the feeds of the graph, to be stopped when a wait is to end.
       stall_secs: seconds; 0 watches nothing.
       stall_raises: whether a wait for input is ended: the run raises `staging.errors.StallError`.
+      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way. They
+        cannot be woken; the error is raised from the run that comes after.
     """
 
     def __init__(
-        self, session: Any, observer: Observer, feeds: Sequence[Feed], stall_secs: float, stall_raises: bool
+        self,
+        session: Any,
+        observer: Observer,
+        feeds: Sequence[Feed],
+        stall_secs: float,
+        stall_raises: bool,
+        readers: Sequence[ThreadState] = (),
     ) -> None:
         self.clock = StepClock(session)
         self.clock.on_close.append(self.stop)
         self._session, self._observer, self._feeds = session, observer, tuple(feeds)
         self._stall_secs, self._raises = stall_secs, stall_raises
+        self._readers = {state.name: state for state in readers}
         self._ended = threading.Event()
         self._reported: set[tuple[int, float]] = set()
         self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
@@ -75,9 +85,18 @@ class Watchdog:
             if late:
                 self._report(late)
 
-    def _unreported(self) -> list[Pending]:
+    def _pending(self) -> list[Pending]:
+        """The runs under way, and the reading of sources between runs."""
+        reading = [
+            Pending(state.thread.ident or 0, state.since, [], None, reads=name)
+            for name, state in self._readers.items()
+            if state.doing == WAITING_FOR_SOURCE and state.thread is not None
+        ]
         # Copied in one step of the interpreter: other threads write to it.
-        pending = list(self.clock.pending.values())
+        return list(self.clock.pending.values()) + reading
+
+    def _unreported(self) -> list[Pending]:
+        pending = self._pending()
         self._reported &= {(run.ident, run.began) for run in pending}
         return [run for run in pending if (run.ident, run.began) not in self._reported]
 
@@ -90,19 +109,22 @@ class Watchdog:
         limit = time.perf_counter() - self._stall_secs
         late = [run for run in self._unreported() if run.began <= limit]
         self._reported |= {(run.ident, run.began) for run in late}
-        return sorted(late, key=lambda run: (not self._observer.touches(run).takes, run.began))
+        return sorted(late, key=lambda run: (not self._takes(run), run.began))
+
+    def _takes(self, run: Pending) -> bool:
+        return bool(run.reads or self._observer.touches(run).takes)
 
     def _report(self, late: list[Pending]) -> None:
         step = late[0]
-        pending = list(self.clock.pending.values())
+        pending = self._pending()
         limit = time.perf_counter() - self._stall_secs
-        if not self._observer.touches(step).takes and any(run.began > limit for run in pending):
+        if not self._takes(step) and any(run.began > limit for run in pending):
             # A thread of the user's that waits for room, while steps go on: that is what it is for.
             return
         others = [run for run in pending if run.ident != step.ident]
-        snapshot = self._observer.snapshot(self._session, step, others)
+        snapshot = self._observer.snapshot(self._session, step, others, self._readers)
         diagnosis = diagnose(snapshot)
-        if self._ended.is_set() or step not in self.clock.pending.values():
+        if self._ended.is_set() or step not in self._pending():
             # It has returned in the meantime.
             return
         text = report_text(snapshot, diagnosis)

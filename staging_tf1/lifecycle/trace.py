@@ -51,7 +51,8 @@ class Trace:
         states = list(states)
         for state in states:
             state.on_left = self._left
-        feeders = {state.thread for state in states}
+        # In lockstep the loop's own thread reads.
+        feeders = {state.thread for state in states} - {threading.current_thread()}
         gets = _Gets(session, list(sinks))
         taken = gets.read()
 
