@@ -70,16 +70,21 @@ class HParams:
             delattr(self, name)
 
     def parse(self, values: str) -> HParams:
-        """Overrides from text such as ``"learning_rate=0.5,layers=[32,16],layers[0]=8"``; returns self.
+        """Overrides from text such as ``"learning_rate=0.5,layers=[32,16]"`` or ``"layers[0]=8"``; returns self.
 
         Raises:
           ValueError: text that cannot be read, an unknown name, or a value that does not fit.
         """
         position = 0
+        assigned: set[tuple[str, str | None]] = set()
         while position < len(values):
             match = _ASSIGNMENT.match(values, position)
             if match is None or match.end() == position:
                 raise ValueError(f"Malformed hyperparameter value: {values[position:]}")
+            key = (match.group("name"), match.group("index"))
+            if not assigned.isdisjoint({key, (key[0], None)}) or (key[1] is None and key[0] in dict(assigned)):
+                raise ValueError(f"Multiple assignments to variable {key[0]!r} in {values}")
+            assigned.add(key)
             self._assign(match)
             position = match.end()
         return self
