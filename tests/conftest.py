@@ -18,6 +18,10 @@ from processes import RunPython
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+# A shell that starts the tests in the background has them ignore SIGINT, and their children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Threads that belong to nobody's test but live as long as the process: pytest's timer, tqdm's monitor, and
 # TensorFlow's writer of summaries, which it keeps for whoever writes to that folder next.
 _LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread")
