@@ -10,6 +10,7 @@ from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.plain import PlainSteps
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
 
 _WATCHDOG = "_staging_tf1_watchdog"
@@ -73,6 +74,7 @@ def start(
     if not hasattr(sess, _WATCHDOG):
         # A second start of the same session starts no second watch.
         setattr(sess, _WATCHDOG, Watchdog(sess, observer, feeds, secs, stall_raises))
+        PlainSteps(sess, feeds)
     return threads
 
 

@@ -1,0 +1,66 @@
+"""`staging.start` in a plain session keeps the promises that a monitored one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.feed.feed import feeds_of
+from staging_tf1.sources import ArraySource
+
+
+@contextmanager
+def started(device_count: int = 1) -> Iterator[Any]:
+    """A session of the default graph with its feed threads."""
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": device_count})) as sess:
+        sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord, stall_secs=20, stall_raises=True)
+        try:
+            yield sess
+        finally:
+            coord.request_stop()
+            coord.join(threads, stop_grace_period_secs=5)
+
+
+def to_the_end(sess: Any, fetch: Any) -> list[Any]:
+    got = []
+    with pytest.raises(tf.errors.OutOfRangeError):
+        while True:
+            got.append(sess.run(fetch))
+    return got
+
+
+@pytest.mark.parametrize("kind", ["source", "stream"])
+def test_a_tower_goes_on_alone_after_another_has_ended(graph: Any, kind: str) -> None:
+    source = ArraySource(np.arange(5), batch_size=2, epochs=1)
+    values: Any = source if kind == "source" else source.batches
+    parts = staging.staged(values, devices=["/cpu:0", "/cpu:0"])
+    with started() as sess:
+        got = [batch.tolist() for step in to_the_end(sess, parts) for batch in step]
+        for part in parts:
+            got += [batch.tolist() for batch in to_the_end(sess, part)]
+    assert sorted(n for batch in got for n in batch) == list(range(5)), "every record, with no batch left behind"
+
+
+@pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
+def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
+    records, failures = 400, 300
+    x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
+    fails = tf.placeholder_with_default(False, [])
+    # As soon as the batch has been promised to the step, and before it can give the place back.
+    with tf.control_dependencies([feeds_of(graph)[0].pipeline.towers[0].gate.token]):
+        check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
+    with started(device_count=2) as sess:
+        for _ in range(failures):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
+                sess.run([x, check], {fails: True})
+        seen = [int(batch[0]) for batch in to_the_end(sess, x)]
+    assert seen == list(range(records - len(seen), records)), "what is left comes in order, to the last batch"
+    assert len(seen) >= records - failures, "a failed step took one batch at most"
