@@ -1,0 +1,55 @@
+"""A session that is watched closely, and what its watchdog says."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import staging_tf1 as staging
+from staging_tf1.errors import StallError
+
+# After so long a run counts as stalled; and no test waits longer than the limit.
+SECS = 0.2
+LIMIT_SECS = 20.0
+
+
+class Reports(logging.Handler):
+    """What the watchdog logs, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: queue.Queue[str] = queue.Queue()
+        self.on_report: Callable[[], None] = lambda: None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "Most likely" in text:
+            self.texts.put(text)
+            self.on_report()
+
+
+def watched_session(**kwargs: Any) -> staging.StagingSession:
+    return staging.StagingSession(stall_secs=SECS, stall_raises=True, **kwargs)
+
+
+def cause_in(report: str) -> str:
+    """The sentence of the report that names the cause."""
+    line = report.splitlines()[1]
+    assert line.startswith("Most likely: ")
+    return line.removeprefix("Most likely: ")
+
+
+def stall(sess: Any, fetches: Any) -> str:
+    with pytest.raises(StallError) as caught:
+        sess.run(fetches)
+    assert str(caught.value) == caught.value.report
+    return cause_in(caught.value.report)
+
+
+def numbers_source(batches: int = 100) -> Any:
+    return staging.sources.ArraySource(np.arange(2 * batches), batch_size=2, epochs=1)

@@ -1,0 +1,227 @@
+"""Steps that do not return because of an area, a queue, a feeder or a tower; and what is no stall at all."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
+
+import staging_tf1 as staging
+from staging_tf1.errors import StallError
+from staging_tf1.lifecycle.stall import stall_secs_or_default
+
+
+@pytest.fixture
+def reports() -> Iterator[Reports]:
+    handler = Reports()
+    logger = logging.getLogger("absl")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+# Areas.
+
+
+def test_an_area_put_but_never_got(graph: Any) -> None:
+    area = staging.StagingArea([tf.int64], [[]], capacity=2)
+    put = area.put([7])
+    with watched_session() as sess:
+        sess.run(put)
+        sess.run(put)
+        cause = stall(sess, put)
+    assert cause.startswith("area 'StagingArea' (made at test_stall_stores.py:")
+    assert cause.endswith(
+        "is full (2 of 2), and this run puts into it, but the graph has no op that takes from it. Build its get(), "
+        "and run it."
+    )
+
+
+def test_an_area_whose_get_is_never_run(graph: Any) -> None:
+    area = staging.StagingArea([tf.int64], [[]], capacity=1)
+    put = area.put([7])
+    area.get()
+    with watched_session() as sess:
+        sess.run(put)
+        cause = stall(sess, put)
+    assert "is full (1 of 1), and this run puts into it while nothing takes from it. After the warm-up, " in cause
+
+
+def test_an_area_got_but_never_put(graph: Any) -> None:
+    area = staging.StagingArea([tf.int64], [[]], shared_name="train")
+    got = area.get()
+    with watched_session() as sess:
+        cause = stall(sess, got)
+    assert cause.endswith(
+        "is empty, and the graph has no op that puts into it. Build its put(), and run it once before the first step."
+    )
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
+    area = staging.StagingArea([tf.int64], [[]])
+    area.put([7])
+    got = area.get()
+    # With one thread in the pool the get holds it; the report must come all the same.
+    with watched_session(config=tf.ConfigProto(inter_op_parallelism_threads=threads)) as sess:
+        cause = stall(sess, got)
+    assert cause.endswith(
+        "is empty: this run gets from it, and nothing has put into it. Run its put once before the first step (the "
+        "warm-up), and then fetch put and get in every step."
+    )
+
+
+# Feeders that are gone, and towers that are not asked.
+
+
+def test_a_dead_feeder_of_a_queue_filled_by_hand(graph: Any) -> None:
+    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
+    put, take = numbers.enqueue(7), numbers.dequeue()
+    with watched_session() as sess:
+        feeder = threading.Thread(target=sess.run, args=(put,))
+        feeder.start()
+        sess.run(take)
+        feeder.join()
+        cause = stall(sess, take)
+    assert cause.startswith(
+        "queue 'numbers' is empty, and no thread is putting into it: the thread that should has died, or was never "
+        "started. Start it"
+    )
+
+
+def test_a_dead_queue_runner_says_what_it_died_of(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda exception: None)
+    numbers = tf.FIFOQueue(4, tf.float32, [], name="numbers")
+    bad = tf.check_numerics(tf.constant(np.nan), "the sensor is broken")
+    runner = tf.train.QueueRunner(numbers, [numbers.enqueue(bad)])
+    take = numbers.dequeue()
+    with tf.Session() as sess:
+        # Without a coordinator nobody hears of it, and the queue stays open.
+        for thread in runner.create_threads(sess, start=True):
+            thread.join(LIMIT_SECS)
+        staging.start(sess, stall_secs=SECS, stall_raises=True)
+        tf.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
+        cause = stall(sess, take)
+    assert cause.startswith("the thread that fed queue 'numbers' has died of InvalidArgumentError: ")
+
+
+def test_two_towers_of_which_one_is_fetched(graph: Any) -> None:
+    towers = staging.staged(numbers_source(), devices=["/cpu:0", "/cpu:0"], name="train")
+    with watched_session() as sess:
+        with pytest.raises(StallError) as caught:
+            while True:
+                sess.run(towers[0])
+    cause = cause_in(caught.value.report)
+    assert cause.startswith("the step takes from tower 0 of 'train' only, while the other is full: 'train/1' (made at ")
+    assert "Fetch something of every tower in each step" in cause
+
+
+# What is no stall of the input.
+
+
+def test_a_step_that_computes_is_reported_and_goes_on(graph: Any, reports: Reports) -> None:
+    done = threading.Event()
+    reports.on_report = done.set
+    x = staging.staged(numbers_source(), name="train")
+
+    def compute(value: Any) -> Any:
+        assert done.wait(LIMIT_SECS)
+        return value
+
+    y = tf.numpy_function(compute, [x], tf.int64)
+    with watched_session() as sess:
+        assert sess.run(y).tolist() == [0, 1]
+    cause = cause_in(reports.texts.get_nowait())
+    assert cause.startswith("no area or queue keeps the step waiting: its own ops are still computing")
+
+
+def test_a_thread_that_waits_for_room_is_no_stall_while_steps_go_on(graph: Any, reports: Reports) -> None:
+    numbers = tf.FIFOQueue(1, tf.int64, [], name="numbers")
+    put, take, other = numbers.enqueue(7), numbers.dequeue(), tf.constant(1)
+    with staging.StagingSession(stall_secs=SECS) as sess:
+        sess.run(put)
+        feeder = threading.Thread(target=sess.run, args=(put,))
+        feeder.start()
+        # Steps without input, for three times as long as a stall takes.
+        ended = threading.Event()
+        timer = threading.Timer(3 * SECS, ended.set)
+        timer.start()
+        while not ended.is_set():
+            sess.run(other)
+        sess.run(take)
+        feeder.join()
+        timer.join()
+    assert reports.texts.empty()
+
+
+def test_a_run_is_reported_once_and_waits_on(graph: Any, reports: Reports) -> None:
+    numbers = tf.FIFOQueue(1, tf.int64, [], name="numbers")
+    put, take = numbers.enqueue(7), numbers.dequeue()
+    with staging.StagingSession(stall_secs=SECS) as sess:
+        timer = threading.Timer(4 * SECS, sess.run, (put,))
+        timer.start()
+        assert sess.run(take) == 7
+        timer.join()
+    report = reports.texts.get_nowait()
+    assert reports.texts.empty()
+    first, *_ = report.splitlines()
+    assert first.startswith("A step has not returned for 0.") and ", at test_stall_stores.py:" in first
+    assert "  queue 'numbers': 0 of 1 elements; open; the step wants 1" in report.splitlines()
+
+
+def test_the_fast_path_is_watched(graph: Any) -> None:
+    numbers = tf.FIFOQueue(1, tf.int64, [], name="numbers")
+    take = numbers.dequeue()
+    with watched_session() as sess:
+        step = sess.make_callable(take)
+        with pytest.raises(StallError):
+            step()
+
+
+def test_a_monitored_session_with_the_hook_is_watched(graph: Any) -> None:
+    numbers = tf.FIFOQueue(1, tf.int64, [], name="numbers")
+    take = numbers.dequeue()
+    hook = staging.StagingHook(stall_secs=SECS, stall_raises=True)
+    with pytest.raises(StallError), tf.train.MonitoredTrainingSession(hooks=[hook]) as sess:
+        sess.run(take)
+
+
+def test_looking_adds_no_op_to_a_graph_that_runs_again(graph: Any) -> None:
+    area = staging.StagingArea([tf.int64], [[]], capacity=2)
+    put = area.put([7])
+    sizes = []
+    for _ in range(3):
+        with watched_session() as sess:
+            sess.run(put)
+        sizes.append(len(graph.get_operations()))
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+# The number of seconds.
+
+
+def test_the_seconds_come_from_the_argument_the_environment_or_are_thirty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STAGING_TF1_STALL_SECS", raising=False)
+    assert stall_secs_or_default(None) == 30.0
+    monkeypatch.setenv("STAGING_TF1_STALL_SECS", "2.5")
+    assert stall_secs_or_default(None) == 2.5
+    assert stall_secs_or_default(0) == 0.0
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan"])
+def test_other_seconds_are_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGING_TF1_STALL_SECS", value)
+    with pytest.raises(ValueError, match=f"STAGING_TF1_STALL_SECS is '{value}', wanted a number of seconds"):
+        staging.StagingHook()
+
+
+def test_zero_watches_nothing(graph: Any) -> None:
+    tf.constant(1)
+    with staging.StagingSession(stall_secs=0):
+        assert "staging:stall" not in [thread.name for thread in threading.enumerate()]
