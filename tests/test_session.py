@@ -258,20 +258,23 @@ def test_drain_ends_an_endless_source(graph: Any) -> None:
     assert got == list(range(len(got))) and len(got) <= 2 + 3 + 2, "in order, and no more than was read"
 
 
-def test_ctrl_c_reaches_a_step_that_waits(run_python: Any) -> None:
-    script = """
+SIGNALLED = """
 import os, signal, sys, threading, numpy as np
 import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
+
 let_go = threading.Event()
+if sys.argv[1] == "SIGTERM":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
 def source():
     yield np.zeros(1)
-    # The step below waits for this batch; nothing but the signal can end that.
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    # The step waits for the next batch; nothing but the signal can end that.
+    threading.Timer(0.3, os.kill, (os.getpid(), getattr(signal, sys.argv[1]))).start()
     let_go.wait(60)
-x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))
+
 try:
-    with tf.Graph().as_default() as g:
+    with tf.Graph().as_default():
         x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))
         with staging.StagingSession(stop_grace_period_secs=0.5) as sess:
             sess.run(x)
@@ -281,10 +284,11 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(7)
 """
-    script = script.replace(
-        "x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))\ntry", "try"
-    )
-    done = run_python("-W", "ignore", "-c", script, timeout=60)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
+def test_a_signal_reaches_a_step_that_waits(run_python: Any, signal_name: str) -> None:
+    done = run_python("-W", "ignore", "-c", SIGNALLED, signal_name, timeout=60)
     assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
 
 

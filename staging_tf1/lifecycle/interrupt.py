@@ -1,4 +1,4 @@
-"""Lets Ctrl-C reach a step that waits for input.
+"""Lets Ctrl-C, and SIGTERM where it is handled, reach a step that waits for input.
 
 Python handles a signal between two of its own instructions, and a `Session.run` that waits executes none. The
 wake-up descriptor is written to at once, from C, so a thread that reads it can wake the step.
@@ -12,18 +12,20 @@ import threading
 from collections.abc import Callable
 
 _CLOSE = b"\0"  # no signal has the number 0
+# SIGTERM only arrives here where the program handles it in Python; otherwise it ends the process at once.
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class InterruptWatcher:
-    """Calls `on_interrupt` from a thread as soon as SIGINT arrives; Python's own handling stays as it is."""
+    """Calls `on_interrupt` from a thread as soon as SIGINT or SIGTERM arrives; Python's own handling stays as it is."""
 
     def __init__(self, on_interrupt: Callable[[], None]) -> None:
         self._on_interrupt = on_interrupt
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts to watch. Only the main thread may, and only where SIGINT is handled in Python."""
-        handled = callable(signal.getsignal(signal.SIGINT))
+        """Starts to watch. Only the main thread may, and only where one of the signals is handled in Python."""
+        handled = any(callable(signal.getsignal(number)) for number in _ENDING)
         if self._thread is not None or not handled or threading.current_thread() is not threading.main_thread():
             return
         self._read, self._write = os.pipe()
@@ -52,5 +54,5 @@ class InterruptWatcher:
             if self._before != -1:
                 # Somebody else (an event loop) waits for signals, too.
                 os.write(self._before, number)
-            if number[0] == signal.SIGINT:
+            if number[0] in _ENDING:
                 self._on_interrupt()

@@ -1,0 +1,38 @@
+"""A long run holds no more than a short one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.sources import ArraySource, GeneratorSource
+
+
+def resident_pages() -> int:
+    """Pages of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+@pytest.mark.parametrize("kind", ["staged", "lockstep", "stream", "classic"])
+def test_memory_is_flat_from_step_1000_to_step_10000(graph: Any, kind: str) -> None:
+    source: Any = ArraySource(np.zeros((1000, 256), np.float32), batch_size=32, shuffle=True, seed=1)
+    if kind == "classic":
+        x = staging.staged(staging.CustomRunner(source, batch_size=32, num_threads=2).get_inputs())
+    elif kind == "stream":
+        x = staging.staged(GeneratorSource(source.batches, spec=tf.TensorSpec([None, 256], tf.float32)))
+    else:
+        x = staging.staged(source, lockstep=kind == "lockstep", capacity=4)
+    total = tf.reduce_sum(x)
+    with staging.StagingSession() as sess:
+        step = sess.make_callable(total)
+        after = {}
+        for number in range(1, 10_001):
+            step()
+            if number in (1000, 10_000):
+                after[number] = resident_pages()
+    assert after[10_000] <= 1.02 * after[1000]
