@@ -17,7 +17,7 @@ class Rounds:
         self._released = [0] * towers
         self._ended = [False] * towers
         self._closed = [False] * towers
-        self._alone = False
+        self._alone = self._draining = False
         self._lock = threading.Lock()
 
     def staged_one(self, tower: int) -> list[tuple[int, int]]:
@@ -31,6 +31,11 @@ class Rounds:
         with self._lock:
             self._ended[tower] = True
             return self._due()
+
+    def drain(self) -> None:
+        """Counts that every tower will end soon. Whole rounds go on until a step asks for some of the towers only."""
+        with self._lock:
+            self._draining = True
 
     def go_alone(self) -> list[tuple[int, int]]:
         """Lets the towers go on without each other; returns (tower, batches) to release now."""
@@ -57,9 +62,9 @@ class Rounds:
 
     @property
     def uneven(self) -> bool:
-        """Whether a tower has ended with fewer batches than another one has."""
+        """Whether a tower has ended with fewer batches than another one has, or will, because all are drained."""
         with self._lock:
-            return any(self._ended) and len(set(self._staged)) > 1
+            return self._draining or (any(self._ended) and len(set(self._staged)) > 1)
 
     def _due(self) -> list[tuple[int, int]]:
         whole = min(self._staged)

@@ -98,7 +98,9 @@ class FeedRun:
         """Stops reading from the sources; what has been read can still be taken, tower by tower."""
         for lane in self.lanes:
             lane.finish()
-        self.go_alone()
+        if self.rounds is not None:
+            # The towers do not go alone yet: a common step that not all have a batch for would take from the others.
+            self.rounds.drain()
 
     def go_alone(self) -> None:
         """Lets the towers go on without each other."""

@@ -1,0 +1,53 @@
+"""Draining: nothing more is read, and what has been read reaches a step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.sources import GeneratorSource
+
+SPEC = tf.TensorSpec([None], tf.int64)
+
+
+def wait_until_read(sess: Any, records: int) -> None:
+    """Returns when the feed threads have delivered `records` records."""
+    pause = threading.Event()
+    while sum(stats.records for stats in sess.stats()) < records:
+        pause.wait(0.001)
+
+
+def to_the_end(step: Callable[[], Any]) -> list[Any]:
+    """What the steps return; not left to the session, which would end with them."""
+    got = []
+    with suppress(tf.errors.OutOfRangeError):
+        while True:
+            got.append(step())
+    return got
+
+
+def test_a_common_step_after_a_drain_takes_from_no_tower_unless_from_all(graph: Any) -> None:
+    let_go = threading.Event()
+
+    def source() -> Iterator[Any]:
+        yield from np.arange(3).reshape(3, 1)  # two for tower 0, one for tower 1
+        let_go.wait(30)
+
+    parts = staging.staged(GeneratorSource(source, spec=SPEC), devices=["/cpu:0", "/cpu:0"])
+    # Tower 1 ends while a step waits for it that could have taken tower 0's batch.
+    end = tf.py_func(let_go.set, [], [], stateful=True)
+    with staging.StagingSession() as sess:
+        wait_until_read(sess, 3)
+        sess.drain()
+        common = [[int(batch[0]) for batch in sess.run(parts)]]
+        common += to_the_end(lambda: sess.run([parts, end]))
+        alone = [to_the_end(lambda part=part: int(sess.run(part)[0])) for part in parts]
+    assert common == [[0, 1]]
+    assert alone == [[2], []], "the common step that failed has not taken it"
+    assert [stats.failed_batches for stats in sess.stats()] == [(), ()]
