@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.sources import GeneratorSource
+from staging_tf1.sources import ArraySource, GeneratorSource
 
 SPEC = tf.TensorSpec([None], tf.int64)
 
@@ -51,3 +52,15 @@ def test_a_common_step_after_a_drain_takes_from_no_tower_unless_from_all(graph: 
     assert common == [[0, 1]]
     assert alone == [[2], []], "the common step that failed has not taken it"
     assert [stats.failed_batches for stats in sess.stats()] == [(), ()]
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_what_a_runners_queue_holds_passes_the_area_behind_it(graph: Any, lockstep: bool) -> None:
+    runner = staging.CustomRunner(ArraySource(np.arange(100), batch_size=1), queue="fifo", capacity=6)
+    x = staging.staged(runner.get_inputs(), capacity=1, lockstep=lockstep)
+    with staging.StagingSession() as sess:
+        first = int(sess.run(x)[0])
+        wait_until_read(sess, 8)  # a full queue, and what is on its way
+        sess.drain()
+        rest = to_the_end(lambda: int(sess.run(x)[0]))
+    assert [first, *rest] == list(range(sess.stats()[0].records)), "all that was read"

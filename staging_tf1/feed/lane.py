@@ -29,6 +29,8 @@ class Lane:
     in_order: bool = True
     # Whether the towers share one input, so that they must take from it in rotation.
     rotates: bool = False
+    # Whether the graph computes the values from another feed's queue or area, whose end is then this lane's end, too.
+    chained: bool = False
     # Which exceptions of the source are skipped.
     ignored: Ignored = NONE_IGNORED
     # Feeder and taker in turn, for an order that can be repeated; only with one thread.

@@ -58,6 +58,9 @@ class LaneRun:
 
     def finish(self) -> None:
         """Lets the threads end as if their source had, after the batch that they have in hand."""
+        if self.lane.chained:
+            # The feed before it ends, too; its queue closes, and what that holds has been read already.
+            return
         self._finishing.set()
         self._inputs.stop()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.arguments import at_least, check_name
-from staging_tf1.feed.feed import Feed, register
+from staging_tf1.feed.feed import Feed, feeds_of, register
 from staging_tf1.feed.inlets import Inlet, inlets_for
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.resuming import RESUME_MODES
@@ -16,6 +16,7 @@ from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.pipeline import Pipeline, Tower, build_tower
 from staging_tf1.graph.position import Position
+from staging_tf1.graph.source_ops import ancestors
 
 # `memory_limit` in the kernel is an int of 32 bits, so a larger element would be miscounted.
 _TWO_GIB = 2**31
@@ -113,6 +114,7 @@ def staged(
                 num_threads,
                 index,
                 rotates=inlet.shared,
+                chained=inlet.source is None and _is_chained(tower),
                 ignored=skipped,
             )
             for index, (tower, inlet) in enumerate(zip(built, inlets, strict=True))
@@ -139,6 +141,12 @@ def _build(
             position=position,
         )
     return tower, structure
+
+
+def _is_chained(tower: Tower) -> bool:
+    """Whether the values of `tower` come from another feed of this graph."""
+    queues = {lane.sink.queue.queue_ref.op.name for feed in feeds_of(tf.get_default_graph()) for lane in feed.lanes}
+    return bool(queues) and any(op.name in queues for op in ancestors([tower.sink.put]))
 
 
 def _check_devices(device: str | None, devices: Sequence[str] | None, what: str) -> list[str | None]:

@@ -108,7 +108,8 @@ class Lockstep:
     def drain(self) -> None:
         """Reads no more; what is staged or read ahead can still be taken."""
         for state in self.towers:
-            state.ended = True
+            # One that takes from another feed ends with that, after what its queue holds.
+            state.ended = state.ended or not state.lane.chained
 
     def _stage(self, state: _TowerState) -> None:
         self._read_ahead(state)
