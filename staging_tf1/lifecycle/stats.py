@@ -65,10 +65,13 @@ class PipelineStats:
         return verdict(self.waited_share, self.kind, self.threads)
 
     def __str__(self) -> str:
+        # Of batches that the graph computes, the threads know no bytes.
+        moved = f", {self.bytes / 2**20:.1f} MiB" if self.bytes else ""
+        held = f"; memory held at most {self.full_bytes / 2**20:.1f} MiB" if self.full_bytes else ""
         return (
-            f"{self.name}: {self.batches} batches, {self.bytes / 2**20:.1f} MiB; steps waited {self.wait_secs:.2f} s "
-            f"for input, feed threads {self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of "
-            f"{self.capacity}; memory held at most {self.full_bytes / 2**20:.1f} MiB; {self.verdict}"
+            f"{self.name}: {self.batches} batches{moved}; steps waited {self.wait_secs:.2f} s for input, feed threads "
+            f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
+            f"{self.verdict}"
         )
 
 
