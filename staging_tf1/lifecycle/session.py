@@ -196,14 +196,15 @@ class StagingSession:
         if self._session is None:
             return
         session, self._session = self._session, None
-        error = self._hook.error()
+        # Looked at only afterwards: a source may still fail while its threads are being stopped.
+        runs = self._hook.runs
         try:
             if kind is not None:
                 # MonitoredSession does not call the hooks' end() after an error.
                 self._hook.stop()
             session.__exit__(kind, None, None)
         except Exception as raised:
-            if kind is None or raised is not error:
+            if kind is None or all(raised is not run.error for run in runs):
                 raise
 
     def _raise_cause(self, error: Exception) -> None:
