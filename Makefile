@@ -4,7 +4,7 @@ PYTHON ?= python
 # Where pyenv is in use, its newest interpreter of each version, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv check test fmt docs matrix clean
+.PHONY: venv check test soak kill9 fmt docs matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
@@ -17,6 +17,14 @@ check:
 
 test:
 	$(PYTHON) -m pytest
+
+# Random pipelines, faults and stop moments for ten minutes. It prints its seed; STAGING_TF1_SOAK_SEED replays one.
+soak:
+	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_soak.py
+
+# Fifty times kill -9 and restart over one training run; some five minutes.
+kill9:
+	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_kill9.py
 
 # Every example in the docstrings, the README and docs/.
 docs:

@@ -1,0 +1,110 @@
+"""Sources with a pace and with faults, and what they ought to deliver."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from soak.plan import Plan
+
+from staging_tf1.sources import ArraySource, Source
+
+
+class BrokenDiskError(Exception):
+    """What a source raises at a bad record."""
+
+
+class Pace:
+    """How long somebody takes for the thing number n: not at all, computing, or waiting as on a slow disk."""
+
+    def __init__(self, kind: str, seed: str) -> None:
+        self._kind, self._seed = kind, seed
+        self._never = threading.Event()
+
+    def pause(self, number: int) -> None:
+        if self._kind == "none":
+            return
+        choose = random.Random(f"{self._seed}/{number}")
+        secs = choose.choice([0.0, 0.0005, 0.004])
+        if self._kind == "wait":
+            self._never.wait(secs)
+            return
+        until = time.perf_counter() + secs
+        while time.perf_counter() < until:
+            pass
+
+
+class SoakSource(Source):
+    """Record ids, and their doubles to see that components stay together."""
+
+    def __init__(self, plan: Plan, raised: list[Exception], inner: Source | None = None) -> None:
+        ids = np.arange(plan.records)
+        self.inner = inner or ArraySource({"id": ids, "double": 2 * ids}, batch_size=plan.batch, epochs=1)
+        self._plan, self._raised = plan, raised
+        self._pace = Pace(plan.source_pace, f"{plan.seed}/source")
+
+    spec = property(lambda self: self.inner.spec)
+    batch_size = property(lambda self: self.inner.batch_size)
+    num_records = property(lambda self: self.inner.num_records)
+    batches_per_epoch = property(lambda self: self.inner.batches_per_epoch)
+    num_batches = property(lambda self: self.inner.num_batches)
+
+    def batch(self, index: int) -> Any:
+        self._pace.pause(index)
+        batch = self.inner.batch(index)
+        if self._plan.bad.isdisjoint(batch["id"].tolist()):
+            return batch
+        if self._plan.fault == "misfit":
+            return {**batch, "double": batch["double"].astype(np.float64)}
+        error = BrokenDiskError(f"batch {index}")
+        self._raised.append(error)
+        raise error
+
+    def shard(self, index: int, count: int) -> SoakSource:
+        return SoakSource(self._plan, self._raised, self.inner.shard(index, count))
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return self.inner.fingerprint()
+
+    def as_generator(self) -> Iterator[Any]:
+        """The same batches in the same two buffers, again and again."""
+        buffers: dict[str, Any] = {}
+        for index in range(self.num_batches):
+            batch = self.batch(index)
+            for name, array in batch.items():
+                if name not in buffers or buffers[name].dtype != array.dtype:
+                    buffers[name] = np.empty(self._plan.batch, array.dtype)
+                buffers[name][: len(array)] = array
+            yield {name: buffers[name][: len(array)] for name, array in batch.items()}
+
+
+def good_batches(plan: Plan) -> list[list[list[int]]]:
+    """For each tower the batches that must come, in order, if nothing ends the run before."""
+    source: Any = SoakSource(plan, []).inner
+    if plan.streams:
+        everything = ids_of(source)
+        if plan.fault != "none":  # a generator does not go on after an exception
+            first = next(n for n, ids in enumerate(everything) if not plan.bad.isdisjoint(ids))
+            everything = everything[:first]
+        return [everything[tower :: plan.towers] for tower in range(plan.towers)]
+    shards = [source.shard(n, plan.towers) for n in range(plan.towers)] if plan.towers > 1 else [source]
+    per_tower = [ids_of(shard) for shard in shards]
+    if plan.fault == "ignored":
+        return [[ids for ids in batches if plan.bad.isdisjoint(ids)] for batches in per_tower]
+    if plan.fault != "none" and plan.in_order:
+        return [upto_first_bad(plan, batches) for batches in per_tower]
+    return per_tower
+
+
+def ids_of(source: Source) -> list[list[int]]:
+    assert source.num_batches is not None
+    return [source.batch(k)["id"].tolist() for k in range(source.num_batches)]
+
+
+def upto_first_bad(plan: Plan, batches: list[list[int]]) -> list[list[int]]:
+    bad = (n for n, ids in enumerate(batches) if not plan.bad.isdisjoint(ids))
+    return batches[: next(bad, len(batches))]
