@@ -1,0 +1,134 @@
+"""However a run is stopped, it ends within two seconds of the cause and leaves no thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.thread_state import PUTTING
+from staging_tf1.sources import ArraySource, GeneratorSource
+
+LIMIT_SECS = 2.0
+SPEC = tf.TensorSpec([None], tf.int64)
+
+
+def feed_threads() -> list[str]:
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
+
+
+def endless() -> ArraySource:
+    return ArraySource(np.arange(100), batch_size=1)
+
+
+class Stuck:
+    """A source that gives one batch and then waits until it is let go; `waiting` tells that it does."""
+
+    def __init__(self) -> None:
+        self.waiting, self.let_go = threading.Event(), threading.Event()
+
+    def __call__(self) -> Iterator[Any]:
+        yield np.arange(1)
+        self.waiting.set()
+        self.let_go.wait(30)
+
+
+PIPELINES = {
+    "staged": lambda source: staging.staged(source, num_threads=2),
+    "towers": lambda source: staging.staged(source, devices=["/cpu:0", "/cpu:0"])[0],
+    "shuffle": lambda source: staging.CustomRunner(source, batch_size=1, num_threads=2).get_inputs(),
+    "reproducible": lambda source: staging.CustomRunner(source, batch_size=1, seed=1).get_inputs(),
+    "fifo": lambda source: staging.staged(staging.CustomRunner(source, queue="fifo").get_inputs()),
+}
+
+
+def wait_until_full(graph: Any, sess: Any) -> None:
+    """Returns when every feed thread waits for room: no put ends any more."""
+    runs = [feed.run_in(sess) for feed in feeds_of(graph)]
+    states = [state for run in runs for state in run.states]
+    seen: list[Any] = []
+    while True:
+        now = [(state.doing, state.batches) for state in states]
+        if now == seen and any(doing == PUTTING for doing, _ in now):
+            return
+        seen = now
+        threading.Event().wait(0.05)  # between two looks; what is waited for is the state
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_feeders_that_wait_for_room(graph: Any, kind: str, how: str) -> None:
+    PIPELINES[kind](endless())
+    sess = tf.Session()
+    coord = tf.train.Coordinator()
+    threads = staging.start(sess, coord)
+    wait_until_full(graph, sess)
+    begun = time.perf_counter()
+    if how == "close":
+        sess.close()  # under the feeders, which is the user's right
+    coord.request_stop()
+    coord.join(threads, stop_grace_period_secs=5)
+    assert time.perf_counter() - begun < LIMIT_SECS
+    sess.close()
+    assert feed_threads() == []
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_a_step_that_waits_for_input(graph: Any, kind: str) -> None:
+    source = Stuck()
+    x = PIPELINES[kind](GeneratorSource(source, spec=SPEC))
+    stopped: list[float] = []
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+
+        def stop() -> None:
+            source.waiting.wait(20)
+            stopped.append(time.perf_counter())
+            coord.request_stop()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        with pytest.raises((tf.errors.OutOfRangeError, tf.errors.CancelledError)):
+            while True:
+                sess.run(x)
+        assert time.perf_counter() - stopped[0] < LIMIT_SECS
+        stopper.join()
+        source.let_go.set()
+        coord.join(threads, stop_grace_period_secs=5)
+    assert feed_threads() == []
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockstep: bool) -> None:
+    source = ArraySource(np.arange(1, 31), batch_size=2, shuffle=True, seed=3, epochs=1)
+    x = staging.staged(source, capacity=4, num_threads=1 if lockstep else 2, lockstep=lockstep)
+    total = tf.get_variable("total", [], tf.int64, initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    train = tf.group(total.assign_add(tf.reduce_sum(x)), step.assign_add(1))
+
+    class Preempted(tf.train.SessionRunHook):
+        runs = 0
+
+        def after_run(self, context: Any, values: Any) -> None:
+            self.runs += 1
+            if self.runs in (3, 4, 9):
+                raise (tf.errors.AbortedError if self.runs % 2 else tf.errors.UnavailableError)(None, None, "preempted")
+
+    hook = Preempted()
+    options: dict[str, Any] = dict(save_checkpoint_steps=2, log_step_count_steps=0)
+    with staging.StagingSession(checkpoint_dir=str(tmp_path), hooks=[hook], **options) as sess:
+        while not sess.should_stop():
+            sess.run(train)
+    assert hook.runs > 15, "steps that no checkpoint held came again"
+    checkpoint = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path)))
+    assert checkpoint.get_tensor("total") == sum(range(1, 31)), "each record is in the model once"
+    assert checkpoint.get_tensor("staged/position") == 15
+    assert feed_threads() == []
