@@ -234,8 +234,7 @@ def test_ignored_exceptions_skip_and_count(graph: Any, kind: str, threads: int) 
         while not sess.should_stop():
             got.append(int(sess.run(x)[0]))
     assert got == [n for n in range(20) if n % 5 != 3], "in order, without the bad ones"
-    if kind != "lockstep":
-        assert sess.stats()[0].ignored == 4
+    assert sess.stats()[0].ignored == 4
 
 
 @pytest.mark.parametrize("lockstep", [False, True])

@@ -101,6 +101,7 @@ class LaneRun:
                     return
                 except self.skips.types as error:
                     self.skips.skip(error)
+                    state.ignored += 1
                     continue
             state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.batches += 1
@@ -121,7 +122,7 @@ class LaneRun:
             if numbered is None:
                 return
             state.batch = numbered.number
-            arrays = self._arrays_or_skip(numbered)
+            arrays = self._arrays_or_skip(numbered, state)
             state.source_secs += state.now(WAITING_FOR_TURN)
             with self._turn(numbered.number):
                 if arrays is None:
@@ -131,13 +132,14 @@ class LaneRun:
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.count(arrays)
 
-    def _arrays_or_skip(self, numbered: Numbered) -> list[np.ndarray[Any, Any]] | None:
+    def _arrays_or_skip(self, numbered: Numbered, state: ThreadState) -> list[np.ndarray[Any, Any]] | None:
         try:
             if numbered.error is not None:
                 raise numbered.error
             return self._arrays(numbered)
         except self.skips.types as error:
             self.skips.skip(error)
+            state.ignored += 1
             return None
 
     def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:

@@ -27,6 +27,7 @@ class ThreadState:
     since: float = field(default_factory=time.perf_counter)
     batch: int = -1
     batches: int = 0
+    ignored: int = 0
     records: int = 0
     bytes: int = 0
     source_secs: float = 0.0

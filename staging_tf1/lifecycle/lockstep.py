@@ -137,6 +137,7 @@ class Lockstep:
                 feeds = self._feeds(state.lane, numbered)
             except state.lane.ignored.types as error:
                 state.skips.skip(error)
+                state.feeder.ignored += 1
                 continue
             state.feeder.batch = numbered.number
             state.feeder.count(list(feeds.values()))

@@ -110,7 +110,7 @@ def stats_of(
                 occupancy=reading.occupancy,
                 capacity=sink.capacity,
                 failed_batches=tuple(failed.get(sink.name, ())),
-                ignored=sum(lane.skips.count for lane in run.lanes if lane.lane.sink is sink) if run else 0,
+                ignored=sum(state.ignored for state in states + reader),
                 loop_secs=loop_secs,
                 full_bytes=full_bytes(feed, index, sink, states + reader),
                 kind=kind_of(feed),
