@@ -294,6 +294,19 @@ def test_a_failing_put_reaches_the_user(graph: Any) -> None:
     assert no_feed_thread()
 
 
+def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None:
+    numbers = tf.data.Dataset.range(1, 100)
+    checked = numbers.map(lambda n: tf.debugging.check_numerics(1.0 / tf.cast(n - 7, tf.float32), "by zero"), 2)
+    x = staging.staged(checked)
+    got = 0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="by zero"), staging.StagingSession() as sess:
+        while True:
+            sess.run(x)
+            got += 1
+    assert got <= 6
+    assert no_feed_thread()
+
+
 def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
     let_go = threading.Event()
 

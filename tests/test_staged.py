@@ -195,6 +195,14 @@ def test_an_unknown_size_wants_no_memory_limit(graph: Any) -> None:
         staging.staged(tf.placeholder(tf.float32, [None]), memory_limit=1000)
 
 
+def test_two_gib_cannot_be_counted(graph: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        staging.staged(tf.placeholder(tf.float32, [2**29]), memory_limit=2**40)
+    assert str(caught.value) == (
+        "staged(): an element has 2147483648 bytes, wanted less than 2 GiB. Use smaller batches, or no memory_limit."
+    )
+
+
 def test_tensors_in_lockstep_on_several_devices_are_refused(graph: Any) -> None:
     with pytest.raises(ValueError, match="in one step the tensors have one value, so all towers would get the same"):
         staging.staged(tf.zeros([2]), devices=["/cpu:0", "/cpu:0"], lockstep=True)

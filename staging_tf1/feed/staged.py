@@ -196,8 +196,8 @@ def _fit(capacity: int, memory_limit: int, inlets: list[Inlet], what: str) -> in
         )
     largest = max(size for size in sizes if size is not None)
     if largest >= _TWO_GIB or largest > memory_limit:
-        wanted = "less than 2 GiB" if largest >= _TWO_GIB else f"at most memory_limit={memory_limit}"
+        wanted = "less than 2 GiB" if largest >= _TWO_GIB else f"at most memory_limit={memory_limit} bytes"
         raise ValueError(
-            f"{what}: an element has {largest} bytes, wanted {wanted} bytes. Use smaller batches, or no memory_limit."
+            f"{what}: an element has {largest} bytes, wanted {wanted}. Use smaller batches, or no memory_limit."
         )
     return min(capacity, memory_limit // largest) if largest else capacity
