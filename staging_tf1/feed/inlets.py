@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import Dataset, tf
 from staging_tf1.errors import SpecError
+from staging_tf1.feed import components
+from staging_tf1.feed.casting import with_casts
+from staging_tf1.feed.declared_spec import with_declared
 from staging_tf1.graph.position import Position
 from staging_tf1.sources import Source, StreamSource, as_source
-from staging_tf1.spec import ArraySpec, flatten_with_paths, map_structure
+from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, map_structure, pack
 
 
 class Values(NamedTuple):
@@ -39,6 +43,8 @@ class Inlet:
     shared: bool
     # Bytes of one element; None if it varies or is unknown.
     element_bytes: int | None
+    # A nest of tf.TypeSpec: what `values` makes.
+    components: Any
     # What a checkpoint compares; None where the input cannot go on at a number.
     fingerprint: dict[str, int | str] | None = None
 
@@ -54,6 +60,37 @@ def inlets_for(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callab
     if _is_nest_of_tensors(values, what):
         return _from_tensors(values, towers)
     return _from_source(as_source(values), towers)
+
+
+def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:
+    """The inlet with the shapes that `spec` declares and the dtypes that `cast` names.
+
+    Raises:
+      TypeError, SpecError: the values are not as declared, or cannot be cast; no op has been added then.
+    """
+    wanted = with_casts(with_declared(inlet.components, spec, what), cast, what)
+    if wanted is inlet.components:
+        return inlet
+
+    def make(position: Position | None) -> Values:
+        made = inlet.values(position)
+        leaves = zip(flatten_with_paths(made.structure), flatten(inlet.components), flatten(wanted), strict=True)
+        structure = pack(made.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
+        flat = [tf.convert_to_tensor(tensor) for tensor in tf.nest.flatten(structure, expand_composites=True)]
+        return Values(flat, structure, made.placeholders)
+
+    batch_size = inlet.source.batch_size if isinstance(inlet.source, Source) else None
+    size = components.element_bytes(wanted, batch_size)
+    return replace(inlet, values=make, components=wanted, element_bytes=size)
+
+
+def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
+    """One component with the shape and the dtype of `wanted`."""
+    if components.is_dense(wanted) and str(had.shape) != str(wanted.shape):
+        leaf = tf.ensure_shape(leaf, wanted.shape, name=_op_name("declared", path))
+    if getattr(had, "dtype", None) != getattr(wanted, "dtype", None):
+        leaf = tf.cast(leaf, wanted.dtype, name=_op_name("cast", path))
+    return leaf
 
 
 def _is_nest_of_tensors(values: Any, what: str) -> bool:
@@ -84,10 +121,12 @@ def _from_tensors(values: Any, towers: int) -> tuple[list[Inlet], Callable[[], A
                 f"Build both within the same `with graph.as_default():`."
             )
 
+    given = components.of_tensors(values)
+
     def make(position: Position | None) -> Values:
         return Values([tf.convert_to_tensor(tensor) for tensor in flat], values, [])
 
-    inlet = Inlet("tensors", make, None, None, shared=towers > 1, element_bytes=_total_bytes(flat))
+    inlet = Inlet("tensors", make, None, None, shared=towers > 1, element_bytes=_total_bytes(flat), components=given)
     return [inlet] * towers, lambda: None
 
 
@@ -124,6 +163,7 @@ def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], 
         None,
         shared=towers > 1,
         element_bytes=_total_bytes(_components(dataset)),
+        components=components.of_dataset(dataset),
         fingerprint={"source": "tf.data.Dataset"} if towers == 1 else None,
     )
     return [inlet] * towers, lambda: made[0].initializer
@@ -154,11 +194,14 @@ def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> 
 
     size = source.bytes_per_batch if isinstance(source, Source) and source.features is None else None
     resumes = isinstance(source, Source) or (source.can_resume and not shared)
-    return Inlet("source", make, source, spec, shared, size, source.fingerprint() if resumes else None)
+    fingerprint = source.fingerprint() if resumes else None
+    return Inlet("source", make, source, spec, shared, size, components.of_source(source, spec), fingerprint)
 
 
 def _placeholder(leaf: ArraySpec) -> Any:
-    dtype = tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype)
-    return tf.placeholder(
-        dtype, leaf.shape, name=(leaf.name or "batch").replace(".", "_").replace("[", "_").rstrip("]")
-    )
+    return tf.placeholder(components.as_tf_dtype(leaf.dtype), leaf.shape, name=_op_name(leaf.name or "batch"))
+
+
+def _op_name(*parts: str) -> str:
+    """A name for an op from a component's path."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", "_".join(filter(None, parts))).strip("_") or "batch"

@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, feeds_of, register
-from staging_tf1.feed.inlets import Inlet, inlets_for
+from staging_tf1.feed.inlets import Inlet, fitted, inlets_for
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.resuming import RESUME_MODES
 from staging_tf1.feed.skipping import ignored
@@ -31,6 +31,8 @@ def staged(
     devices: Sequence[str] | None = None,
     num_threads: int = 1,
     lockstep: bool = False,
+    cast: Any = None,
+    spec: Any = None,
     ignored_exception_types: Any = (),
     max_ignored: int | None = None,
     resume: str = "exact",
@@ -58,6 +60,12 @@ def staged(
       num_threads: feed threads a tower. Batches of a source keep their order; of tensors only with one thread.
       lockstep: no thread; each step's `Session.run` puts one batch and takes the one before. Needs `StagingSession`
         or `StagingHook`.
+      cast: a dtype for all components, or a dict from component paths to dtypes, {"image": tf.float16}: they are cast
+        by the feed thread's run and staged in that dtype, which the returned tensors have. Halves what the area holds
+        and what a copy to a device moves. A path is as messages show it: "image", "obs.pixels", "[0]".
+      spec: a nest of `tf.TensorSpec` that the values must fit, before `cast`; if not, one table tells all conflicts.
+        Where it knows more of a shape than the values, the returned tensors have that shape, and a batch of another
+        one is an error.
       ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
         (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can.
       max_ignored: how many of those in one session; the next one is raised. None is no limit.
@@ -72,7 +80,7 @@ def staged(
 
     Raises:
       TypeError, ValueError: an argument of the wrong kind, or an element larger than `memory_limit`.
-      SpecError: tensors of another graph.
+      SpecError: tensors of another graph, values that are not as `spec` declares, a component that `cast` cannot cast.
       BuildError: called where it must not be: in a loop, a function, a finalized graph.
 
     >>> import numpy as np
@@ -91,6 +99,7 @@ def staged(
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
         inlets, make_init = inlets_for(values, len(towers), what)
+        inlets = [fitted(inlet, spec, cast, what) for inlet in inlets]
         if resume not in RESUME_MODES:
             raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
         skipped = ignored(ignored_exception_types, max_ignored, what)
