@@ -99,6 +99,24 @@ def test_another_order_is_refused_with_both_values(tmp_path: Any, other: dict[st
     )
 
 
+@pytest.mark.parametrize(
+    ("other", "cost"),
+    [
+        (dict(batch_size=2), "those now would have read 8: with resume='ignore' none is left out or comes twice as"),
+        (dict(batch_size=4), "those now would have read 16: with resume='ignore' 8 records are left out as"),
+        (dict(batch_size=1), "those now would have read 4: with resume='ignore' 4 records come twice as"),
+    ],
+)
+def test_other_shards_are_refused_with_what_they_cost(tmp_path: Any, other: dict[str, Any], cost: str) -> None:
+    steps(tmp_path, source(), 2)
+    with pytest.raises(ResumeError) as caught:
+        steps(tmp_path, source(shard=(0, 2), **other), 1)
+    assert "shard_count was 1, is 2" in str(caught.value)
+    assert f"At position 2 all shards before had read 8 records, {cost} long as all batches were full." in str(
+        caught.value
+    )
+
+
 def test_it_can_be_told_to_go_on_or_to_begin_again(tmp_path: Any) -> None:
     steps(tmp_path, source(), 3)
     assert steps(tmp_path, source(seed=4), 1, resume="ignore") == [source(seed=4).batch(3).tolist()]

@@ -66,5 +66,20 @@ def _difference(name: str, batches: int, saved: dict[str, int | str], present: d
     return (
         f"'{name}': the checkpoint holds position {batches} in another order of batches: {'; '.join(parts)}. Give the "
         f"source the same arguments as before, or staged(..., resume='ignore') to go on at that position in the new "
-        f"order, or resume='restart' to begin with the first batch."
+        f"order, or resume='restart' to begin with the first batch.{_cost_of_shards(batches, saved, present)}"
+    )
+
+
+def _cost_of_shards(batches: int, saved: dict[str, int | str], present: dict[str, int | str]) -> str:
+    """What going on costs where the shards are others: records that all of them together had read at the position."""
+    differ = {key for key in {*saved, *present} if saved.get(key) != present.get(key)}
+    if "shard_count" not in differ or differ - {"shard_count", "shard_index", "batch_size"}:
+        return ""
+    if not all({"shard_count", "batch_size"} <= set(each) for each in (saved, present)):
+        return ""
+    had, now = (batches * int(each["shard_count"]) * int(each["batch_size"]) for each in (saved, present))
+    cost = "" if had == now else f" {abs(now - had)} records {'are left out' if now > had else 'come twice'}"
+    return (
+        f" At position {batches} all shards before had read {had} records, those now would have read {now}: with "
+        f"resume='ignore'{cost or ' none is left out or comes twice'} as long as all batches were full."
     )
