@@ -66,6 +66,13 @@ class Rounds:
         with self._lock:
             return self._draining or (any(self._ended) and len(set(self._staged)) > 1)
 
+    @property
+    def over(self) -> bool:
+        """Whether every whole round there can be has been released: a tower has ended, and none lags behind it."""
+        with self._lock:
+            ends = [staged for staged, ended in zip(self._staged, self._ended, strict=True) if ended]
+            return bool(ends) and not self._alone and min(self._staged) == min(ends)
+
     def _due(self) -> list[tuple[int, int]]:
         whole = min(self._staged)
         due = []

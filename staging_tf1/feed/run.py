@@ -106,10 +106,30 @@ class FeedRun:
         """Lets the towers go on without each other."""
         self._settle_rounds(lambda rounds: rounds.go_alone())
 
+    def refuse_beyond_the_end(self, towers: set[int]) -> None:
+        """Refuses a common step that not all of `towers` have a batch for; nothing is taken.
+
+        Where failed steps have taken from some towers and not from others, the one that has ended may have a batch
+        left that the others cannot match: the step would take it, and wait for the others for ever.
+
+        Raises:
+          tf.errors.OutOfRangeError: one of the towers has no batch for a common step any more.
+        """
+        if self.rounds is None or len(towers) < 2 or not self.rounds.over:
+            return
+        ready = self.session.run({tower: self.sinks[tower].sink.size for tower in towers})
+        empty = [self.sinks[tower].sink.name for tower in sorted(towers) if not ready[tower]]
+        if empty:
+            raise tf.errors.OutOfRangeError(
+                None,
+                None,
+                f"End of data for common steps: {', '.join(empty)}. What the others have left, they give alone.",
+            )
+
     def warn_of_leftovers(self) -> None:
         """Says which towers have staged batches that no whole round could use."""
         withheld = self.rounds.withheld() if self.rounds is not None else []
-        if not (any(withheld) and self.rounds is not None and self.rounds.uneven):
+        if not (any(withheld) and self.rounds is not None and self.rounds.over):
             return
         left = ", ".join(f"{sink.sink.name}: {count}" for sink, count in zip(self.sinks, withheld, strict=True))
         warnings.warn(

@@ -56,8 +56,11 @@ class Steps:
             self.failed()
         for run in self._towers:
             assert run.rounds is not None
-            if run.rounds.uneven:
-                self._let_go_alone(run, {tower for name, tower in needed if name == run.name})
+            if run.rounds.uneven or run.rounds.over:
+                towers = {tower for name, tower in needed if name == run.name}
+                if run.rounds.uneven:
+                    self._let_go_alone(run, towers)
+                run.refuse_beyond_the_end(towers)
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for name, towers in self._in_lockstep(needed).items():
