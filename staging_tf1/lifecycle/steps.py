@@ -57,10 +57,10 @@ class Steps:
         for run in self._towers:
             assert run.rounds is not None
             if run.rounds.uneven or run.rounds.over:
-                towers = {tower for name, tower in needed if name == run.name}
+                asked = {tower for name, tower in needed if name == run.name}
                 if run.rounds.uneven:
-                    self._let_go_alone(run, towers)
-                run.refuse_beyond_the_end(towers)
+                    self._let_go_alone(run, asked)
+                run.refuse_beyond_the_end(asked)
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for name, towers in self._in_lockstep(needed).items():
