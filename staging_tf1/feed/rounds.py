@@ -73,6 +73,15 @@ class Rounds:
             ends = [staged for staged, ended in zip(self._staged, self._ended, strict=True) if ended]
             return bool(ends) and not self._alone and min(self._staged) == min(ends)
 
+    @property
+    def final(self) -> set[int]:
+        """The towers from which a common step can get no more than what has been released already."""
+        everyone = set(range(len(self._staged)))
+        if self.over:
+            return everyone
+        with self._lock:
+            return {tower for tower in everyone if self._closed[tower]}
+
     def _due(self) -> list[tuple[int, int]]:
         whole = min(self._staged)
         due = []

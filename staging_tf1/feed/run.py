@@ -115,10 +115,11 @@ class FeedRun:
         Raises:
           tf.errors.OutOfRangeError: one of the towers has no batch for a common step any more.
         """
-        if self.rounds is None or len(towers) < 2 or not self.rounds.over:
+        final = towers & self.rounds.final if self.rounds is not None and len(towers) > 1 else set()
+        if not final:
             return
-        ready = self.session.run({tower: self.sinks[tower].sink.size for tower in towers})
-        empty = [self.sinks[tower].sink.name for tower in sorted(towers) if not ready[tower]]
+        ready = self.session.run({tower: self.sinks[tower].sink.size for tower in final})
+        empty = [self.sinks[tower].sink.name for tower in sorted(final) if not ready[tower]]
         if empty:
             raise tf.errors.OutOfRangeError(
                 None,

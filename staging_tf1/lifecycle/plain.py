@@ -31,7 +31,7 @@ class PlainSteps:
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
         for run in self._towers:
-            if run.rounds is not None and (run.rounds.uneven or run.rounds.over):
+            if run.rounds is not None and (run.rounds.uneven or run.rounds.final):
                 self._let_go_alone(run, fetches, feed_dict)
         try:
             return self._inner(fetches, feed_dict, options, run_metadata)

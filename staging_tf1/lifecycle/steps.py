@@ -56,7 +56,7 @@ class Steps:
             self.failed()
         for run in self._towers:
             assert run.rounds is not None
-            if run.rounds.uneven or run.rounds.over:
+            if run.rounds.uneven or run.rounds.final:
                 asked = {tower for name, tower in needed if name == run.name}
                 if run.rounds.uneven:
                     self._let_go_alone(run, asked)

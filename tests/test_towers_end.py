@@ -1,0 +1,54 @@
+"""The end of several towers that have not taken alike: nothing is taken that the others cannot match."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.sources import ArraySource
+
+
+@pytest.mark.parametrize("way", ["session", "plain"])
+@pytest.mark.parametrize("records", [6, 7])
+def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, records: int) -> None:
+    parts = staging.staged(
+        ArraySource(np.arange(records), batch_size=1, epochs=1), devices=["/cpu:0", "/cpu:0"], capacity=8
+    )
+    got: list[int] = []
+    refused = ""
+
+    def steps(run: Any) -> str:
+        got.append(int(run(parts[1])[0]))  # tower 1 is now one batch ahead
+        for thread in threading.enumerate():
+            if thread.name.startswith("feed:staged/"):
+                thread.join(10)
+        try:
+            while True:
+                got.extend(int(each[0]) for each in run(parts))
+        except tf.errors.OutOfRangeError as error:
+            text = error.message
+        for part in parts:
+            try:
+                while True:
+                    got.append(int(run(part)[0]))
+            except tf.errors.OutOfRangeError:
+                continue
+        return text
+
+    if way == "session":
+        with staging.StagingSession() as sess:
+            refused = steps(sess.run)
+    else:
+        with tf.Session() as sess:
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord)
+            refused = steps(sess.run)
+            coord.request_stop()
+            coord.join(threads, stop_grace_period_secs=5)
+    assert refused == ("End of data for common steps: staged/1. What the others have left, they give alone.")
+    assert sorted(got) == list(range(records))
