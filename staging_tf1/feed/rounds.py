@@ -17,7 +17,7 @@ class Rounds:
         self._released = [0] * towers
         self._ended = [False] * towers
         self._closed = [False] * towers
-        self._alone = self._draining = False
+        self._alone = self._draining = self._asked_alone = False
         self._lock = threading.Lock()
 
     def staged_one(self, tower: int) -> list[tuple[int, int]]:
@@ -30,18 +30,22 @@ class Rounds:
         """Counts that `tower` will stage no more; returns (tower, batches) to release now."""
         with self._lock:
             self._ended[tower] = True
+            # The step that waits at this moment may want one of the other towers only.
+            self._alone = self._alone or self._asked_alone
+            return self._due()
+
+    def ask(self, alone: bool) -> list[tuple[int, int]]:
+        """Notes whether the step that begins wants some of the towers only; returns (tower, batches) to release."""
+        with self._lock:
+            self._asked_alone = alone
+            if alone and (self._draining or any(self._ended)):
+                self._alone = True
             return self._due()
 
     def drain(self) -> None:
         """Counts that every tower will end soon. Whole rounds go on until a step asks for some of the towers only."""
         with self._lock:
             self._draining = True
-
-    def go_alone(self) -> list[tuple[int, int]]:
-        """Lets the towers go on without each other; returns (tower, batches) to release now."""
-        with self._lock:
-            self._alone = True
-            return self._due()
 
     def to_close(self) -> list[int]:
         """The towers from which nothing more can come, each named once."""
@@ -59,12 +63,6 @@ class Rounds:
         """Batches a tower has staged that no whole round could use."""
         with self._lock:
             return [staged - released for staged, released in zip(self._staged, self._released, strict=True)]
-
-    @property
-    def uneven(self) -> bool:
-        """Whether a tower has ended with fewer batches than another one has, or will, because all are drained."""
-        with self._lock:
-            return self._draining or (any(self._ended) and len(set(self._staged)) > 1)
 
     @property
     def over(self) -> bool:

@@ -102,11 +102,17 @@ class FeedRun:
             # The towers do not go alone yet: a common step that not all have a batch for would take from the others.
             self.rounds.drain()
 
-    def go_alone(self) -> None:
-        """Lets the towers go on without each other."""
-        self._settle_rounds(lambda rounds: rounds.go_alone())
+    def ask(self, towers: set[int]) -> None:
+        """Notes which towers the step that begins takes from; some of them only may go on without the others.
 
-    def refuse_beyond_the_end(self, towers: set[int]) -> None:
+        Raises:
+          tf.errors.OutOfRangeError: one of several has no batch for a common step any more.
+        """
+        if towers:
+            self._settle_rounds(lambda rounds: rounds.ask(len(towers) < len(self.sinks)))
+            self._refuse_beyond_the_end(towers)
+
+    def _refuse_beyond_the_end(self, towers: set[int]) -> None:
         """Refuses a common step that not all of `towers` have a batch for; nothing is taken.
 
         Where failed steps have taken from some towers and not from others, the one that has ended may have a batch

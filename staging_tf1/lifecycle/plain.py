@@ -31,19 +31,12 @@ class PlainSteps:
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
         for run in self._towers:
-            if run.rounds is not None and (run.rounds.uneven or run.rounds.final):
-                self._let_go_alone(run, fetches, feed_dict)
+            run.ask({tower for name, tower in self._needs.of(fetches, feed_dict) if name == run.name})
         try:
             return self._inner(fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError:
             self._repair()
             raise
-
-    def _let_go_alone(self, run: FeedRun, fetches: Any, feed_dict: Any | None) -> None:
-        towers = {tower for name, tower in self._needs.of(fetches, feed_dict) if name == run.name}
-        if run.rounds is not None and run.rounds.uneven and 0 < len(towers) < len(run.sinks):
-            run.go_alone()
-        run.refuse_beyond_the_end(towers)
 
     def _repair(self) -> None:
         if getattr(self._here, "repairing", False):

@@ -55,12 +55,7 @@ class Steps:
             # A hook is not told that a step has failed; it sees the next one begin.
             self.failed()
         for run in self._towers:
-            assert run.rounds is not None
-            if run.rounds.uneven or run.rounds.final:
-                asked = {tower for name, tower in needed if name == run.name}
-                if run.rounds.uneven:
-                    self._let_go_alone(run, asked)
-                run.refuse_beyond_the_end(asked)
+            run.ask({tower for name, tower in needed if name == run.name})
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for name, towers in self._in_lockstep(needed).items():
@@ -112,7 +107,3 @@ class Steps:
             if name in self._lockstep:
                 towers.setdefault(name, []).append(tower)
         return towers
-
-    def _let_go_alone(self, run: FeedRun, towers: set[int]) -> None:
-        if towers and len(towers) < len(run.sinks):
-            run.go_alone()
