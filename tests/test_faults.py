@@ -326,7 +326,7 @@ def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
 
 
 @pytest.mark.parametrize("offset", range(0, 64, 4))
-@pytest.mark.parametrize("kind", ["staged", "lockstep", "fifo", "shuffle"])
+@pytest.mark.parametrize("kind", ["staged", "threads", "lockstep", "fifo", "shuffle"])
 def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> None:
     room = np.zeros(4096, np.uint8)
     start = -room.ctypes.data % 64 + offset
@@ -339,8 +339,9 @@ def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> Non
 
     spec = tf.TensorSpec([256], tf.int32)
     generator = GeneratorSource(source, spec=spec)
-    if kind in ("staged", "lockstep"):
-        x = staging.staged(generator, capacity=4, lockstep=kind == "lockstep")
+    if kind in ("staged", "threads", "lockstep"):
+        threads = 4 if kind == "threads" else 1
+        x = staging.staged(generator, capacity=4, num_threads=threads, lockstep=kind == "lockstep")
     else:
         size = None if kind == "fifo" else 256
         x = staging.CustomRunner(generator, queue=kind, batch_size=size, min_after_dequeue=None).get_inputs()

@@ -18,6 +18,7 @@ from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
+from staging_tf1.sources import Source
 from staging_tf1.spec import conform
 
 
@@ -146,7 +147,9 @@ class LaneRun:
         source = self.lane.source
         assert source is not None
         arrays = conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.number}")
-        return arrays if source.gives_away else [owned(array, array.dtype) for array in arrays]
+        # What a stream keeps has been copied by its reader.
+        keeps = isinstance(source, Source) and not source.gives_away
+        return [owned(array, array.dtype) for array in arrays] if keeps else arrays
 
     def _turn(self, index: int) -> AbstractContextManager[None]:
         return self._turnstile.turn(index) if self.lane.in_order else nullcontext()

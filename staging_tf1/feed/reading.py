@@ -6,9 +6,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
+from staging_tf1.spec import map_structure
 
 
 class Numbered(NamedTuple):
@@ -80,7 +84,8 @@ class StreamReader:
                     self._ended = True
                     raise
             self._next += 1
-            return Numbered(index, batch)
+            # Before the lock goes: the next thread's batch may be written to the same buffer.
+            return Numbered(index, batch if self._source.gives_away else map_structure(_own, batch))
 
 
 class DealtReader:
@@ -102,6 +107,10 @@ class DealtReader:
         with self._rotation.turn(number * self._towers + self._tower):
             numbered = self._stream.take()
         return None if numbered is None else numbered._replace(number=number)
+
+
+def _own(leaf: Any) -> Any:
+    return owned(leaf, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
 
 
 class naming_batch:
