@@ -12,13 +12,11 @@ from staging_tf1._tf import tf
 from staging_tf1.feed.filling import Filling
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.reading import Numbered, Reader
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
-from staging_tf1.sources import Source
 from staging_tf1.spec import conform
 
 
@@ -144,12 +142,7 @@ class LaneRun:
             return None
 
     def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:
-        source = self.lane.source
-        assert source is not None
-        arrays = conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.number}")
-        # What a stream keeps has been copied by its reader.
-        keeps = isinstance(source, Source) and not source.gives_away
-        return [owned(array, array.dtype) for array in arrays] if keeps else arrays
+        return conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.number}")
 
     def _turn(self, index: int) -> AbstractContextManager[None]:
         return self._turnstile.turn(index) if self.lane.in_order else nullcontext()

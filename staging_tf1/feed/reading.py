@@ -28,7 +28,7 @@ class Reader(Protocol):
     """What a feed thread takes from."""
 
     def take(self) -> Numbered | None:
-        """The next batch, or None at the end. Thread-safe: the threads of a lane call it at once."""
+        """The next batch, in arrays of its own, or None at the end. Thread-safe: the threads of a lane call it at once."""
 
 
 class IndexReader:
@@ -48,7 +48,7 @@ class IndexReader:
             self._next += 1
         try:
             with naming_batch(index):
-                return Numbered(index, self._source.batch(index))
+                return Numbered(index, _given_away(self._source, self._source.batch(index)))
         except self._ignored.types as error:
             return Numbered(index, None, error)
 
@@ -85,7 +85,7 @@ class StreamReader:
                     raise
             self._next += 1
             # Before the lock goes: the next thread's batch may be written to the same buffer.
-            return Numbered(index, batch if self._source.gives_away else map_structure(_own, batch))
+            return Numbered(index, _given_away(self._source, batch))
 
 
 class DealtReader:
@@ -107,6 +107,11 @@ class DealtReader:
         with self._rotation.turn(number * self._towers + self._tower):
             numbered = self._stream.take()
         return None if numbered is None else numbered._replace(number=number)
+
+
+def _given_away(source: Source | StreamSource, batch: Any) -> Any:
+    """The batch, in arrays that the source will not write to again."""
+    return batch if source.gives_away else map_structure(_own, batch)
 
 
 def _own(leaf: Any) -> Any:

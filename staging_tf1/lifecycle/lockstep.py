@@ -16,7 +16,6 @@ from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.reading import Numbered
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.skipping import Skips
@@ -146,9 +145,6 @@ class Lockstep:
 
     def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:
         arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.number}")
-        assert lane.source is not None
-        if not lane.source.gives_away:
-            arrays = [owned(array, array.dtype) for array in arrays]
         return dict(zip(lane.sink.placeholders, arrays, strict=True))
 
     def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:
