@@ -28,7 +28,7 @@ class Reader(Protocol):
     """What a feed thread takes from."""
 
     def take(self) -> Numbered | None:
-        """The next batch, in arrays of its own, or None at the end. Thread-safe: the threads of a lane call it at once."""
+        """The next batch, in arrays of its own, or None at the end. Thread-safe: a lane's threads call it at once."""
 
 
 class IndexReader:
