@@ -17,7 +17,6 @@ from staging_tf1.errors import SpecError
 
 __all__ = [
     "ArraySpec",
-    "conform",
     "describe",
     "flatten",
     "flatten_up_to",
@@ -92,7 +91,8 @@ def is_namedtuple(value: object) -> bool:
 
 def is_structure(value: object) -> bool:
     """Whether `value` holds components (dict, tuple, list, namedtuple) rather than being one."""
-    return isinstance(value, (Mapping, tuple, list))
+    # Concrete types first: to ask an abstract class costs more than all the rest, and every batch asks for each leaf.
+    return isinstance(value, (dict, tuple, list)) or (not isinstance(value, np.ndarray) and isinstance(value, Mapping))
 
 
 def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
@@ -138,7 +138,9 @@ def _join(path: str, key: str | int) -> str:
 
 def flatten(structure: Any) -> list[Any]:
     """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
-    return [leaf for _, leaf in _walk(structure, "")]
+    if not is_structure(structure):
+        return [structure]
+    return [leaf for _, child in _children(structure) for leaf in flatten(child)]
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
@@ -218,10 +220,10 @@ def _walk_up_to(spec: Any, value: Any, path: str, owner: str) -> Iterator[tuple[
 
 
 def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> None:
-    place = f"{owner}: {_component(path)}"
+    place = f"{owner}: {component_name(path)}"
     wanted = ", ".join(repr(key) for key in _sorted_keys(spec))
     if not isinstance(value, Mapping):
-        raise SpecError(f"{place} got {_kind(value)}, declared a dict with the keys {wanted}.")
+        raise SpecError(f"{place} got {kind_of(value)}, declared a dict with the keys {wanted}.")
     missing = [key for key in _sorted_keys(spec) if key not in value]
     extra = [key for key in value if key not in spec]
     if missing or extra:
@@ -234,22 +236,24 @@ def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> N
 
 
 def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
-    place = f"{owner}: {_component(path)}"
+    place = f"{owner}: {component_name(path)}"
     count = f"{len(spec)} component{'s' if len(spec) != 1 else ''}"
     wanted = f"{type(spec).__name__} of {count}"
     if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
-        raise SpecError(f"{place} got {_kind(value)}, declared a {wanted}.")
+        raise SpecError(f"{place} got {kind_of(value)}, declared a {wanted}.")
     if len(value) != len(spec):
         raise SpecError(f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}.")
 
 
-def _component(path: str) -> str:
+def component_name(path: str) -> str:
+    """What a message calls the component at `path`."""
     if not path:
         return "the batch"
     return f"component {path}" if path.startswith("[") else f"component '{path}'"
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a message says that `value` is."""
     if isinstance(value, np.ndarray):
         return f"one array, {describe(value.dtype, value.shape)}"
     if isinstance(value, Mapping):
@@ -270,7 +274,7 @@ def infer_spec(batch: Any) -> Any:
     paths = component_paths(batch)
     leaves = []
     for path, value in flatten_up_to(paths, batch):
-        array = as_array(value, None, f"the first batch: {_component(path)}")
+        array = as_array(value, None, f"the first batch: {component_name(path)}")
         leaves.append(ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None))
     return pack(paths, leaves)
 
@@ -317,7 +321,7 @@ def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[
                 array = _fitted(array, dtype)
         except (ValueError, TypeError, OverflowError) as error:
             wanted = "an array" if dtype is None else f"{dtype.name} values"
-            raise SpecError(f"{place} got {_kind(value)} that does not make {wanted}: {error}.") from error
+            raise SpecError(f"{place} got {kind_of(value)} that does not make {wanted}: {error}.") from error
     if array.dtype.kind in "SU":
         array = _as_bytes(array)
     if array.dtype == object and not all(isinstance(element, (bytes, str)) for element in array.flat):
@@ -343,56 +347,3 @@ def _fitted(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any
 def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     encoded = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
     return encoded.astype(object)
-
-
-def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
-    """The batch's arrays in `tf.nest` order, checked against `spec`.
-
-    Python numbers and lists become arrays of the declared dtype. An array of another is refused: a cast costs a copy.
-
-    Args:
-      spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.
-      batch: a nest of arrays or of what makes arrays.
-      owner: whose batch it is, for messages: "generator 'digits': batch 3".
-
-    Raises:
-      SpecError: other components, another dtype or another shape than declared.
-
-    >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
-    dtype('int32')
-    """
-    return [
-        _conform_leaf(leaf, value, path, owner)
-        for leaf, (path, value) in zip(flatten(spec), flatten_up_to(spec, batch, owner))
-    ]
-
-
-def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[Any, Any]:
-    wanted = leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
-    if isinstance(value, Mapping):
-        raise SpecError(
-            f"{owner}: {_component(path)} got {_kind(value)}, declared {describe(wanted.dtype, wanted.shape)}."
-        )
-    if not (isinstance(value, np.ndarray) and value.dtype == wanted.dtype != object):
-        value = as_array(value, wanted.dtype, f"{owner}: {_component(path)}")
-    if value.dtype != wanted.dtype:
-        raise SpecError(
-            f"{owner}: {_component(path)} got {describe(value.dtype, value.shape)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}. Cast it: array.astype(np.{wanted.dtype.name}), or "
-            f"declare {value.dtype.name}."
-        )
-    if not fits(value.shape, wanted.shape):
-        raise SpecError(
-            f"{owner}: {_component(path)} got {describe(value.dtype, value.shape)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}. Declare None for a dimension that changes from batch "
-            "to batch, or shape None if the rank does."
-        )
-    array: np.ndarray[Any, Any] = value
-    return array
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether an array of `shape` satisfies the declared shape `wanted`."""
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or w == s for s, w in zip(shape, wanted))

@@ -15,9 +15,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from staging_tf1.conform import conform
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source, StreamSource
-from staging_tf1.spec import conform, describe, flatten, flatten_with_paths
+from staging_tf1.spec import describe, flatten, flatten_with_paths
 
 __all__ = ["assert_deterministic", "assert_resumes_everywhere", "assert_shards_partition"]
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from staging_tf1.conform import Conformer
 from staging_tf1.feed.skipping import NONE_IGNORED, Ignored
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.turns import Turns
@@ -35,3 +39,15 @@ class Lane:
     ignored: Ignored = NONE_IGNORED
     # Feeder and taker in turn, for an order that can be repeated; only with one thread.
     turns: Turns | None = None
+
+    def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
+        """The arrays of the source's batch `number`, in the order of the sink's placeholders.
+
+        Raises:
+          SpecError: the batch is not as declared.
+        """
+        return self._conformer(batch, f"'{self.name}': batch {number}")
+
+    @cached_property
+    def _conformer(self) -> Conformer:
+        return Conformer(self.spec)

@@ -17,7 +17,6 @@ from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
-from staging_tf1.spec import conform
 
 
 class Listener(Protocol):
@@ -45,6 +44,7 @@ class LaneRun:
         self._finishing = threading.Event()
         self._lock = threading.Lock()
         self._turnstile = Turnstile(start)
+        self._takes_turns = lane.in_order and lane.num_threads > 1
         self._inputs = inputs
         self._reader = inputs.reader(lane, start)
         self._round = 0
@@ -135,17 +135,14 @@ class LaneRun:
         try:
             if numbered.error is not None:
                 raise numbered.error
-            return self._arrays(numbered)
+            return self.lane.arrays(numbered.number, numbered.batch)
         except self.skips.types as error:
             self.skips.skip(error)
             state.ignored += 1
             return None
 
-    def _arrays(self, numbered: Numbered) -> list[np.ndarray[Any, Any]]:
-        return conform(self.lane.spec, numbered.batch, f"'{self.lane.name}': batch {numbered.number}")
-
     def _turn(self, index: int) -> AbstractContextManager[None]:
-        return self._turnstile.turn(index) if self.lane.in_order else nullcontext()
+        return self._turnstile.turn(index) if self._takes_turns else nullcontext()
 
     def _put(self, arrays: list[np.ndarray[Any, Any]]) -> None:
         if self._filling is not None:

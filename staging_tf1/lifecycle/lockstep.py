@@ -22,7 +22,6 @@ from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.pipeline import Tower
-from staging_tf1.spec import conform
 
 
 @dataclass
@@ -144,7 +143,7 @@ class Lockstep:
         return None
 
     def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:
-        arrays = conform(lane.spec, numbered.batch, f"'{lane.name}': batch {numbered.number}")
+        arrays = lane.arrays(numbered.number, numbered.batch)
         return dict(zip(lane.sink.placeholders, arrays, strict=True))
 
     def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:

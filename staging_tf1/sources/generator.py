@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
+from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
-from staging_tf1.spec import ArraySpec, conform, flatten_with_paths, infer_spec, map_structure, pack
+from staging_tf1.spec import ArraySpec, flatten_with_paths, infer_spec, map_structure, pack
 
 __all__ = ["GeneratorSource"]
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import arguments
 from staging_tf1.sources.base import Source, StreamSource
-from staging_tf1.spec import ArraySpec, conform, flatten, infer_spec, map_structure, pack
+from staging_tf1.spec import ArraySpec, flatten, infer_spec, map_structure, pack
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 
