@@ -157,6 +157,12 @@ def test_a_transform_gets_fresh_arrays_and_its_own_random_numbers() -> None:
     assert arrays["image"][0, 0, 0] == 0
 
 
+def test_a_transform_of_the_batch_alone_draws_nothing() -> None:
+    source = ArraySource(np.arange(8), batch_size=4, transform=lambda batch: batch * 2)
+    assert source.batch(1).tolist() == [8, 10, 12, 14]
+    assert source.seed is None and source.fingerprint()["seed"] == -1
+
+
 def test_a_transform_that_keeps_its_buffer_does_no_harm_or_is_refused() -> None:
     plain = np.zeros(4, np.int64)
 
@@ -269,12 +275,12 @@ def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
         (
             {"transform": 5},
             TypeError,
-            r"^ArraySource: transform=5 must be a function transform\(batch, rng\)\.$",
+            r"^ArraySource: transform=5 must be a function transform\(batch\) or transform\(batch, rng\)\.$",
         ),
         (
-            {"transform": lambda batch: batch},
+            {"transform": lambda: None},
             TypeError,
-            r"^ArraySource: transform <lambda>\(batch\) must take two arguments, \(batch, rng\)",
+            r"^ArraySource: transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the batch's arrays",
         ),
     ],
 )

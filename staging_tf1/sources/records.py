@@ -13,7 +13,7 @@ import numpy as np
 from staging_tf1.sources import arguments
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.order import Order, Schedule
-from staging_tf1.sources.transform import Transform, batch_rng, check_transform, hand_over, output_spec
+from staging_tf1.sources.transform import Transform, batch_rng, hand_over, output_spec, wants_rng
 
 __all__ = ["RecordSource"]
 
@@ -35,9 +35,9 @@ class RecordSource(Source):
       drop_remainder: leave out a batch that is not full.
       across_epochs: fill up a batch from the next epoch; by default, as in `tf.data` when `batch` comes
         before `repeat`, an epoch ends with a partial batch.
-      transform: called as `transform(batch, rng)` with fresh arrays that it may change in place; returns the
-        batch to deliver. Called from several threads at once. `rng` depends on the seed, the batch's number
-        and the shard only.
+      transform: called as `transform(batch)` or `transform(batch, rng)`, as its parameters say, with fresh arrays
+        that it may change in place; returns the batch to deliver. Called from several threads at once. `rng`
+        depends on the seed, the batch's number and the shard only.
 
     Raises:
       TypeError, ValueError: a bad argument; the message says which and what to write.
@@ -60,8 +60,8 @@ class RecordSource(Source):
         batch_size = arguments.check_batch_size(owner, batch_size)
         if epochs is not None:
             epochs = arguments.check_count(owner, "epochs", epochs, "times to go through the records")
-        check_transform(owner, transform)
-        self.seed_was_drawn = seed is None and (shuffle or transform is not None)
+        self._wants_rng = wants_rng(owner, transform)
+        self.seed_was_drawn = seed is None and (shuffle or self._wants_rng)
         self._seed = arguments.draw_seed() if self.seed_was_drawn else None
         if seed is not None:
             self._seed = arguments.check_seed(owner, seed)
@@ -106,7 +106,7 @@ class RecordSource(Source):
 
     @property
     def _is_random(self) -> bool:
-        return self._shuffle or self._transform is not None
+        return self._shuffle or self._wants_rng
 
     @property
     def seed(self) -> int | None:
@@ -179,8 +179,11 @@ class RecordSource(Source):
         batch = self._read(index)
         if self._transform is None:
             return batch
-        rng = batch_rng(self._seed or 0, self._order.shard_index, operator.index(index))
-        return hand_over(self._owner, self._transform(batch, rng))
+        random = (self._rng(operator.index(index)),) if self._wants_rng else ()
+        return hand_over(self._owner, self._transform(batch, *random))
+
+    def _rng(self, index: int) -> np.random.Generator:
+        return batch_rng(self._seed or 0, self._order.shard_index, index)
 
     def _read(self, index: int) -> Any:
         pieces = self._pieces(index)

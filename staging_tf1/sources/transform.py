@@ -1,4 +1,4 @@
-"""A user's `transform(batch, rng)`: its random numbers, its output's ownership, its output's spec."""
+"""A user's `transform(batch)` or `transform(batch, rng)`: its random numbers, the ownership and spec of its output."""
 
 from __future__ import annotations
 
@@ -10,35 +10,46 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
-from staging_tf1.spec import ArraySpec, as_array, flatten_with_paths, pack
+from staging_tf1.spec import ArraySpec, as_array, flatten, flatten_with_paths, pack
 
-__all__ = ["batch_rng", "check_transform", "hand_over", "output_spec"]
+__all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "wants_rng"]
 
-Transform = Callable[[Any, np.random.Generator], Any]
+Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
 
-def check_transform(owner: str, transform: Transform | None) -> None:
-    """Refuses what cannot be called as `transform(batch, rng)`.
+def wants_rng(owner: str, transform: Transform | None) -> bool:
+    """Whether `transform` is to be called with random numbers: as `transform(batch, rng)`, not `transform(batch)`.
 
     Raises:
-      TypeError: it is no callable of two arguments.
+      TypeError: it can be called in neither way.
     """
     if transform is None:
-        return
+        return False
     if not callable(transform):
-        raise TypeError(f"{owner}: transform={transform!r} must be a function transform(batch, rng).")
+        raise TypeError(
+            f"{owner}: transform={transform!r} must be a function transform(batch) or transform(batch, rng)."
+        )
     try:
         signature = inspect.signature(transform)
     except ValueError:  # written in C, and silent about its arguments
-        return
+        return True
+    if _takes(signature, None, None):
+        return True
+    if _takes(signature, None):
+        return False
+    name = getattr(transform, "__name__", repr(transform))
+    raise TypeError(
+        f"{owner}: transform {name}{signature} must take (batch) or (batch, rng): the batch's arrays and a numpy "
+        "random generator that depends on the seed and the batch's number only."
+    )
+
+
+def _takes(signature: inspect.Signature, *arguments: None) -> bool:
     try:
-        signature.bind(None, None)
+        signature.bind(*arguments)
     except TypeError:
-        name = getattr(transform, "__name__", repr(transform))
-        raise TypeError(
-            f"{owner}: transform {name}{signature} must take two arguments, (batch, rng): the batch's arrays "
-            "and a numpy random generator that depends on the seed and the batch's number only."
-        ) from None
+        return False
+    return True
 
 
 def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
@@ -57,16 +68,17 @@ def hand_over(owner: str, batch: Any) -> Any:
       SpecError: a leaf is no array, or lies in memory that an earlier batch was handed over in.
     """
     memories, leaves = [], []
-    for path, value in flatten_with_paths(batch):
-        place = f"{owner}: transform's component {path!r}" if path else f"{owner}: transform"
-        array = as_array(value, None, place)
+    for number, value in enumerate(flatten(batch)):
+        array = value if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else None
+        if array is None:
+            array = as_array(value, None, _place(owner, batch, number))
         memory = memory_of(array)
         if memory is None or not is_aligned(array):
             array = aligned_copy(array)
         elif memory.given_away:
             raise SpecError(
-                f"{place} returned the memory of an earlier batch, which TensorFlow may still read. Make a "
-                "new aligned_empty array for each batch."
+                f"{_place(owner, batch, number)} returned the memory of an earlier batch, which TensorFlow may still "
+                "read. Make a new aligned_empty array for each batch."
             )
         else:
             memories.append(memory)
@@ -74,6 +86,11 @@ def hand_over(owner: str, batch: Any) -> Any:
     for memory in memories:
         memory.given_away = True
     return pack(batch, leaves)
+
+
+def _place(owner: str, batch: Any, number: int) -> str:
+    path = flatten_with_paths(batch)[number][0]
+    return f"{owner}: transform's component {path!r}" if path else f"{owner}: transform"
 
 
 def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
