@@ -13,6 +13,7 @@ from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 RECORDS, BATCH = 23, 4
+UNTOLD = "Which of the new order's batches have been consumed cannot be told."
 
 
 def source(**other: Any) -> ArraySource:
@@ -81,39 +82,28 @@ def test_a_seed_that_was_drawn_is_taken_from_the_checkpoint(tmp_path: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("other", "difference"),
+    ("other", "difference", "cost", "where"),
     [
-        (dict(seed=4), "seed was 3, is 4"),
-        (dict(batch_size=5), "batch_size was 4, is 5"),
-        (dict(shuffle=False, seed=None), "seed was 3, is -1; shuffle was 1, is 0"),
+        (dict(seed=4), "seed was 3, is 4", UNTOLD, "batch 3 of the new order"),
+        (dict(shuffle=False, seed=None), "seed was 3, is -1; shuffle was 1, is 0", UNTOLD, "batch 3 of the new order"),
+        (
+            dict(batch_size=5),
+            "batch_size was 4, is 5",
+            "12 records had been consumed: going on at batch 2 repeats 2 and leaves out none.",
+            "batch 2",
+        ),
     ],
 )
-def test_another_order_is_refused_with_both_values(tmp_path: Any, other: dict[str, Any], difference: str) -> None:
+def test_another_order_is_refused_with_both_values(
+    tmp_path: Any, other: dict[str, Any], difference: str, cost: str, where: str
+) -> None:
     steps(tmp_path, source(), 3)
     with pytest.raises(ResumeError) as caught:
         steps(tmp_path, source(**other), 1)
     assert str(caught.value) == (
-        f"'staged': the checkpoint holds position 3 in another order of batches: {difference}. Give the source the "
-        f"same arguments as before, or staged(..., resume='ignore') to go on at that position in the new order, or "
+        f"'staged': the checkpoint holds position 3 in another order of batches: {difference}. {cost} Give staged() "
+        f"the same source and devices as before, or resume='ignore' to go on at {where} all the same, or "
         f"resume='restart' to begin with the first batch."
-    )
-
-
-@pytest.mark.parametrize(
-    ("other", "cost"),
-    [
-        (dict(batch_size=2), "those now would have read 8: with resume='ignore' none is left out or comes twice as"),
-        (dict(batch_size=4), "those now would have read 16: with resume='ignore' 8 records are left out as"),
-        (dict(batch_size=1), "those now would have read 4: with resume='ignore' 4 records come twice as"),
-    ],
-)
-def test_other_shards_are_refused_with_what_they_cost(tmp_path: Any, other: dict[str, Any], cost: str) -> None:
-    steps(tmp_path, source(), 2)
-    with pytest.raises(ResumeError) as caught:
-        steps(tmp_path, source(shard=(0, 2), **other), 1)
-    assert "shard_count was 1, is 2" in str(caught.value)
-    assert f"At position 2 all shards before had read 8 records, {cost} long as all batches were full." in str(
-        caught.value
     )
 
 

@@ -90,8 +90,8 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
 
     def position_variables(self) -> list[Any]:
         """The variables in which checkpoints keep the positions of this feed."""
-        towers = self.pipeline.towers if self.pipeline is not None else ()
-        return [variable for tower in towers if tower.position is not None for variable in tower.position.variables]
+        position = self.pipeline.position if self.pipeline is not None else None
+        return [] if position is None else list(position.variables)
 
     @property
     def exceptions_raised(self) -> list[BaseException]:

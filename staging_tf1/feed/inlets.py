@@ -13,7 +13,8 @@ from staging_tf1.feed import components
 from staging_tf1.feed.casting import with_casts
 from staging_tf1.feed.declared_spec import with_declared
 from staging_tf1.graph.position import Position
-from staging_tf1.sources import Source, StreamSource, as_source
+from staging_tf1.sources import GeneratorSource, Source, StreamSource, as_source
+from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, map_structure, pack
 
 
@@ -45,21 +46,23 @@ class Inlet:
     element_bytes: int | None
     # A nest of tf.TypeSpec: what `values` makes.
     components: Any
-    # What a checkpoint compares; None where the input cannot go on at a number.
+    # What a checkpoint compares, of the input of all towers; None where it cannot go on at a number.
     fingerprint: dict[str, int | str] | None = None
 
 
-def inlets_for(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
+def inlets_for(values: Any, declared: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
     """One inlet for each tower, and a maker of the op to run once a session (or None).
 
+    `declared` is what the caller says the values are, or None; a generator is then not read to find that out.
+
     Raises:
-      TypeError, SpecError: `values` is nothing that can be staged; no op has been added then.
+      TypeError, SpecError, ValueError: `values` is nothing that can be staged; no op has been added then.
     """
     if isinstance(values, Dataset):
         return _from_dataset(values, towers)
     if _is_nest_of_tensors(values, what):
         return _from_tensors(values, towers)
-    return _from_source(as_source(values), towers)
+    return _from_source(as_source(values), declared, towers, what)
 
 
 def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:
@@ -151,7 +154,7 @@ def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], 
     def make(position: Position | None) -> Values:
         if not made:
             # Read when the iterator is initialised, which is after a checkpoint has been restored.
-            rest = dataset if position is None else dataset.skip(position.value)
+            rest = dataset if position is None else dataset.skip(position.first_of_all())
             made.append(tf.data.make_initializable_iterator(rest))
         element = made[0].get_next()
         return Values(tf.nest.flatten(element, expand_composites=True), element, [])
@@ -164,7 +167,7 @@ def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], 
         shared=towers > 1,
         element_bytes=_total_bytes(_components(dataset)),
         components=components.of_dataset(dataset),
-        fingerprint={"source": "tf.data.Dataset"} if towers == 1 else None,
+        fingerprint={"source": "tf.data.Dataset", **BY_BATCHES},
     )
     return [inlet] * towers, lambda: made[0].initializer
 
@@ -175,15 +178,46 @@ def _components(dataset: Any) -> list[Any]:
     return [tf.TensorSpec(shape, dtype) for dtype, shape in zip(types, shapes, strict=True)]
 
 
-def _from_source(source: Source | StreamSource, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+def _from_source(
+    source: Source | StreamSource, declared: Any, towers: int, what: str
+) -> tuple[list[Inlet], Callable[[], Any]]:
     if isinstance(source, Source):
-        shards = [source.shard(i, towers) for i in range(towers)] if towers > 1 else [source]
-        return [_source_inlet(shard, shard.spec, shared=False) for shard in shards], lambda: None
+        whole = source.fingerprint()
+        shards = _dealt_out(source, towers, what) if towers > 1 else [source]
+        return [_source_inlet(shard, shard.spec, whole, shared=False) for shard in shards], lambda: None
+    if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
+        source = source.with_spec(declared)
     spec = source.resolve_spec()
-    return [_source_inlet(source, spec, shared=towers > 1)] * towers, lambda: None
+    dealt = {**source.fingerprint(), **BY_BATCHES} if source.can_resume else None
+    return [_source_inlet(source, spec, dealt, shared=towers > 1)] * towers, lambda: None
 
 
-def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> Inlet:
+def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
+    """A shard of the source for each tower.
+
+    Raises:
+      ValueError: a tower would get nothing.
+    """
+    batches = source.num_records is None
+    most = source.num_batches if batches else source.num_records
+    if most is not None and most < towers:
+        unit = "batch(es)" if batches else "record(s)"
+        raise ValueError(
+            f"{what} got {towers} devices, so {towers} towers, and a source of {most} {unit} to deal out to them: "
+            f"{towers - most} tower(s) would get none. Give it at most {most} device(s)."
+        )
+    try:
+        return [source.shard(tower, towers) for tower in range(towers)]
+    except ValueError as error:
+        raise ValueError(
+            f"{what} got {towers} devices, and its source cannot be dealt out to so many towers, one shard for each: "
+            f"{error}"
+        ) from error
+
+
+def _source_inlet(
+    source: Source | StreamSource, spec: Any, fingerprint: dict[str, int | str] | None, *, shared: bool
+) -> Inlet:
     def make(position: Position | None) -> Values:
         fed = map_structure(_placeholder, spec)
         placeholders = tf.nest.flatten(fed)
@@ -193,8 +227,6 @@ def _source_inlet(source: Source | StreamSource, spec: Any, *, shared: bool) -> 
         return Values(tf.nest.flatten(parsed, expand_composites=True), parsed, placeholders)
 
     size = source.bytes_per_batch if isinstance(source, Source) and source.features is None else None
-    resumes = isinstance(source, Source) or (source.can_resume and not shared)
-    fingerprint = source.fingerprint() if resumes else None
     return Inlet("source", make, source, spec, shared, size, components.of_source(source, spec), fingerprint)
 
 

@@ -47,7 +47,7 @@ class LaneRun:
         self._takes_turns = lane.in_order and lane.num_threads > 1
         self._inputs = inputs
         self._reader = inputs.reader(lane, start)
-        self._round = 0
+        self._round = start
         self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
 
     def stop(self) -> None:

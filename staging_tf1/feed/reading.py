@@ -94,10 +94,10 @@ class DealtReader:
     Rotation keeps the towers' numbers of batches within one of each other, whatever their speed.
     """
 
-    def __init__(self, stream: StreamReader, rotation: Turnstile, tower: int, towers: int) -> None:
+    def __init__(self, stream: StreamReader, rotation: Turnstile, tower: int, towers: int, start: int = 0) -> None:
         self._stream, self._rotation = stream, rotation
         self._tower, self._towers = tower, towers
-        self._round = 0
+        self._round = start
         self._lock = threading.Lock()
 
     def take(self) -> Numbered | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from absl import logging
@@ -10,8 +11,8 @@ from absl import logging
 from staging_tf1.errors import ResumeError
 from staging_tf1.feed.lane import Lane
 from staging_tf1.graph.pipeline import Pipeline
-from staging_tf1.graph.position import Position
 from staging_tf1.sources import Source
+from staging_tf1.sources.reshard import Carried, carried_over
 
 # What to do when a checkpoint was saved with another source.
 RESUME_MODES = ("exact", "ignore", "restart")
@@ -21,65 +22,115 @@ def resume_points(pipeline: Pipeline, lanes: tuple[Lane, ...], session: Any) -> 
     """Each lane, with the source as it was when the checkpoint was saved, and the batch to begin with.
 
     Raises:
-      ResumeError: the checkpoint was saved with another source; the message has both values.
+      ResumeError: the checkpoint was saved with another source, or for other shards at which records would come
+        twice; the message has both values and the cost.
     """
-    return [
-        _resume_point(pipeline, lane, tower.position, session)
-        for lane, tower in zip(lanes, pipeline.towers, strict=True)
-    ]
-
-
-def _resume_point(pipeline: Pipeline, lane: Lane, position: Position | None, session: Any) -> tuple[Lane, int]:
+    position = pipeline.position
     if position is None:
-        return lane, 0
+        return [(lane, 0) for lane in lanes]
     if not session.run(position.has_value):
         session.run(position.initializer)
-    batches, saved = position.load(session)
-    if pipeline.resume == "restart" or (batches == 0 and saved == position.fingerprint):
-        position.store(session, 0)
-        return lane, 0
-    source = _as_saved(lane.source, saved)
-    present = position.fingerprint if source is lane.source or source is None else source.fingerprint()
-    if present != saved and batches:
-        if pipeline.resume == "exact":
-            raise ResumeError(_difference(lane.name, batches, saved, present))
-        logging.warning("%s resume='ignore' goes on all the same.", _difference(lane.name, batches, saved, present))
-        position.store(session, batches)
-    return replace(lane, source=source), batches
+    positions, saved = position.load(session)
+    present, goes_on = position.fingerprint, (0,) * len(lanes)
+    if any(positions) and pipeline.resume != "restart":
+        lanes, present = _as_saved(lanes, present, saved)
+        before = _Before(pipeline.name, positions, saved)
+        goes_on = before.goes_on(lanes, present, pipeline.resume)
+    if (goes_on, present) != (positions, saved):
+        position.store(session, goes_on, present)
+    return list(zip(lanes, goes_on, strict=True))
 
 
-def _as_saved(source: Any, saved: dict[str, int | str]) -> Any:
-    """The source with the seed of the checkpoint, if its own was drawn and not given."""
-    if isinstance(source, Source) and getattr(source, "seed_was_drawn", False):
-        seed = saved.get("seed", -1)
-        if isinstance(seed, int) and seed >= 0:
-            return source.with_seed(seed)
-    return source
+def _as_saved(
+    lanes: tuple[Lane, ...], present: dict[str, int | str], saved: dict[str, int | str]
+) -> tuple[tuple[Lane, ...], dict[str, int | str]]:
+    """The lanes and the fingerprint with the seed of the checkpoint, if the source's own was drawn and not given."""
+    seed = saved.get("seed", -1)
+    sources = [lane.source for lane in lanes if isinstance(lane.source, Source) and lane.source.seed_was_drawn]
+    if not sources or not isinstance(seed, int) or seed < 0:
+        return lanes, present
+    seeded = tuple(replace(lane, source=source.with_seed(seed)) for lane, source in zip(lanes, sources, strict=True))
+    return seeded, {**present, "seed": seed}
 
 
-def _difference(name: str, batches: int, saved: dict[str, int | str], present: dict[str, int | str]) -> str:
-    parts = [
-        f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'not there')!r}"
-        for key in sorted({*saved, *present})
-        if saved.get(key) != present.get(key)
-    ]
+@dataclass(frozen=True)
+class _Before:
+    """What the checkpoint holds."""
+
+    name: str
+    # One a tower.
+    positions: tuple[int, ...]
+    fingerprint: dict[str, int | str]
+
+    def goes_on(self, lanes: tuple[Lane, ...], present: dict[str, int | str], resume: str) -> tuple[int, ...]:
+        """The batch with which each lane goes on.
+
+        Raises:
+          ResumeError: `resume` is "exact", and that is not behind the last record that was consumed.
+        """
+        # A source of its own goes on anywhere; one in rotation only all towers together, behind the first gap.
+        in_rotation = any(lane.source is None or lane.rotates for lane in lanes)
+        if present == self.fingerprint and len(lanes) == len(self.positions) and not in_rotation:
+            return self.positions
+        epochs = getattr(lanes[0].source, "epochs", None)
+        carried = carried_over(self.fingerprint, self.positions, present, len(lanes), epochs=epochs)
+        if carried is not None and carried.positions == self.positions and present == self.fingerprint:
+            return self.positions
+        said = self._difference(present, len(lanes), carried)
+        if carried is not None and carried.repeated == 0 and not self._is_of_another_shard(present):
+            logging.info("%s That is exactly the next one, and the run goes on.", said)
+            return carried.positions
+        goes_on = carried.positions if carried is not None else self._as_far(len(lanes))
+        where = f"at {_batch(goes_on)}" + ("" if carried is not None else " of the new order")
+        if resume == "exact":
+            raise ResumeError(
+                f"{said} Give staged() the same source and devices as before, or resume='ignore' to go on {where} all "
+                f"the same, or resume='restart' to begin with the first batch."
+            )
+        logging.warning("%s resume='ignore' goes on %s all the same.", said, where)
+        return goes_on
+
+    def _is_of_another_shard(self, present: dict[str, int | str]) -> bool:
+        """Whether another shard's checkpoint was restored, and not one of another number of shards."""
+        had, has = ((each.get("shard_count"), each.get("shard_index")) for each in (self.fingerprint, present))
+        return had[0] == has[0] and had[1] != has[1]
+
+    def _as_far(self, towers: int) -> tuple[int, ...]:
+        """As many batches in all, where no more is known: of an order that has nothing to do with the one before."""
+        return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
+
+    def _difference(self, present: dict[str, int | str], towers: int, carried: Carried | None) -> str:
+        saved = self.fingerprint
+        parts = [
+            f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'not there')!r}"
+            for key in sorted({*saved, *present})
+            if saved.get(key) != present.get(key)
+        ]
+        if towers != len(self.positions):
+            parts.append(f"towers was {len(self.positions)}, is {towers}")
+        if not parts:
+            parts.append("the towers have not taken in turn")
+        return (
+            f"'{self.name}': the checkpoint holds position {_numbers(self.positions)} in another order of batches: "
+            f"{'; '.join(parts)}. {_cost(carried)}"
+        )
+
+
+def _cost(carried: Carried | None) -> str:
+    if carried is None:
+        return "Which of the new order's batches have been consumed cannot be told."
+    unit = carried.unit if carried.consumed != 1 else carried.unit.removesuffix("s")
+    presumed = ", if the other shards had reached the same position" if carried.presumed else ""
     return (
-        f"'{name}': the checkpoint holds position {batches} in another order of batches: {'; '.join(parts)}. Give the "
-        f"source the same arguments as before, or staged(..., resume='ignore') to go on at that position in the new "
-        f"order, or resume='restart' to begin with the first batch.{_cost_of_shards(batches, saved, present)}"
+        f"{carried.consumed} {unit} had been consumed: going on at {_batch(carried.positions)} repeats "
+        f"{carried.repeated} and leaves out none{presumed}."
     )
 
 
-def _cost_of_shards(batches: int, saved: dict[str, int | str], present: dict[str, int | str]) -> str:
-    """What going on costs where the shards are others: records that all of them together had read at the position."""
-    differ = {key for key in {*saved, *present} if saved.get(key) != present.get(key)}
-    if "shard_count" not in differ or differ - {"shard_count", "shard_index", "batch_size"}:
-        return ""
-    if not all({"shard_count", "batch_size"} <= set(each) for each in (saved, present)):
-        return ""
-    had, now = (batches * int(each["shard_count"]) * int(each["batch_size"]) for each in (saved, present))
-    cost = "" if had == now else f" {abs(now - had)} records {'are left out' if now > had else 'come twice'}"
-    return (
-        f" At position {batches} all shards before had read {had} records, those now would have read {now}: with "
-        f"resume='ignore'{cost or ' none is left out or comes twice'} as long as all batches were full."
-    )
+def _batch(positions: Sequence[int]) -> str:
+    return f"batch {_numbers(positions)}"
+
+
+def _numbers(positions: Sequence[int]) -> str:
+    """One number where the towers agree."""
+    return str(positions[0]) if len(set(positions)) == 1 else ", ".join(map(str, positions))

@@ -47,7 +47,7 @@ class FeedRun:
                 sinks[id(lane.sink)] = SinkRun(lane.sink, session, count)
         self.sinks = tuple(sinks.values())
         self.rounds = Rounds(len(self.sinks)) if len(self.sinks) > 1 else None
-        inputs = Inputs(lanes)
+        inputs = Inputs(points)
         self.lanes = tuple(LaneRun(lane, sinks[id(lane.sink)], self, inputs, start) for lane, start in points)
         self.states = [state for lane in self.lanes for state in lane.states]
         self.threads = self._make_threads()

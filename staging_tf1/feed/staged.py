@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -98,7 +99,7 @@ def staged(
         capacity = at_least(capacity, 1, "capacity", what)
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
-        inlets, make_init = inlets_for(values, len(towers), what)
+        inlets, make_init = inlets_for(values, spec, len(towers), what)
         inlets = [fitted(inlet, spec, cast, what) for inlet in inlets]
         if resume not in RESUME_MODES:
             raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
@@ -108,12 +109,14 @@ def staged(
         # What the caller's step depends on here would otherwise be computed in every step that takes a batch.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             unique = scope.rstrip("/")
+            fingerprint = inlets[0].fingerprint
+            position = None if fingerprint is None else Position(fingerprint, len(towers))
             built, structures = [], []
             for index, (inlet, place) in enumerate(zip(inlets, towers, strict=True)):
-                tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers))
+                tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers), position)
                 built.append(tower)
                 structures.append(tf.nest.pack_sequence_as(structure, list(tower.outputs), expand_composites=True))
-            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init(), resume)
+            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init(), resume, position)
         lanes = tuple(
             Lane(
                 tower.sink.name,
@@ -133,11 +136,17 @@ def staged(
 
 
 def _build(
-    inlet: Inlet, name: str, index: int, device: str | None, capacity: int, lockstep: bool, towers: int
+    inlet: Inlet,
+    name: str,
+    index: int,
+    device: str | None,
+    capacity: int,
+    lockstep: bool,
+    towers: int,
+    position: Position | None,
 ) -> tuple[Tower, Any]:
     with tf.name_scope(f"tower_{index}") if towers > 1 else nullcontext():
         with tf.device("/device:CPU:0") if inlet.source is not None else nullcontext():
-            position = None if inlet.fingerprint is None else Position(inlet.fingerprint)
             values, structure, placeholders = inlet.values(position)
         tower = build_tower(
             f"{name}/{index}" if towers > 1 else name,
@@ -147,7 +156,7 @@ def _build(
             device=device,
             release=towers == 1 or lockstep,
             lockstep=lockstep,
-            position=position,
+            advance=None if position is None else partial(position.advance, index),
         )
     return tower, structure
 

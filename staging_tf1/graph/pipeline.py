@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,6 @@ class Tower:
     outputs: tuple[Any, ...]
     # In lockstep: the tensors that can raise OutOfRangeError; they are run first and fed to the put.
     ends: tuple[Any, ...]
-    # What checkpoints hold; None where the input cannot go on at a number.
-    position: Position | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,8 @@ class Pipeline:
     init: Any | None
     # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
     resume: str
+    # What checkpoints hold; None where the input cannot go on at a number.
+    position: Position | None
 
     @property
     def outputs(self) -> list[Any]:
@@ -55,15 +55,18 @@ def build_tower(
     device: str | None,
     release: bool,
     lockstep: bool,
-    position: Position | None,
+    advance: Callable[[], Any] | None,
 ) -> Tower:
-    """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed."""
+    """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed.
+
+    `advance` makes the op that counts a batch that was taken.
+    """
     gate = TokenArea(
         [value.dtype for value in values], [value.shape for value in values], capacity=capacity, device=device
     )
     put = gate.put(values, release=release)
     with on(device):
-        outputs = gate.get(position)
+        outputs = gate.get(advance)
     for output, value in zip(outputs, values, strict=True):
         output.set_shape(value.shape)
     sink = Sink(
@@ -81,4 +84,4 @@ def build_tower(
         repair=gate.repair,
     )
     ends = cut_before(put, values) if lockstep and not placeholders else []
-    return Tower(gate, sink, tuple(outputs), tuple(ends), position)
+    return Tower(gate, sink, tuple(outputs), tuple(ends))

@@ -6,28 +6,39 @@ What has been read ahead does not count, so a restored run goes on with the firs
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from staging_tf1._tf import tf
 
 
 class Position:
-    """The position of one tower, and the fingerprint of the source that it is a position in.
+    """The positions of all towers of a pipeline, and the fingerprint of the source that they are positions in.
 
-    Both are ordinary global variables, so `tf.train.Saver` saves them with no extra work.
+    Both are ordinary global variables, so `tf.train.Saver` saves them with no extra work. They are one pair whatever
+    the number of towers, and their shape is open: a checkpoint of another number of towers can be restored, and then
+    be carried over.
+
+    Args:
+      fingerprint: of the source, before it is dealt out to the towers.
+      towers: how many there are.
     """
 
-    def __init__(self, fingerprint: dict[str, int | str]) -> None:
+    def __init__(self, fingerprint: dict[str, int | str], towers: int) -> None:
         self.fingerprint = fingerprint
-        with tf.device(None), tf.device("/device:CPU:0"):
-            self._batches = _variable(0, tf.int64, "position")
+        self.towers = towers
+        with _on_the_host():
+            self._batches = _variable([0] * towers, tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
-            self.value = self._batches.read_value()
-            self.saved_fingerprint = self._print.read_value()
+            self._value = self._batches.read_value()
+            self._saved_print = self._print.read_value()
             # Made here, because the graph is finalized when they are wanted.
             self.has_value = self._batches.is_initialized()
             self.initializer = tf.group(self._batches.initializer, self._print.initializer)
-            self._to_set = tf.placeholder(tf.int64, [], name="set_position")
+            self._to_set = tf.placeholder(tf.int64, [towers], name="set_position")
             self._print_to_set = tf.placeholder(tf.string, [], name="set_fingerprint")
             self._set = tf.group(
                 self._batches.assign(self._to_set, read_value=False),
@@ -35,20 +46,37 @@ class Position:
             )
         self.variables = (self._batches, self._print)
 
-    def advance(self) -> Any:
-        """The op that counts one more batch."""
-        return self._batches.assign_add(1, read_value=False)
+    def first_of_all(self) -> Any:
+        """The tensor of the first batch that no step has had, of an input that the towers share in rotation: []."""
+        with _on_the_host():
+            return tf.reduce_min(self._value * self.towers + tf.range(self.towers, dtype=tf.int64))
 
-    def load(self, session: Any) -> tuple[int, dict[str, int | str]]:
-        """The position, and the fingerprint that was saved with it."""
-        batches, saved = session.run([self.value, self.saved_fingerprint])
-        return int(batches), json.loads(saved)
+    def advance(self, tower: int) -> Any:
+        """The op that counts one more batch of `tower`."""
+        # Not a scatter_add to one place, which is as fast: its kernel takes no lock, and two threads that run steps
+        # of one tower could lose a count.
+        one = [int(other == tower) for other in range(self.towers)]
+        with _on_the_host():
+            return self._batches.assign_add(tf.constant(one, tf.int64), read_value=False)
 
-    def store(self, session: Any, batches: int) -> None:
-        """Sets the position, and the fingerprint to that of the present source."""
-        feeds = {self._to_set: batches, self._print_to_set: json.dumps(self.fingerprint, sort_keys=True)}
+    def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
+        """The position of each tower there was, and the fingerprint that was saved with them."""
+        batches, saved = session.run([self._value, self._saved_print])
+        return tuple(int(each) for each in np.ravel(batches)), json.loads(saved)
+
+    def store(self, session: Any, positions: Sequence[int], fingerprint: dict[str, int | str]) -> None:
+        """Sets the position of each tower, and the fingerprint to that of the present source."""
+        feeds = {self._to_set: positions, self._print_to_set: json.dumps(fingerprint, sort_keys=True)}
         session.run(self._set, feeds)
 
 
+@contextmanager
+def _on_the_host() -> Iterator[None]:
+    # Both: a scope within another one only adds to it.
+    with tf.device(None), tf.device("/device:CPU:0"):
+        yield
+
+
 def _variable(initial: Any, dtype: Any, name: str) -> Any:
-    return tf.Variable(initial, dtype=dtype, trainable=False, use_resource=True, name=name)
+    open_shape = tf.TensorShape([None] if isinstance(initial, list) else [])
+    return tf.Variable(initial, dtype=dtype, shape=open_shape, trainable=False, use_resource=True, name=name)

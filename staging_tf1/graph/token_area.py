@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.meter import Meter
-from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Repair
 
 
@@ -70,13 +69,13 @@ class TokenArea:
         with tf.control_dependencies([staged]):
             return self.tokens.enqueue(0, name="put")
 
-    def get(self, position: Position | None = None) -> list[Any]:
+    def get(self, advance: Callable[[], Any] | None = None) -> list[Any]:
         """The tensors of the next element; they wait until there is one."""
-        # `position` counts it. Placed by the device scope of the caller, as `StagingArea.get` places them.
+        # `advance` makes the op that counts it. Placed by the device scope of the caller, as `StagingArea.get` does.
         self.token, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
         with tf.control_dependencies([counted]):
             element = self.area.get()
-            advanced = [position.advance()] if position is not None else []
+            advanced = [advance()] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(0)
         # Your ops start after the slot is back, so that one of them that fails cannot keep it.

@@ -8,6 +8,7 @@ out.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ class _TowerState:
     staged: int = 0
     # The feeds of the next put; None if nothing has been read ahead.
     pending: dict[Any, Any] | None = None
+    # What was read for this tower because another one that shares the input wanted the batch after it.
+    dealt: deque[dict[Any, Any]] = field(default_factory=deque)
     ended: bool = False
     # Gets that the meter had counted when the last run began.
     taken: int = 0
@@ -51,12 +54,14 @@ class Lockstep:
         self.name = feed.name
         self._session = session
         points = feed.resume_points(session)
-        inputs = Inputs([lane for lane, _ in points])
+        inputs = Inputs(points)
+        # Whose turn it is to read from an input that the towers share.
+        self._turn = inputs.first_turn
         self.towers = [_TowerState(tower, lane) for tower, (lane, _) in zip(feed.pipeline.towers, points, strict=True)]
         for state, (_, start) in zip(self.towers, points, strict=True):
             state.skips = Skips(state.lane.name, state.lane.ignored)
             state.feeder.name = f"lockstep:{state.lane.name}"
-            state.reader = inputs.reader(state.lane, start)
+            state.reader = inputs.reader(state.lane, start, dealt=False)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
             session.run(state.tower.sink.reset)
@@ -117,30 +122,44 @@ class Lockstep:
             state.staged += 1
 
     def _read_ahead(self, state: _TowerState) -> None:
-        if state.pending is not None or state.ended:
+        if state.pending is not None:
             return
-        state.feeder.thread = threading.current_thread()
-        state.feeder.now(WAITING_FOR_SOURCE)
+        while not (state.dealt or state.ended):
+            self._read(state)
+        if state.dealt:
+            state.pending = state.dealt.popleft()
+
+    def _read(self, state: _TowerState) -> None:
+        """Reads one batch; those that share an input take in turn, whichever of them is needed first."""
+        sharing = self.towers if state.lane.rotates else [state]
+        reading = sharing[self._turn % len(sharing)]
+        reading.feeder.thread = threading.current_thread()
+        reading.feeder.now(WAITING_FOR_SOURCE)
         try:
-            state.pending = self._read_source(state) if state.reader is not None else self._read_graph(state)
+            feeds = self._read_source(reading) if reading.reader is not None else self._read_graph(reading)
+        except reading.lane.ignored.types as error:
+            reading.skips.skip(error)
+            reading.feeder.ignored += 1
+        else:
+            if feeds is not None:
+                reading.dealt.append(feeds)
+            else:
+                for each in sharing:
+                    each.ended = True
         finally:
-            state.feeder.source_secs += state.feeder.now(BETWEEN_STEPS)
-        state.ended = state.pending is None
+            reading.feeder.source_secs += reading.feeder.now(BETWEEN_STEPS)
+        self._turn += state.lane.rotates
 
     def _read_source(self, state: _TowerState) -> dict[Any, Any] | None:
-        while (numbered := state.reader.take()) is not None:
-            try:
-                if numbered.error is not None:
-                    raise numbered.error
-                feeds = self._feeds(state.lane, numbered)
-            except state.lane.ignored.types as error:
-                state.skips.skip(error)
-                state.feeder.ignored += 1
-                continue
-            state.feeder.batch = numbered.number
-            state.feeder.count(list(feeds.values()))
-            return feeds
-        return None
+        numbered = state.reader.take()
+        if numbered is None:
+            return None
+        if numbered.error is not None:
+            raise numbered.error
+        feeds = self._feeds(state.lane, numbered)
+        state.feeder.batch = numbered.number
+        state.feeder.count(list(feeds.values()))
+        return feeds
 
     def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:
         arrays = lane.arrays(numbered.number, numbered.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +95,12 @@ class GeneratorSource(StreamSource):
                 self._spec = infer_spec(first)
                 self._peeked = (first, iterator)
             return self._spec
+
+    def with_spec(self, spec: Any) -> GeneratorSource:
+        """The same batches, declared to be as `spec` says; nothing is read."""
+        other = copy.copy(self)
+        other._declared, other._spec = True, _check_spec(self._owner, spec)
+        return other
 
     def batches(self, start: int = 0) -> Iterator[Any]:
         """An iterator over the batches from number `start` on, each checked against the spec.

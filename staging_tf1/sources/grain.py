@@ -16,6 +16,7 @@ from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import arguments
 from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, flatten, infer_spec, map_structure, pack
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
@@ -123,7 +124,8 @@ class GrainMapSource(Source):
 
     def fingerprint(self) -> dict[str, int | str]:
         """The number of batches and the size of the first; Grain does not tell its seed."""
-        return {"source": "grain.MapDataset", "num_batches": self.num_batches or -1, "batch_size": self.batch_size}
+        size = {"num_batches": self.num_batches or -1, "batch_size": self.batch_size}
+        return {"source": "grain.MapDataset", **size, **BY_BATCHES}
 
     def __repr__(self) -> str:
         return f"GrainSource({self._dataset!r})"

@@ -1,0 +1,124 @@
+"""Where another number of shards goes on: the arithmetic, against a count of the records one by one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from staging_tf1.sources.reshard import carried_over
+
+EPOCHS_ENOUGH = 16
+
+
+class Dealing(NamedTuple):
+    batch_size: int
+    drop_remainder: bool
+    across_epochs: bool
+    index: int
+    count: int
+    towers: int
+
+    def fingerprint(self, num_records: int) -> dict[str, Any]:
+        return {
+            "source": "ArraySource",
+            "num_records": num_records,
+            "batch_size": self.batch_size,
+            "shuffle": 1,
+            "seed": 3,
+            "drop_remainder": int(self.drop_remainder),
+            "across_epochs": int(self.across_epochs),
+            "shard_index": self.index,
+            "shard_count": self.count,
+        }
+
+
+Record = tuple[int, int]  # (epoch, place in the common order)
+
+
+def dealt(dealing: Dealing, shard: int, num_records: int, epochs: int) -> tuple[list[list[Record]], list[int]]:
+    """The batches of one shard, record by record; and after each batch, how many places it has passed."""
+    places = list(range(num_records))[shard :: dealing.count * dealing.towers]
+    runs = [[(epoch, place) for place in places] for epoch in range(epochs)]
+    if dealing.across_epochs:
+        runs = [[record for run in runs for record in run]]
+    batches: list[list[Record]] = []
+    passed = [0]
+    for run in runs:
+        cut = [run[k : k + dealing.batch_size] for k in range(0, len(run), dealing.batch_size)]
+        if dealing.drop_remainder and len(cut[-1]) < dealing.batch_size:
+            cut.pop()
+        for batch in cut:
+            batches.append(batch)
+            passed.append(passed[-1] + len(batch))
+        if cut:
+            passed[-1] += len(run) - sum(map(len, cut))
+    return batches, passed
+
+
+def counted(
+    had: Dealing, positions: list[int], has: Dealing, num_records: int, epochs: int
+) -> tuple[int, tuple[int, ...], int]:
+    """What `carried_over` says, found by going through all records."""
+    delivered: set[Record] = set()
+    passed: set[Record] = set()
+    alone = (had.index, had.count) == (has.index, has.count)
+    own = range(had.index, had.count * had.towers, had.count)
+    for shard in own if alone else range(had.count * had.towers):
+        batches, upto = dealt(had, shard, num_records, epochs)
+        count = min(positions[shard // had.count], len(batches))
+        delivered.update(record for batch in batches[:count] for record in batch)
+        places = range(shard, num_records, had.count * had.towers)
+        passed.update([(epoch, place) for epoch in range(epochs) for place in places][: upto[count]])
+    new_own = range(has.index, has.count * has.towers, has.count)
+    going_on, repeated = {}, 0
+    for shard in new_own if alone or had.count == has.count else range(has.count * has.towers):
+        batches, _ = dealt(has, shard, num_records, epochs)
+        k = 0
+        while k < len(batches) and passed.issuperset(batches[k]):
+            k += 1
+        going_on[shard] = k
+        repeated += sum(record in delivered for batch in batches[k:] for record in batch)
+    return len(delivered), tuple(going_on[shard] for shard in new_own), repeated
+
+
+@st.composite
+def dealings(draw: Any, num_records: int, same: tuple[int, int] | None = None) -> Dealing:
+    count = draw(st.integers(1, min(3, num_records))) if same is None else same[1]
+    index = draw(st.integers(0, count - 1)) if same is None else same[0]
+    towers = draw(st.integers(1, max(1, min(4, num_records // count))))
+    smallest = num_records // (count * towers)
+    drop, across = draw(st.booleans()), draw(st.booleans())
+    batch_size = draw(st.integers(1, smallest if drop else smallest + 3))
+    return Dealing(batch_size, drop, across, index, count, towers)
+
+
+@st.composite
+def cases(draw: Any) -> tuple[Dealing, list[int], Dealing, int, int | None]:
+    num_records = draw(st.integers(1, 24))
+    epochs = draw(st.one_of(st.none(), st.integers(1, 7)))
+    had = draw(dealings(num_records))
+    has = draw(dealings(num_records, draw(st.sampled_from([None, (had.index, had.count)]))))
+    most = []
+    for tower in range(had.towers):
+        batches, _ = dealt(had, had.index + had.count * tower, num_records, epochs or EPOCHS_ENOUGH // 2)
+        most.append(len(batches))
+    if draw(st.booleans()):
+        positions = [draw(st.integers(0, min(most)))] * had.towers
+    else:
+        positions = [draw(st.integers(0, each)) for each in most]
+    return had, positions, has, num_records, epochs
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_it_is_what_counting_one_by_one_finds(case: tuple[Dealing, list[int], Dealing, int, int | None]) -> None:
+    had, positions, has, num_records, epochs = case
+    carried = carried_over(
+        had.fingerprint(num_records), positions, has.fingerprint(num_records), has.towers, epochs=epochs
+    )
+    assert carried is not None
+    found = counted(had, positions, has, num_records, epochs or EPOCHS_ENOUGH)
+    assert (carried.consumed, carried.positions, carried.repeated) == found
+    assert carried.presumed == ((had.index, had.count) != (has.index, has.count))
