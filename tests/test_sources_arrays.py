@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import doctest
 import importlib.util
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,36 @@ def test_fingerprints_tell_what_decides_the_order() -> None:
     for change in ({"batch_size": 5}, {"seed": 2}, {"drop_remainder": True}, {"shard": (0, 2)}):
         assert first != ArraySource(np.arange(10), **{**options, **change}).fingerprint()
     assert all(isinstance(value, (int, str)) for value in first.values())
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_memory_comes_back_when_the_last_view_of_it_is_gone(size: int) -> None:
+    first = aligned_empty(size, np.uint8)
+    view = first[10:][::2]
+    place = first.ctypes.data
+    del first
+    others = [aligned_empty(size, np.uint8) for _ in range(10)]
+    assert not any(np.shares_memory(view, other) for other in others)
+    del view
+    if size > 1 << 16:
+        again = [aligned_empty(size, np.uint8) for _ in range(8)]
+        assert place in [array.ctypes.data for array in again]
+
+
+def test_threads_never_share_memory_that_came_back() -> None:
+    together = threading.Barrier(4)
+
+    def fill(mark: int) -> bool:
+        together.wait()
+        for _ in range(200):
+            mine = aligned_empty(70_000, np.uint8)
+            mine[:] = mark
+            if not (mine == mark).all():
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(fill, range(4)))
 
 
 def test_a_transform_gets_fresh_arrays_and_its_own_random_numbers() -> None:

@@ -7,6 +7,7 @@ numpy itself aligns to 16 bytes, so its arrays are copied, sometimes: here they 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,24 @@ __all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
 ALIGNMENT_BYTES = 64
 
 
+# Memory of batches that are gone, for those to come: where malloc gives every large block back to the system, its fresh
+# pages cost more time than filling them. Small blocks malloc keeps itself; larger ones are too much to hold. A deque,
+# because its append and popleft are atomic: memory may return at any moment.
+_FROM_BYTES, _TO_BYTES = 64 << 10, 64 << 20
+_returned: deque[bytearray] = deque(maxlen=8)
+
+
 class _Memory(np.ndarray[Any, Any]):
     """The bytes behind one `aligned_empty` array: `given_away` once a source has handed it over."""
 
     given_away = False
+    # What goes back when the last array that lies in it is gone. A bytearray: were it an array, numpy would make it
+    # the base of our arrays in place of this object.
+    block: bytearray | None = None
+
+    def __del__(self, returned: deque[bytearray] = _returned) -> None:
+        if self.block is not None:
+            returned.append(self.block)
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -36,11 +51,33 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
     if dtype.hasobject:  # TensorFlow always copies strings
         return np.empty(shape, dtype)
     dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    nbytes = math.prod(dims) * dtype.itemsize
-    memory = np.ndarray.__new__(_Memory, nbytes + ALIGNMENT_BYTES, np.uint8)
-    offset = -_address(memory) % ALIGNMENT_BYTES
-    array: np.ndarray[Any, Any] = np.ndarray(dims, dtype, memory, offset)
+    memory = _memory(math.prod(dims) * dtype.itemsize + ALIGNMENT_BYTES)
+    array: np.ndarray[Any, Any] = np.ndarray(dims, dtype, memory, -_address(memory) % ALIGNMENT_BYTES)
     return array
+
+
+def _memory(nbytes: int) -> _Memory:
+    if not _FROM_BYTES <= nbytes <= _TO_BYTES:
+        return np.ndarray.__new__(_Memory, nbytes, np.uint8)
+    # Batches whose length varies a little fit each other's memory.
+    step = 1 << (nbytes.bit_length() - 4)
+    size = -(-nbytes // step) * step
+    block = _used_before(size) or bytearray(size)
+    memory = np.ndarray.__new__(_Memory, size, np.uint8, block)
+    memory.block = block
+    return memory
+
+
+def _used_before(size: int) -> bytearray | None:
+    for _ in range(len(_returned)):
+        try:
+            block = _returned.popleft()
+        except IndexError:  # another thread was faster
+            return None
+        if len(block) == size:
+            return block
+        _returned.append(block)
+    return None
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

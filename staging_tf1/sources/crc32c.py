@@ -29,12 +29,12 @@ _PIECE = 1024  # bytes of a piece; the pieces of one message are joined in Pytho
 
 
 @functools.lru_cache(maxsize=1)
-def _compiled() -> Callable[[bytes], int] | None:
+def _compiled() -> Callable[[Any], int] | None:
     try:
         module = importlib.import_module("google_crc32c")
     except ImportError:
         return None
-    value: Callable[[bytes], int] = module.value
+    value: Callable[[Any], int] = module.value
     return value
 
 
@@ -47,8 +47,8 @@ def crc32c(data: bytes) -> int:
     return crc32c_many([data])[0]
 
 
-def crc32c_many(messages: Sequence[bytes]) -> list[int]:
-    """The CRC-32C of each of several byte strings."""
+def crc32c_many(messages: Sequence[Any]) -> list[int]:
+    """The CRC-32C of each of several byte strings, or rows of a uint8 matrix."""
     value = _compiled()
     if value is not None:
         return [value(message) for message in messages]
@@ -71,7 +71,7 @@ def masked_crcs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return mask(_xored(_tables().take(places)) ^ np.uint32(_ONES))
 
 
-def _with_numpy(messages: Sequence[bytes]) -> list[int]:
+def _with_numpy(messages: Sequence[Any]) -> list[int]:
     counts = [-(-len(message) // _PIECE) for message in messages]
     pieces = np.zeros((sum(counts), _PIECE), np.uint8)
     flat, end = pieces.reshape(-1), 0
