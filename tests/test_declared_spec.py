@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.sources import ArraySource
+from staging_tf1.sources import ArraySource, GeneratorSource
 from staging_tf1.spec import ArraySpec
 
 ARRAYS = {"image": np.zeros((8, 3), np.uint8), "label": np.arange(8), "extra": np.zeros(8, np.float32)}
@@ -98,3 +98,26 @@ def test_what_is_no_spec_is_refused(graph: Any) -> None:
         "staged() got spec= with 3 as component 'x', wanted a nest of tf.TensorSpec, such as "
         "tf.TensorSpec([None, 784], tf.float32)."
     )
+
+
+def test_a_generator_that_is_declared_is_not_read_when_the_graph_is_built(graph: Any) -> None:
+    reads: list[int] = []
+
+    def batches() -> Any:
+        for n in range(3):
+            reads.append(n)
+            yield {"x": np.full([2, n + 1], n, np.int32)}
+
+    x = staging.staged(batches, spec={"x": tf.TensorSpec([2, None], tf.int32)})["x"]
+    assert reads == [] and x.shape.as_list() == [2, None] and x.dtype == tf.int32
+    with staging.StagingSession() as sess:
+        assert [sess.run(x).shape for _ in range(3)] == [(2, 1), (2, 2), (2, 3)], "the declaration, not the first batch"
+
+
+def test_a_generator_that_is_not_as_declared_ends_the_run(graph: Any) -> None:
+    x = staging.staged(GeneratorSource(lambda: iter([np.zeros(2)]), name="g"), spec=tf.TensorSpec([None], tf.float32))
+    with pytest.raises(
+        SpecError, match=r"^generator 'g': batch 0: the batch got float64 \[2\], declared float32 \[\?\]"
+    ):
+        with staging.StagingSession() as sess:
+            sess.run(x)

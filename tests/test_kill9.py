@@ -86,7 +86,7 @@ def saved_position(folder: Path) -> int:
     path = tf.train.latest_checkpoint(str(folder))
     if path is None:
         return 0
-    position, step = (int(tf.train.load_variable(path, name)) for name in ("train/position", "global_step"))
+    position, step = (tf.train.load_variable(path, name).item() for name in ("train/position", "global_step"))
     assert position == step, "as many batches as steps"
     return position
 

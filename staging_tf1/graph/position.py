@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from staging_tf1._tf import tf
 
 
@@ -62,7 +60,7 @@ class Position:
     def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
         """The position of each tower there was, and the fingerprint that was saved with them."""
         batches, saved = session.run([self._value, self._saved_print])
-        return tuple(int(each) for each in np.ravel(batches)), json.loads(saved)
+        return tuple(batches.tolist()), json.loads(saved)
 
     def store(self, session: Any, positions: Sequence[int], fingerprint: dict[str, int | str]) -> None:
         """Sets the position of each tower, and the fingerprint to that of the present source."""

@@ -1,0 +1,248 @@
+"""A run goes on with other towers, other shards or another batch size, at exactly the cost that it states."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import ResumeError
+from staging_tf1.sources import ArraySource, GeneratorSource
+
+CPU = "/cpu:0"
+# The hook saves at the beginning and at the end of each session, and not in between.
+AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0)
+
+
+def records(count: int, batch_size: int, **other: Any) -> ArraySource:
+    return ArraySource(np.arange(count), **{**dict(batch_size=batch_size, shuffle=True, seed=5, epochs=1), **other})
+
+
+def numbers(count: int) -> GeneratorSource:
+    return GeneratorSource(lambda: (np.array([n]) for n in range(count)), resume="skip")
+
+
+def dataset(count: int) -> Any:
+    return lambda: tf.data.Dataset.range(count).batch(1)
+
+
+def part(folder: Any, values: Any, towers: int, steps: int | None, **options: Any) -> list[int]:
+    """The records of `steps` common steps of a session that begins with the checkpoint in `folder`, or of all."""
+    got: list[int] = []
+    with tf.Graph().as_default():
+        given = values() if callable(values) else values
+        parts = staging.staged(given, devices=[CPU] * towers, **options)
+        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with staging.StagingSession(checkpoint_dir=str(folder), **AT_THE_END) as sess:
+            taken = 0
+            while not sess.should_stop() and taken != steps:
+                got.extend(record for batch in sess.run([parts, train])[0] for record in batch.tolist())
+                taken += 1
+    return got
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "one thread": dict(),
+    "threads": dict(num_threads=3, capacity=5),
+    "lockstep": dict(lockstep=True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_come_exactly_once_over_2_1_4_and_2_towers(tmp_path: Any, way: str) -> None:
+    got: list[int] = []
+    for towers, steps in ((2, 3), (1, 2), (4, 1), (2, 3), (1, None)):  # 24, 32, 48 of the first 48, and 72 records
+        got += part(tmp_path, records(48, 4, epochs=2), towers, steps, **WAYS[way])
+        whole = [record for k in range(24) for record in records(48, 4, epochs=2).batch(k).tolist()]
+        assert Counter(got) == Counter(whole[: len(got)]), "what was consumed is the beginning of the common order"
+    assert len(got) == 96
+
+
+def test_partial_batches_and_the_end_of_an_epoch_are_counted(tmp_path: Any) -> None:
+    # Shards of 12 and of 11 records: 3 batches each in an epoch; then 6 of one tower.
+    got = part(tmp_path, records(23, 4, epochs=2), 2, 4)
+    got += part(tmp_path, records(23, 4, epochs=2), 1, None)
+    assert Counter(got) == Counter(2 * list(range(23)))
+
+
+REFUSED = (
+    "'staged': the checkpoint holds position 3 in another order of batches: towers was 1, is 2. 12 records had been "
+    "consumed: going on at batch 1 repeats 4 and leaves out none. Give staged() the same source and devices as before, "
+    "or resume='ignore' to go on at batch 1 all the same, or resume='restart' to begin with the first batch."
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_that_would_come_twice_are_counted_and_refused(tmp_path: Any, way: str) -> None:
+    before = part(tmp_path, records(40, 4), 1, 3)
+    with pytest.raises(ResumeError) as caught:
+        part(tmp_path, records(40, 4), 2, 1, **WAYS[way])
+    assert str(caught.value) == REFUSED
+    after = part(tmp_path, records(40, 4), 2, None, resume="ignore", **WAYS[way])
+    twice = [record for record, count in Counter(before + after).items() if count > 1]
+    assert len(twice) == 4 and set(before + after) == set(range(40))
+    assert len(before + after) == 44, "as many as were stated, and none of them three times"
+
+
+def test_what_is_ignored_is_logged_and_what_costs_nothing_too(tmp_path: Any, caplog: Any) -> None:
+    part(tmp_path, records(40, 4), 1, 3)
+    with caplog.at_level(logging.INFO, logger="absl"):
+        part(tmp_path, records(40, 4), 2, 1, resume="ignore")
+        part(tmp_path, records(40, 4), 1, 1)
+    said = [(entry.levelname, entry.getMessage()) for entry in caplog.records if "another order" in entry.getMessage()]
+    stated = REFUSED.split(" Give ")[0]
+    assert said == [
+        ("WARNING", f"{stated} resume='ignore' goes on at batch 1 all the same."),
+        (
+            "INFO",
+            "'staged': the checkpoint holds position 2 in another order of batches: towers was 2, is 1. 16 records had "
+            "been consumed: going on at batch 4 repeats 0 and leaves out none. That is exactly the next one, and the "
+            "run goes on.",
+        ),
+    ]
+
+
+def test_it_can_begin_again_on_other_towers(tmp_path: Any) -> None:
+    part(tmp_path, records(40, 4), 1, 3)
+    assert sorted(part(tmp_path, records(40, 4), 2, None, resume="restart")) == list(range(40))
+
+
+def test_another_batch_size_goes_on_where_it_fits(tmp_path: Any) -> None:
+    got = part(tmp_path, records(40, 4), 1, 3) + part(tmp_path, records(40, 6), 1, None)
+    assert sorted(got) == list(range(40))
+
+
+def test_a_seed_that_was_drawn_is_kept_on_other_towers(tmp_path: Any) -> None:
+    got: list[int] = []
+    for towers, steps in ((2, 2), (4, 1), (1, None)):
+        got += part(tmp_path, records(40, 2, seed=None), towers, steps)
+    assert sorted(got) == list(range(40))
+
+
+def shards(tmp_path: Any, steps: int, before: int, after: int, resume: str) -> list[int]:
+    """All shards' records: `before` processes, each with its own checkpoint, then `after`, with that of the first."""
+    got: list[int] = []
+    for index in range(before):
+        got += part(tmp_path / f"{index} of {before}", records(24, 2, shard=(index, before)), 1, steps)
+    for index in range(after):
+        folder = tmp_path / f"{index} of {after}"
+        shutil.copytree(tmp_path / f"0 of {before}", folder)
+        got += part(folder, records(24, 2, shard=(index, after)), 1, None, resume=resume)
+    return got
+
+
+def test_a_sources_own_shards_go_on_as_another_number(tmp_path: Any) -> None:
+    assert sorted(shards(tmp_path, 3, 2, 3, "exact")) == list(range(24))
+
+
+def test_what_other_own_shards_cost_is_counted_over_all_of_them(tmp_path: Any) -> None:
+    part(tmp_path / "saved", records(24, 2, shard=(0, 2)), 1, 2)
+    with pytest.raises(ResumeError) as caught:
+        part(tmp_path / "saved", records(24, 2, shard=(1, 3)), 1, 1)
+    assert (
+        "position 2 in another order of batches: shard_count was 2, is 3; shard_index was 0, is 1. 8 records had been "
+        "consumed: going on at batch 1 repeats 2 and leaves out none, if the other shards had reached the same "
+        "position."
+    ) in str(caught.value)
+    got = Counter(shards(tmp_path, 2, 2, 3, "ignore"))
+    assert set(got) == set(range(24)) and sum(got.values()) == 24 + 2
+
+
+def test_the_checkpoint_of_another_shard_is_refused(tmp_path: Any) -> None:
+    part(tmp_path, records(24, 2, shard=(0, 2)), 1, 2)
+    with pytest.raises(ResumeError, match="shard_index was 0, is 1. 8 records had been consumed: going on at batch 2 "):
+        part(tmp_path, records(24, 2, shard=(1, 2)), 1, 1)
+
+
+# Not a dataset with several threads: they take from it in no order.
+STREAMS = [
+    (numbers, "one thread"),
+    (numbers, "threads"),
+    (numbers, "lockstep"),
+    (dataset, "lockstep"),
+    (dataset, "one thread"),
+]
+
+
+@pytest.mark.parametrize(("make", "way"), STREAMS)
+def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, make: Any, way: str) -> None:
+    got: list[int] = []
+    # After 3 batches it is the second tower's turn first, after 7 the second of three.
+    for towers, steps in ((1, 3), (2, 2), (3, 2), (1, None)):
+        got += part(tmp_path, make(64), towers, steps, **WAYS[way])
+        assert sorted(got) == list(range(len(got)))
+    assert len(got) == 64
+
+
+@pytest.mark.parametrize("make", [lambda: numbers(9), lambda: dataset(9)], ids=["generator", "dataset"])
+def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any, make: Any) -> None:
+    def alone(resume: str, steps: int) -> list[int]:
+        with tf.Graph().as_default():
+            given = make()
+            x, _ = staging.staged(
+                given() if callable(given) else given, devices=[CPU] * 2, lockstep=True, resume=resume
+            )
+            train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+            with staging.StagingSession(checkpoint_dir=str(tmp_path), **AT_THE_END) as sess:
+                return [sess.run([x, train])[0].tolist()[0] for _ in range(steps)]
+
+    assert alone("exact", 3) == [0, 2, 4]
+    with pytest.raises(ResumeError) as caught:
+        alone("exact", 1)
+    assert (
+        "holds position 3, 0 in another order of batches: the towers have not taken in turn. 3 batches had been "
+        "consumed: going on at batch 1, 0 repeats 2 and leaves out none."
+    ) in str(caught.value)
+    assert alone("ignore", 2) == [2, 4]
+
+
+@pytest.mark.parametrize("options", [dict(), dict(sharded=True)])
+def test_every_saver_restores_another_number_of_towers(tmp_path: Any, options: dict[str, Any]) -> None:
+    def run(towers: int, restore: bool, count: int) -> list[int]:
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.get_variable("weights", [8, 2], partitioner=tf.fixed_size_partitioner(2), use_resource=True)
+            parts = staging.staged(records(24, 2), devices=[CPU] * towers)
+            saver = tf.train.Saver(**options)
+            if restore:
+                saver.restore(sess, str(tmp_path / "model"))
+            else:
+                sess.run(tf.global_variables_initializer())
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord)
+            got = [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
+            saver.save(sess, str(tmp_path / "model"))
+            coord.request_stop()
+            coord.join(threads, stop_grace_period_secs=5)
+            return got
+
+    got = run(1, False, 4) + run(4, True, 1) + run(2, True, 2)
+    assert sorted(got) == list(range(24))
+
+
+def test_the_checkpoint_holds_one_pair_of_variables(tmp_path: Any) -> None:
+    part(tmp_path, records(24, 2), 3, 2)
+    saved = dict(tf.train.list_variables(tf.train.latest_checkpoint(str(tmp_path))))
+    assert saved == {"global_step": [], "staged/fingerprint": [], "staged/position": [3]}
+
+
+def test_more_towers_than_records_are_refused(graph: Any) -> None:
+    before = len(graph.get_operations())
+    with pytest.raises(ValueError) as caught:
+        staging.staged(records(3, 1), devices=[CPU] * 5, name="train")
+    assert str(caught.value) == (
+        "staged(name='train') got 5 devices, so 5 towers, and a source of 3 record(s) to deal out to them: 2 tower(s) "
+        "would get none. Give it at most 3 device(s)."
+    )
+    with pytest.raises(ValueError) as caught:
+        staging.staged(records(5, 4, drop_remainder=True), devices=[CPU] * 2)
+    assert str(caught.value).startswith(
+        "staged() got 2 devices, and its source cannot be dealt out to so many towers, one shard for each: "
+        "ArraySource: batch_size=4 is larger than the 3 records of shard 0 of 2,"
+    )
+    assert len(graph.get_operations()) == before
