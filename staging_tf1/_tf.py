@@ -36,12 +36,18 @@ def control_flow_context(graph: Any) -> Any:
     return graph._get_control_flow_context()
 
 
-def fast_callable(session: Any, *, feeds: Sequence[Any], targets: Sequence[Any]) -> Callable[..., Any]:
-    """A callable that feeds numpy arrays to `feeds`, in order, and runs `targets`.
+def fast_callable(
+    session: Any, *, feeds: Sequence[Any], targets: Sequence[Any], fetches: Sequence[Any] = ()
+) -> Callable[..., Any]:
+    """A callable that feeds numpy arrays to `feeds`, in order, runs `targets` and returns a list for `fetches`.
 
     `Session.make_callable` with a feed list goes through `Session.run`: 200 us a call, where this takes 18.
     """
-    options = CallableOptions(feed=[feed.name for feed in feeds], target=[op.name for op in targets])
+    options = CallableOptions(
+        feed=[feed.name for feed in feeds],
+        fetch=[tensor.name for tensor in fetches],
+        target=[op.name for op in targets],
+    )
     call: Callable[..., Any] = session._make_callable_from_options(options)
     return call
 

@@ -109,6 +109,25 @@ def test_every_way_to_step_sees_every_batch(graph: Any, how: str, lockstep: bool
     assert feed_threads() == []
 
 
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("kind", ["source", "dataset"])
+def test_a_callable_returns_what_run_returns(graph: Any, kind: str, lockstep: bool) -> None:
+    words = [b"a", b"\0b", b"c", b"d"]
+    source = ArraySource({"n": np.arange(4), "word": np.array(words, object)}, batch_size=1, epochs=1)
+    dataset = tf.data.Dataset.from_tensor_slices({"n": tf.range(4, dtype=tf.int64), "word": words})
+    x = staging.staged(source if kind == "source" else dataset, lockstep=lockstep)
+    sparse = tf.SparseTensor([[0]], [1.0], [4])
+    fetches = [{"two": (x["n"], [x["word"], x["n"].op, "staged/doubled:0"])}, sparse]
+    tf.multiply(x["n"], 2, name="staged/doubled")
+    with staging.StagingSession() as sess:
+        step, with_sparse = sess.make_callable(fetches[0]), sess.make_callable(fetches)
+        found = [step(), with_sparse()[0], sess.run(fetches[0]), step()]
+    for number, each in enumerate(found):
+        (n, (word, nothing, doubled)) = each["two"]
+        assert (n, doubled, nothing) == (number, 2 * number, None) and np.ravel(word)[0] == words[number]
+    assert isinstance(found[1]["two"], tuple) and isinstance(found[3]["two"][1], list)
+
+
 def test_a_monitored_session_without_the_hook_works_too(graph: Any) -> None:
     x = staging.staged(numbers(3))
     with tf.train.MonitoredTrainingSession(stop_grace_period_secs=5) as sess:

@@ -61,6 +61,7 @@ def test_session_make_callable_from_options() -> None:
         sess.run(total.initializer)
         _tf.fast_callable(sess, feeds=[x], targets=[add])(np.float32(2.5))
         assert sess.run(total) == 2.5
+        assert _tf.fast_callable(sess, feeds=[x], targets=[], fetches=[x * 2])(np.float32(4)) == [8]
 
 
 def test_graph_container(graph: Any) -> None:

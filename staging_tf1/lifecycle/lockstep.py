@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.inputs import Inputs
@@ -169,9 +171,14 @@ class Lockstep:
         if state.read_ends is None:
             return {}
         try:
-            return dict(zip(state.tower.ends, state.read_ends(), strict=True))
+            values = state.read_ends()
         except tf.errors.OutOfRangeError:
             return None
+        # A session gives scalars as Python's own, and callables take arrays only.
+        return {
+            tensor: np.asarray(value, tensor.dtype.as_numpy_dtype)
+            for tensor, value in zip(state.tower.ends, values, strict=True)
+        }
 
     def _settle(self, state: _TowerState) -> None:
         """Finds out how far a run got that failed after `before`: whether its put and its get were done."""
