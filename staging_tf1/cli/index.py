@@ -11,11 +11,15 @@ from tqdm import tqdm
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
+from staging_tf1.sources.arrayrecord_read import ArrayRecordFiles, is_array_record
+from staging_tf1.sources.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
 from staging_tf1.sources.example_proto import feature_text
-from staging_tf1.sources.tfrecord import matching_files
-from staging_tf1.sources.tfrecord_index import RecordIndex, open_index
+from staging_tf1.sources.record_paths import matching_files
+from staging_tf1.sources.record_write import load_npz
+from staging_tf1.sources.serialized import SerializedFiles
+from staging_tf1.sources.tfrecord_index import open_index
 from staging_tf1.sources.tfrecord_read import RecordFiles
-from staging_tf1.sources.tfrecord_write import load_npz, write_tfrecords
+from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 _PROG = "staging-tf1 index"
 _EPILOG = """
@@ -23,6 +27,9 @@ examples:
   staging-tf1 index train/*.tfrecord
   staging-tf1 index --check train/*.tfrecord
   staging-tf1 index --write digits.tfrecord --from digits.npz --shards 4
+  staging-tf1 index --write digits.array_record --from digits.npz
+
+ArrayRecord files (pip install 'staging-tf1[arrayrecord]') hold their index in themselves; --check reads them as well.
 """
 _CHECKED_AT_ONCE = 256
 
@@ -40,11 +47,11 @@ def main(argv: list[str]) -> int:
     try:
         if options.write is not None:
             return _write(options)
-        paths = matching_files(options.files)
-    except (StagingError, OSError, ValueError) as error:
+        paths = matching_files(_PROG, options.files)
+    except (StagingError, ImportError, OSError, ValueError) as error:
         complain(_PROG, error)
         return 1
-    return max([_index(path, options) for path in paths])
+    return max([_look_at(path, options) for path in paths])
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -60,7 +67,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     words.add_argument("--check", action="store_true", help="read every record and compare its checksum")
     words.add_argument("--force", action="store_true", help="make the index again, even if it seems up to date")
     words.add_argument("--skip-corrupt", action="store_true", help="index a broken file as far as it goes")
-    words.add_argument("--write", metavar="OUT", help="write a TFRecord file, and its index")
+    words.add_argument("--write", metavar="OUT", help="write a TFRecord file, and its index; or NAME.array_record")
     words.add_argument("--from", metavar="DATA.npz", dest="data", help="the arrays to write, a row a record")
     words.add_argument(
         "--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="how many files to write (1)"
@@ -77,11 +84,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _write(options: argparse.Namespace) -> int:
     arrays = load_npz(options.data)
-    names = write_tfrecords(arrays, options.write, shards=options.shards, progress=sys.stderr.isatty())
+    is_array = options.write.endswith(ARRAY_RECORD_SUFFIXES)
+    write = write_array_records if is_array else write_tfrecords
+    names = write(arrays, options.write, shards=options.shards, progress=sys.stderr.isatty())
     total = len(next(iter(arrays.values())))
     written = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {names[-1]}"
     print(f"wrote {total} records to {written}")
-    print("to read them: staging.sources.TFRecordSource(files, batch_size=..., features={")
+    source = "ArrayRecordSource" if is_array else "TFRecordSource"
+    print(f"to read them: staging.sources.{source}(files, batch_size=..., features={{")
     for name, array in sorted(arrays.items()):
         line = feature_text(name, array)
         print(f"    {line}" if "#" in line else f"    {line},")
@@ -89,33 +99,41 @@ def _write(options: argparse.Namespace) -> int:
     return 0
 
 
-def _index(path: str, options: argparse.Namespace) -> int:
+def _look_at(path: str, options: argparse.Namespace) -> int:
     try:
-        with _bar(path, "B") as bar:
-            index = open_index(
-                path,
-                skip_corrupt=options.skip_corrupt,
-                force=options.force,
-                progress=lambda position: bar.update(position - bar.n),
-            )
-        corrupt = _corrupt_records(index) if options.check else []
-    except (StagingError, OSError) as error:
+        said, files = _array_record(path) if is_array_record(path) else _index(path, options)
+        corrupt = _corrupt_records(path, files) if options.check else []
+    except (StagingError, ImportError, OSError) as error:
         complain(_PROG, error)
         return 1
     for problem in corrupt:
         complain(_PROG, problem)
     checked = f", {len(corrupt)} corrupt" if options.check else ""
-    lost = f", {index.lost_bytes} bytes lost behind them" if index.lost_bytes else ""
-    print(f"{path}: {index.num_records} records{checked}{lost}, index {index.location or 'not written'}")
+    print(f"{path}: {files.num_records} records{checked}{said}")
     return 1 if corrupt else 0
 
 
-def _corrupt_records(index: RecordIndex) -> list[StagingError]:
-    files = RecordFiles([index])
+def _array_record(path: str) -> tuple[str, SerializedFiles]:
+    return ", an ArrayRecord file, which has its index in itself", ArrayRecordFiles([path], _PROG)
+
+
+def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles]:
+    with _bar(path, "B") as bar:
+        index = open_index(
+            path,
+            skip_corrupt=options.skip_corrupt,
+            force=options.force,
+            progress=lambda position: bar.update(position - bar.n),
+        )
+    lost = f", {index.lost_bytes} bytes lost behind them" if index.lost_bytes else ""
+    return f"{lost}, index {index.location or 'not written'}", RecordFiles([index])
+
+
+def _corrupt_records(path: str, files: SerializedFiles) -> list[StagingError]:
     found: list[StagingError] = []
-    with _bar(index.path, " records") as bar:
-        for start in range(0, index.num_records, _CHECKED_AT_ONCE):
-            numbers = np.arange(start, min(start + _CHECKED_AT_ONCE, index.num_records))
+    with _bar(path, " records") as bar:
+        for start in range(0, files.num_records, _CHECKED_AT_ONCE):
+            numbers = np.arange(start, min(start + _CHECKED_AT_ONCE, files.num_records))
             found += files.read(numbers)[1].values()
             bar.update(len(numbers))
     return found

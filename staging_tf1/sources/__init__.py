@@ -5,6 +5,8 @@ from __future__ import annotations
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.array import ArraySource
+from staging_tf1.sources.arrayrecord import ArrayRecordSource
+from staging_tf1.sources.arrayrecord_write import write_array_records
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import as_source
 from staging_tf1.sources.generator import GeneratorSource
@@ -14,6 +16,7 @@ from staging_tf1.sources.tfrecord import TFRecordSource
 from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 __all__ = [
+    "ArrayRecordSource",
     "ArraySource",
     "CorruptRecordError",
     "GeneratorSource",
@@ -25,5 +28,6 @@ __all__ = [
     "TFRecordSource",
     "aligned_empty",
     "as_source",
+    "write_array_records",
     "write_tfrecords",
 ]

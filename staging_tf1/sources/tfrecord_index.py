@@ -7,19 +7,18 @@ and 10^8; `allow_pickle` is off, so a hostile file can give an error and nothing
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import os
-import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from staging_tf1.errors import RecordFileError, StagingWarning
+from staging_tf1.sources.replacing import replacing
 from staging_tf1.sources.tfrecord_scan import scan
 from staging_tf1.sources.tfrecord_unpack import is_compressed, unpacked
 
@@ -30,7 +29,6 @@ __all__ = [
     "cache_dir",
     "index_file",
     "open_index",
-    "replacing",
     "save_index",
 ]
 
@@ -209,19 +207,3 @@ def save_index(index: RecordIndex) -> None:
     head = [_MAGIC, index.size, index.mtime_ns, index.lost_bytes, int(index.damaged)]
     with replacing(index.location) as file:
         np.save(file, np.concatenate([np.array(head, np.int64), index.offsets]), allow_pickle=False)
-
-
-@contextlib.contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    folder, name = os.path.split(os.path.abspath(path))
-    # Not tempfile's, whose files nobody else may read.
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

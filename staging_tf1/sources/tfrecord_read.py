@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -14,13 +12,12 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.crc32c import crc32c_many, mask
+from staging_tf1.sources.open_files import OpenFiles
+from staging_tf1.sources.record_numbers import RecordNumbers
 from staging_tf1.sources.tfrecord_index import RecordIndex
 from staging_tf1.sources.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 
 __all__ = ["RecordFiles"]
-
-# Files held open at once: well below the usual limit of 1,024 a process.
-_FILES_OPEN = 128
 
 _EIGHT = np.arange(8)
 _FOUR = np.arange(4, 0, -1)
@@ -44,43 +41,41 @@ class RecordFiles:
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
     ) -> None:
-        self.indexes = list(indexes)
-        self._firsts = np.cumsum([0, *(index.num_records for index in self.indexes)])
+        self.indexes = opened = list(indexes)
+        self._numbers = RecordNumbers(index.num_records for index in self.indexes)
         self._verify = verify
-        self._access = access
-        self._open: OrderedDict[int, _OpenFile] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open = OpenFiles(lambda number: _OpenFile(opened[number], access))
 
     @property
     def num_records(self) -> int:
         """Records in all files."""
-        return int(self._firsts[-1])
+        return self._numbers.total
 
-    def locate(self, record: int) -> tuple[RecordIndex, int]:
-        """The file that holds record number `record`, and its number in that file."""
-        number = int(np.searchsorted(self._firsts, record, side="right")) - 1
-        return self.indexes[number], record - int(self._firsts[number])
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order."""
+        return [index.path for index in self.indexes]
+
+    def first_length(self) -> int:
+        """Bytes in the first record."""
+        file, local = self._numbers.locate(0)
+        begin, end = self.indexes[file].offsets[local : local + 2].tolist()
+        return int(end - begin - FRAMING_BYTES)
+
+    def describe(self, record: int) -> str:
+        """Names record number `record`, for messages."""
+        file, local = self._numbers.locate(record)
+        return f"{self.indexes[file].path}: record {local}, at byte {int(self.indexes[file].offsets[local])}"
 
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Reads records.
-
-        Args:
-          records: their numbers, int64 [n].
-
-        Returns:
-          Their bytes, in that order; and for the corrupt ones, by their place in it, what is wrong.
-
-        Raises:
-          RecordFileError: a file cannot be read any more, or its index is that of another file.
-        """
+        """Reads records; see `SerializedFiles.read`."""
         if len(self.indexes) == 1:
             return self._read_file(0, records)
-        numbers = np.searchsorted(self._firsts, records, side="right") - 1
         result = [b""] * len(records)
         errors: dict[int, CorruptRecordError] = {}
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number).tolist()
-            found, wrong = self._read_file(number, records[places] - self._firsts[number])
+        for number, where, local in self._numbers.split(records):
+            found, wrong = self._read_file(number, local)
+            places = where.tolist()
             for place, record in zip(places, found):
                 result[place] = record
             errors.update((places[place], error) for place, error in wrong.items())
@@ -89,19 +84,13 @@ class RecordFiles:
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """As `read`, for records that all have `length` bytes: a fresh aligned uint8 matrix [n, length].
-
-        Raises:
-          SpecError: a record has another length.
-        """
+        """Reads records of one length; see `SerializedFiles.read_rows`."""
         if len(self.indexes) == 1:
             return self._read_file_rows(0, records, length)
         rows = aligned_empty((len(records), length), np.uint8)
         errors: dict[int, CorruptRecordError] = {}
-        numbers = np.searchsorted(self._firsts, records, side="right") - 1
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            found, wrong = self._read_file_rows(number, records[places] - self._firsts[number], length)
+        for number, places, local in self._numbers.split(records):
+            found, wrong = self._read_file_rows(number, local, length)
             rows[places] = found
             errors.update((int(places[place]), error) for place, error in wrong.items())
         return rows, errors
@@ -111,7 +100,7 @@ class RecordFiles:
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
         span = self._span(number, records)
         self._check_length(span, length)
-        rows, found = self._opened(number).read_rows(span.starts, length)
+        rows, found = self._open[number].read_rows(span.starts, length)
         return rows, self._check(span, found)
 
     def _check_length(self, span: _Span, length: int) -> None:
@@ -128,7 +117,7 @@ class RecordFiles:
         self, number: int, records: np.ndarray[Any, Any]
     ) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         span = self._span(number, records)
-        found = self._opened(number).read(span.starts, span.ends)
+        found = self._open[number].read(span.starts, span.ends)
         return found.payloads, self._check(span, found)
 
     def _span(self, number: int, records: np.ndarray[Any, Any]) -> _Span:
@@ -151,17 +140,6 @@ class RecordFiles:
         return {
             place: _corrupt(span.file, int(span.starts[place]), int(span.records[place])) for place in wrong.tolist()
         }
-
-    def _opened(self, number: int) -> _OpenFile:
-        with self._lock:
-            file = self._open.get(number)
-            if file is None:
-                file = self._open[number] = _OpenFile(self.indexes[number], self._access)
-                if len(self._open) > _FILES_OPEN:
-                    self._open.popitem(last=False)  # closed when the last thread that reads it lets go
-            else:
-                self._open.move_to_end(number)
-            return file
 
 
 def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
@@ -249,12 +227,12 @@ class _OpenFile:
         self._check_size()
         # All that is before has the same length, so the file is a matrix, and this is one gather.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
-        frames = matrix.take(places, axis=0, mode="clip")
+        frames = aligned_empty((len(starts), whole), np.uint8)
+        matrix.take(places, axis=0, out=frames, mode="clip")
         rows = aligned_empty((len(starts), length), np.uint8)
         np.copyto(rows, frames[:, HEADER_BYTES:-FOOTER_BYTES])
-        flat = rows.tobytes()  # the checksum library takes bytes only
         return rows, _Found(
-            [flat[start : start + length] for start in range(0, length * len(rows), length)],
+            list(rows),
             np.ascontiguousarray(frames[:, :8]).view("<i8")[:, 0],
             np.ascontiguousarray(frames[:, -FOOTER_BYTES:]).view("<u4")[:, 0],
         )
