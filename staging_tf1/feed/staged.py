@@ -66,14 +66,16 @@ def staged(
         and what a copy to a device moves. A path is as messages show it: "image", "obs.pixels", "[0]".
       spec: a nest of `tf.TensorSpec` that the values must fit, before `cast`; if not, one table tells all conflicts.
         Where it knows more of a shape than the values, the returned tensors have that shape, and a batch of another
-        one is an error.
+        one is an error. A generator is then not read before the threads start.
       ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
         (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can.
       max_ignored: how many of those in one session; the next one is raised. None is no limit.
-      resume: what to do with a checkpoint that was saved with another source (seed, number of records, batch size):
-        "exact" refuses it, "ignore" goes on at its position in the new order, "restart" begins with the first batch.
+      resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
+        The other two carry the position over to other towers, shards or batch sizes, and leave out no record: "exact"
+        only if none comes twice, "ignore" at whatever number of repeats, which it logs. A position in another order
+        (seed, number of records) "exact" refuses; "ignore" goes on at the same number in the new order.
         The position counts the batches that steps have consumed. It is a global variable, so every checkpoint holds
-        it; a restored run goes on with the next batch. Sources, and datasets on one device, have one.
+        it; a restored run goes on with the next batch. Sources and datasets have one.
       name: what ops, threads and messages are called after; unique in the graph.
 
     Returns:

@@ -51,8 +51,8 @@ class Position:
 
     def advance(self, tower: int) -> Any:
         """The op that counts one more batch of `tower`."""
-        # Not a scatter_add to one place, which is as fast: its kernel takes no lock, and two threads that run steps
-        # of one tower could lose a count.
+        # Not a scatter_add to one place: it is no faster, and takes no exclusive lock, so that two threads which run
+        # steps of one tower could lose a count.
         one = [int(other == tower) for other in range(self.towers)]
         with _on_the_host():
             return self._batches.assign_add(tf.constant(one, tf.int64), read_value=False)
