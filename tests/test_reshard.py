@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from staging_tf1.sources.reshard import carried_over
+from staging_tf1.sources.reshard import BY_BATCHES, carried_over
 
 EPOCHS_ENOUGH = 16
 
@@ -122,3 +123,44 @@ def test_it_is_what_counting_one_by_one_finds(case: tuple[Dealing, list[int], De
     found = counted(had, positions, has, num_records, epochs or EPOCHS_ENOUGH)
     assert (carried.consumed, carried.positions, carried.repeated) == found
     assert carried.presumed == ((had.index, had.count) != (has.index, has.count))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(1, 5))
+def test_what_is_dealt_out_in_rotation_goes_on_behind_its_first_gap(positions: list[int], towers: int) -> None:
+    fingerprint: dict[str, Any] = {"source": "tf.data.Dataset", **BY_BATCHES}
+    carried = carried_over(fingerprint, positions, fingerprint, towers)
+    assert carried is not None and carried.unit == "batches" and not carried.presumed
+    consumed = {k * len(positions) + tower for tower, position in enumerate(positions) for k in range(position)}
+    gap = min(set(range(len(consumed) + 1)) - consumed)
+    assert carried.consumed == len(consumed)
+    assert carried.repeated == sum(batch >= gap for batch in consumed)
+    assert carried.positions == tuple(len(range(tower, gap, towers)) for tower in range(towers))
+
+
+RECORDS = Dealing(4, False, False, 0, 1, 1).fingerprint(24)
+
+
+@pytest.mark.parametrize(
+    ("saved", "present"),
+    [
+        (RECORDS, {**RECORDS, "seed": 4}),
+        (RECORDS, {**RECORDS, "num_records": 25}),
+        (RECORDS, {**RECORDS, "source": "TFRecordSource"}),
+        (RECORDS, {**RECORDS, "files": "two more"}),
+        ({"source": "Mine"}, {"source": "Mine"}),
+        ({"source": "a", **BY_BATCHES}, {"source": "b", **BY_BATCHES}),
+        (
+            {"source": "grain.MapDataset", "batch_size": 4, **BY_BATCHES},
+            {"source": "grain.MapDataset", "batch_size": 5, **BY_BATCHES},
+        ),
+    ],
+)
+def test_what_has_no_order_in_common_is_not_carried_over(saved: dict[str, Any], present: dict[str, Any]) -> None:
+    assert carried_over(saved, [3], present, 2) is None
+
+
+def test_it_is_arithmetic_for_a_billion_records_and_epochs() -> None:
+    had = Dealing(128, False, False, 0, 1, 64).fingerprint(10**9 + 7)
+    carried = carried_over(had, [10**12] * 64, {**had, "batch_size": 96}, 48)
+    assert carried is not None and carried.consumed > 10**15
+    assert len(set(carried.positions)) <= 2
