@@ -8,9 +8,9 @@ import pytest
 from processes import RunPython
 
 import staging_tf1
-from staging_tf1.cli.main import available, main
+from staging_tf1.cli.main import COMMANDS, main
 
-NAMES = list(available())
+NAMES = list(COMMANDS)
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

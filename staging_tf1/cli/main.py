@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from staging_tf1 import __version__
 from staging_tf1.cli.arguments import OneLineParser
@@ -18,7 +17,7 @@ from staging_tf1.cli.arguments import OneLineParser
 # Each command is the module of that name in this folder, with `main(argv: list[str]) -> int`.
 COMMANDS = {
     "train": "train a small model on handwritten digits, through the whole classic workflow",
-    "bench": "measure what feeding the training loop costs",
+    "bench": "measure ways to feed a training loop, side by side",
     "run": "run a TensorFlow 1 program, unmodified",
     "check": "find mistakes in code that uses staging areas and feed threads",
     "migrate": "rewrite TensorFlow 1 code for this package",
@@ -35,25 +34,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
       The exit code: 0 if all went well, 2 for words that make no sense, else what the command says.
     """
-    commands = available()
-    words = parser(commands)
+    words = parser()
     options = words.parse_args(argv)
-    if options.command not in commands:
+    if options.command not in COMMANDS:
         got = "no command" if options.command is None else repr(options.command)
-        words.error(f"got {got}, wanted one of {', '.join(commands)}")
+        words.error(f"got {got}, wanted one of {', '.join(COMMANDS)}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
 
 
-def parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The words that stand before those of the command."""
-    width = max(map(len, commands))
+    width = max(map(len, COMMANDS))
     made = OneLineParser(
         prog="staging-tf1",
         usage="staging-tf1 COMMAND ...",
         description="The classic StagingArea workflow for graph-mode TensorFlow.",
         epilog="commands:\n"
-        + "".join(f"  {name:{width}}  {help_text}\n" for name, help_text in commands.items())
+        + "".join(f"  {name:{width}}  {help_text}\n" for name, help_text in COMMANDS.items())
         + "\nexample:\n  staging-tf1 train --workflow staged\n\nstaging-tf1 COMMAND --help says more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,11 +59,6 @@ def parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
     made.add_argument("command", metavar="COMMAND", nargs="?", help="one of those below")
     made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="what the command takes")
     return made
-
-
-def available() -> dict[str, str]:
-    """The commands whose modules are there; looks for the files without loading them."""
-    return {name: text for name, text in COMMANDS.items() if importlib.util.find_spec(f"staging_tf1.cli.{name}")}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""On what the figures were measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+
+__all__ = ["describe_machine", "usable_cores"]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_machine() -> dict[str, str]:
+    """Processor, cores, load and versions, in the words of the table's head."""
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    return {
+        "processor": f"{_processor()}, {usable_cores()} cores",
+        "load average": load,
+        "system": platform.platform(terse=True),
+        "Python": platform.python_version(),
+        "TensorFlow": _version("tensorflow"),
+        "numpy": _version("numpy"),
+        "staging_tf1": _version("staging-tf1"),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        models = []
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

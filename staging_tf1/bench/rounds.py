@@ -1,0 +1,88 @@
+"""Lets systems take turns, round by round, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from staging_tf1.bench.process import Answer, ask_one_worker, ask_worker
+from staging_tf1.bench.worker import Request
+
+__all__ = ["Outcome", "play_once", "play_rounds", "rotated"]
+
+_Item = TypeVar("_Item")
+# Beyond what is measured: loading TensorFlow, making the data, stopping; W5 writes a file of 1 GB the first time.
+_GRACE_SECS = 300.0
+
+
+@dataclass
+class Outcome:
+    """All that was measured of one system on one workload."""
+
+    name: str
+    # One entry a round, in the order of the rounds.
+    wall_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    peak_mb: list[float] = field(default_factory=list)
+    skipped: str | None = None
+    failed: str | None = None
+
+    def add(self, answer: Answer) -> None:
+        """Notes what one round gave."""
+        self.skipped = answer.skipped
+        self.failed = answer.failed
+        if answer.measured is not None:
+            self.wall_ms.append(answer.measured["wall_ms"])
+            self.cpu_ms.append(answer.measured["cpu_ms"])
+            self.steps.append(int(answer.measured["steps"]))
+            self.peak_mb.append(answer.measured["peak_mb"])
+
+
+def rotated(items: Sequence[_Item], turns: int) -> list[_Item]:
+    """The items from the one with number `turns` on: no system is always the first, or always after the same one.
+
+    >>> rotated(["a", "b", "c"], 4)
+    ['b', 'c', 'a']
+    """
+    start = turns % len(items)
+    return [*items[start:], *items[:start]]
+
+
+def play_rounds(
+    requests: dict[str, Request],
+    rounds: int,
+    on_done: Callable[[str, Answer], None] = lambda name, answer: None,
+    ask: Callable[[Request, float], Answer] = ask_worker,
+) -> dict[str, Outcome]:
+    """Measures each request once a round, in an order that rotates.
+
+    One that is skipped or fails is not asked again.
+
+    Args:
+      requests: what to ask, by the name of its row.
+      rounds: how often each is measured.
+      on_done: called after each answer, and at once with the old answer for those that are not asked again.
+      ask: gets an answer; by default from a process.
+    """
+    outcomes = {name: Outcome(name) for name in requests}
+    final: dict[str, Answer] = {}
+    for turn in range(rounds):
+        for name in rotated(list(requests), turn):
+            if name not in final:
+                request = replace(requests[name], seed=requests[name].seed + turn)
+                answer = ask(request, _GRACE_SECS + 10 * request.secs)
+                outcomes[name].add(answer)
+                if answer.measured is None:
+                    final[name] = answer
+            on_done(name, final.get(name, answer))
+    return outcomes
+
+
+def play_once(requests: Mapping[tuple[int, str], Request]) -> dict[tuple[int, str], Outcome]:
+    """Measures each request once, all in one process: the quick form. The keys are (table, name of the row)."""
+    outcomes = {key: Outcome(key[1]) for key in requests}
+    for outcome, answer in zip(outcomes.values(), ask_one_worker(list(requests.values()), _GRACE_SECS)):
+        outcome.add(answer)
+    return outcomes

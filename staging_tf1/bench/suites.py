@@ -1,0 +1,118 @@
+"""What is measured: workloads by systems, the old advice, or a training step of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from staging_tf1.bench.machine import usable_cores
+from staging_tf1.bench.results import Bound, bound_of
+from staging_tf1.bench.rounds import Outcome, play_once, play_rounds
+from staging_tf1.bench.systems import BOUNDS, SystemName
+from staging_tf1.bench.tables import Table
+from staging_tf1.bench.worker import Request
+from staging_tf1.bench.workloads import split_own
+from staging_tf1.bench.workloads.facts import FACTS
+
+__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "workload_plans"]
+
+_QUICK_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One table that is to be made."""
+
+    title: str
+    batch_size: int
+    requests: dict[str, Request]
+    # From the outcomes to the bound.
+    bound: Callable[[dict[str, Outcome]], Bound | None]
+
+
+def workload_plans(
+    names: Sequence[str], systems: Sequence[SystemName], *, secs: float, folder: str, quick: bool = False
+) -> list[Plan]:
+    """Every system on every workload, and the bounds with them."""
+    return [_workload_plan(name, systems, secs, folder, quick) for name in names]
+
+
+def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
+    """The advice of TensorFlow 1's time, one thing changed at a time, by hand with a queue and with `staged()`."""
+    return [_classic_plan(name, secs, folder, quick) for name in names]
+
+
+def own_plan(name: str, *, secs: float, folder: str) -> Plan:
+    """The user's own step on a constant batch, with feed_dict, and staged; compared with the constant batch.
+
+    Raises:
+      BenchError: the name is not like "module:function".
+    """
+    split_own(name)
+    base = Request(workload=name, system="const", folder=folder, secs=secs)
+    systems = {
+        "const": base,
+        "feed_dict": replace(base, system="feed_dict"),
+        "staged:1": replace(base, system="staged"),
+        "staged:4": replace(base, system="staged", threads=4),
+    }
+
+    def bound(outcomes: dict[str, Outcome]) -> Bound | None:
+        wall = outcomes["const"].wall_ms
+        return Bound(wall, "the same step on constant data, so 'of bound' is real over synthetic") if wall else None
+
+    return Plan(f"{name}: your own training step", 0, systems, bound)
+
+
+def run_plan(plan: Plan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
+    """Measures, and makes the table. `on_done` is told the name of each row, once a round."""
+    return _table(plan, play_rounds(plan.requests, rounds, lambda name, answer: on_done(name)))
+
+
+def run_quickly(plans: Sequence[Plan]) -> list[Table]:
+    """The quick form: all plans in one process, each row once."""
+    requests = {(index, name): request for index, plan in enumerate(plans) for name, request in plan.requests.items()}
+    outcomes = play_once(requests)
+    return [_table(plan, {name: outcomes[index, name] for name in plan.requests}) for index, plan in enumerate(plans)]
+
+
+def _table(plan: Plan, outcomes: dict[str, Outcome]) -> Table:
+    return Table(plan.title, plan.batch_size, outcomes, plan.bound(outcomes))
+
+
+def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> Plan:
+    base = _base(name, secs, folder, quick)
+    wanted = [*map(SystemName, BOUNDS), *systems]
+    reference = FACTS[name].reference
+    if reference is not None and SystemName(reference) not in wanted:
+        wanted.append(SystemName(reference))
+    requests = {str(each): replace(base, system=each.system, threads=each.threads) for each in wanted}
+    return Plan(f"{name}: {FACTS[name].help_text}", FACTS[name].batch_size, requests, _computed(reference))
+
+
+def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
+    base = _base(name, secs, folder, quick)
+    requests = {bound: replace(base, system=bound) for bound in BOUNDS}
+    for words, system in (("queue", "hand_classic"), ("staged", "staged")):
+        for change, request in _changes(replace(base, system=system)):
+            requests[f"{words}, {change}"] = request
+    title = f"The old advice, on {name} (queue: by hand, RandomShuffleQueue; staged: staged())"
+    return Plan(title, FACTS[name].batch_size, requests, _computed(FACTS[name].reference))
+
+
+def _changes(request: Request) -> Iterator[tuple[str, Request]]:
+    yield "1 feed thread", request
+    yield "4 feed threads", replace(request, threads=4)
+    yield "input on /cpu:0", replace(request, input_device="/cpu:0")
+    yield "intra_op 1", replace(request, intra_op=1)
+    yield "intra_op 2", replace(request, intra_op=2)
+
+
+def _base(name: str, secs: float, folder: str, quick: bool) -> Request:
+    facts = FACTS[name]
+    base = Request(workload=name, system="const", folder=folder, secs=secs, records=facts.records)
+    return replace(base, records=facts.quick_records, steps=_QUICK_STEPS) if quick else base
+
+
+def _computed(reference: str | None) -> Callable[[dict[str, Outcome]], Bound | None]:
+    return lambda outcomes: bound_of(outcomes, usable_cores(), reference)

@@ -1,0 +1,18 @@
+"""The bound: no input. The batch is a variable, because constants would be folded into the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from staging_tf1._tf import tf
+from staging_tf1.bench.task import Step, Task, open_session
+
+
+@contextmanager
+def run(task: Task) -> Iterator[Step]:
+    batch = next(task.workload.batches(task.data, task.seed))
+    tensors = {name: tf.Variable(array, trainable=False).value() for name, array in batch.items()}
+    fetches = task.model(tensors)
+    with open_session(task) as session:
+        yield session.make_callable(fetches)

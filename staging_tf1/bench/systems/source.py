@@ -1,0 +1,18 @@
+"""The other half of the CPU bound: what the batches cost that a careful user makes in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from staging_tf1.bench.task import Step, Task
+
+
+@contextmanager
+def run(task: Task) -> Iterator[Step]:
+    batches = task.workload.batches(task.data, task.seed)
+
+    def step() -> None:
+        next(batches)
+
+    yield step

@@ -1,0 +1,73 @@
+"""tensorpack's `StagingInput(QueueInput(dataflow))`, run by a trainer of its own kind.
+
+As in its tutorials "Input Pipeline" and "Write a Trainer": a trainer sets `train_op`, registers the callbacks of its
+input, and steps through `hooked_sess`. Its default callbacks (progress bar, summaries) are left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.bench.errors import NotApplicable
+from staging_tf1.bench.task import Step, Task
+
+
+@contextmanager
+def run(task: Task) -> Iterator[Step]:
+    tensorpack = _tensorpack()
+    names, size = list(task.workload.spec), task.workload.batch_size
+    signature = [
+        tf.TensorSpec([size, *shape], tf.as_dtype(dtype), name) for name, (shape, dtype) in task.workload.spec.items()
+    ]
+
+    def datapoints() -> Iterator[list[Any]]:
+        for batch in task.workload.batches(task.data, task.seed):
+            yield [batch[name] for name in names]
+
+    flow = tensorpack.dataflow.DataFromGenerator(datapoints)
+    source = tensorpack.StagingInput(tensorpack.QueueInput(flow))
+    trainer = tensorpack.Trainer()
+    trainer.register_callback(source.setup(signature))
+    with tensorpack.tfutils.tower.TrainTowerContext(""):
+        trainer.train_op = task.model(dict(zip(names, source.get_input_tensors())))
+    trainer.setup_callbacks(callbacks=[], monitors=[])
+    creator = tensorpack.tfutils.sesscreate.NewSessionCreator(config=task.config)
+    trainer.initialize(creator, tensorpack.tfutils.sessinit.JustCurrentSession())
+
+    with trainer.sess.as_default():
+        # What the trainer's main loop does, with somebody else's hand on the step.
+        trainer.loop.config(steps_per_epoch=10**9, starting_epoch=1, max_epoch=1)
+        trainer.loop.update_global_step()
+        trainer._callbacks.before_train()
+        trainer._callbacks.before_epoch()
+
+        def step() -> Any:
+            value = trainer.hooked_sess.run(trainer.train_op)
+            trainer._callbacks.trigger_step()
+            return value
+
+        try:
+            yield step
+        finally:
+            trainer._callbacks.after_train()
+            trainer.hooked_sess.close()
+
+
+def _tensorpack() -> Any:
+    if importlib.util.find_spec("tensorpack") is None:
+        raise NotApplicable("tensorpack is not installed (pip install tensorpack)")
+    logging.disable(logging.INFO)  # it tells of each step of its set-up
+    try:
+        import tensorpack
+        import tensorpack.dataflow
+        import tensorpack.tfutils.sesscreate
+        import tensorpack.tfutils.sessinit
+        import tensorpack.tfutils.tower
+    except Exception as error:
+        raise NotApplicable(f"tensorpack cannot be imported with this TensorFlow: {error}") from error
+    return tensorpack

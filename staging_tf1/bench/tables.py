@@ -1,0 +1,106 @@
+"""What a suite of measurements is: tables, and how each is shown as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from staging_tf1.bench.results import Bound, Row, make_rows
+from staging_tf1.bench.rounds import Outcome
+
+__all__ = ["Table", "as_json", "as_markdown", "as_text"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The outcomes of one workload."""
+
+    title: str
+    batch_size: int
+    outcomes: dict[str, Outcome]
+    bound: Bound | None
+
+    @property
+    def rows(self) -> list[Row]:
+        """Those that were measured, in the order in which they were asked for."""
+        return make_rows(list(self.outcomes.values()), self.batch_size, self.bound)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the bound is, and why something is missing."""
+        notes = [f"bound: {self.bound.meaning}"] if self.bound else []
+        for each in self.outcomes.values():
+            if each.skipped:
+                notes.append(f"{each.name} skipped: {each.skipped}")
+            if each.failed:
+                notes.append(f"{each.name} failed: {each.failed}")
+        return notes
+
+
+# A column: its head, and how a row looks in it.
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "system": lambda row: row.name,
+    "ms a step": lambda row: f"{row.median_ms:.3f}",
+    "least to most": lambda row: f"{row.least_ms:.3f} to {row.most_ms:.3f}",
+    "of bound": lambda row: "-" if row.of_bound is None else f"{row.of_bound:.2f}",
+    "records/s": lambda row: f"{row.records_per_sec:,.0f}" if row.records_per_sec else "-",
+    "CPU ms": lambda row: f"{row.cpu_ms:.3f}",
+}
+
+
+def as_text(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
+    """For a terminal."""
+    lines = _pairs(machine)
+    for table in tables:
+        cells = _cells(table)
+        widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+        lines += ["", table.title, ""]
+        for line in cells:
+            # Names stand at the left, figures at the right.
+            first, *figures = line
+            shown = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:]))]
+            lines.append("  " + "  ".join(shown))
+        lines += ["", *(f"  {note}" for note in table.notes)]
+    return "\n".join(lines)
+
+
+def as_markdown(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
+    """For docs/performance.md."""
+    lines = [f"{'; '.join(f'{name} {value}' for name, value in machine.items())}."]
+    for table in tables:
+        head, *cells = _cells(table)
+        lines += ["", f"**{table.title}**", "", _bar(head), _bar(["---"] + ["--:"] * (len(head) - 1))]
+        lines += [_bar(line) for line in cells]
+        lines += ["", *(f"- {note}" for note in table.notes)]
+    return "\n".join(lines)
+
+
+def as_json(machine: Mapping[str, str], tables: Sequence[Table]) -> dict[str, Any]:
+    """Everything that was measured, round by round, and what the tables say of it."""
+    return {
+        "machine": dict(machine),
+        "tables": [
+            {
+                "title": table.title,
+                "batch_size": table.batch_size,
+                "bound": asdict(table.bound) if table.bound else None,
+                "rows": [asdict(row) for row in table.rows],
+                "rounds": [asdict(outcome) for outcome in table.outcomes.values()],
+            }
+            for table in tables
+        ],
+    }
+
+
+def _cells(table: Table) -> list[list[str]]:
+    return [list(_COLUMNS), *([cell(row) for cell in _COLUMNS.values()] for row in table.rows)]
+
+
+def _pairs(machine: Mapping[str, str]) -> list[str]:
+    width = max(map(len, machine), default=0)
+    return [f"{name:{width}}  {value}" for name, value in machine.items()]
+
+
+def _bar(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,80 @@
+"""What the workloads on arrays in memory have in common: shuffled record numbers, a gather, a conversion."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from staging_tf1._tf import Dataset, tf
+from staging_tf1.bench.workloads.workload import Array, Batch, Empty, Workload
+from staging_tf1.sources import ArraySource, Source, aligned_empty
+
+__all__ = ["ArrayWorkload"]
+
+
+class ArrayWorkload(Workload):
+    """Records that are rows of arrays: `data` is a dict of them, all of the same length."""
+
+    def batches(self, data: Batch, seed: int) -> Iterator[Batch]:
+        rng = np.random.default_rng(seed)
+        while True:
+            order = rng.permutation(len(data["label"]))
+            for start in range(0, len(order), self.batch_size):
+                records = order[start : start + self.batch_size]
+                yield self.convert({name: array[records] for name, array in data.items()}, rng, np.empty)
+
+    def source(self, data: Batch, seed: int, *, shuffle: bool = True) -> Source:
+        def transform(batch: Batch, rng: np.random.Generator) -> Batch:
+            return self.convert(batch, rng, aligned_empty)
+
+        return ArraySource(data, batch_size=self.batch_size, shuffle=shuffle, seed=seed, transform=transform)
+
+    def compact_source(self, data: Batch, seed: int) -> Source:
+        def transform(batch: Batch, rng: np.random.Generator) -> Batch:
+            return self.reshape(batch, rng, aligned_empty)
+
+        return ArraySource(data, batch_size=self.batch_size, shuffle=True, seed=seed, transform=transform)
+
+    def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return batch | {"image": tf.cast(batch["image"], tf.float32) * np.float32(1 / 255)}
+
+    def convert(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
+        """From gathered rows to what the model takes: bytes to float32 from 0 to 1, in one pass."""
+        batch = self.reshape(batch, rng, empty)
+        image = empty(batch["image"].shape, np.float32)
+        np.multiply(batch["image"], np.float32(1 / 255), out=image)
+        return batch | {"image": image}
+
+    @abstractmethod
+    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
+        """What is done to the rows while they are bytes."""
+
+    def gathered(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
+        """A dataset of gathered rows: the numbers are shuffled, not the rows, so no buffer is filled with rows.
+
+        The arrays are fed when the iterator is initialised; as constants they would be part of the graph, which must
+        not be larger than 2 GB.
+        """
+        holders = {name: tf.placeholder(array.dtype, array.shape) for name, array in data.items()}
+        numbers = Dataset.range(len(data["label"])).shuffle(len(data["label"]), seed=seed).repeat()
+
+        def gather(records: Any) -> dict[str, Any]:
+            return {name: tf.gather(rows, records) for name, rows in holders.items()}
+
+        dataset = numbers.batch(self.batch_size, drop_remainder=True).map(
+            lambda records: self.in_graph(gather(records)), num_parallel_calls=tf.data.AUTOTUNE
+        )
+        return dataset.prefetch(tf.data.AUTOTUNE), {holder: data[name] for name, holder in holders.items()}
+
+    def in_graph(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """What `convert` does, in TensorFlow ops."""
+        return self.expand(batch)
+
+
+def random_images(records: int, shape: tuple[int, ...], classes: int) -> Batch:
+    """`records` images of random bytes; their label is the record's number modulo `classes`."""
+    image: Array = np.random.default_rng(0).integers(0, 256, size=(records, *shape), dtype=np.uint8)
+    return {"image": image, "label": (np.arange(records) % classes).astype(np.int32)}

@@ -1,0 +1,77 @@
+"""A user's own training step as a workload: `staging-tf1 bench --train my_module:build`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from staging_tf1.bench.errors import BenchError
+from staging_tf1.bench.workloads import split_own
+from staging_tf1.bench.workloads.workload import Batch, Workload
+from staging_tf1.sources import Source, StreamSource, as_source
+from staging_tf1.spec import flatten_with_paths, pack
+
+__all__ = ["OwnWorkload"]
+
+
+class OwnWorkload(Workload):
+    """What `build()` returns: a source of batches without end, and a function from their tensors to the train op.
+
+    Args:
+      name: `module:function`; the module is looked for in the current folder, too.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._source, self._train = _build(name)
+        self._structure = self._source.resolve_spec() if isinstance(self._source, StreamSource) else self._source.spec
+        self.spec = {path: (spec.shape[1:], spec.dtype) for path, spec in flatten_with_paths(self._structure)}
+        self.batch_size = 0  # known when there is a batch
+
+    @property
+    def batch_dim(self) -> int | None:
+        return None
+
+    def open(self, records: int, folder: str) -> None:
+        return None
+
+    def batches(self, data: Any, seed: int) -> Iterator[Batch]:
+        for batch in self._source.batches():
+            yield dict(flatten_with_paths(batch))
+        raise BenchError(f"{self.name} ran out of data while it was measured. Give its source epochs=None.")
+
+    def source(self, data: Any, seed: int, *, shuffle: bool = True) -> Source:
+        source: Source = self._source
+        return source
+
+    def named(self, staged: Any) -> dict[str, Any]:
+        return dict(flatten_with_paths(staged))
+
+    def model(self, batch: dict[str, Any]) -> Any:
+        fetches = self._train(pack(self._structure, [batch[path] for path in self.spec]))
+        if fetches is None:
+            raise BenchError(f"The train function of {self.name} returned None. Return the train op.")
+        return fetches
+
+
+def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
+    module, function = split_own(name)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        build = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0] and error.name != module:
+            raise
+        raise BenchError(
+            f"--train {name}: there is no module {module!r} in {os.getcwd()} or among the installed ones."
+        ) from None
+    except AttributeError:
+        raise BenchError(f"--train {name}: module {module!r} has no function {function!r}.") from None
+    built = build()
+    if not isinstance(built, tuple) or len(built) != 2 or not callable(built[1]):
+        raise BenchError(f"--train {name}: {function}() returned {type(built).__name__}, wanted (source, train).")
+    return as_source(built[0]), built[1]

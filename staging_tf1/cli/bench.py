@@ -1,0 +1,168 @@
+"""`staging-tf1 bench`: flags in, measurements, a table out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from tqdm import tqdm
+
+from staging_tf1.bench.errors import BenchError
+from staging_tf1.bench.machine import describe_machine
+from staging_tf1.bench.plot import check_plot, draw
+from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, workload_plans
+from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
+from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
+from staging_tf1.bench.workloads import check_workload
+from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.sources.tfrecord_index import cache_dir
+
+_PROG = "staging-tf1 bench"
+
+
+def _listed(names: dict[str, str]) -> str:
+    return "".join(f"  {name:{max(map(len, names))}}  {text}\n" for name, text in names.items())
+
+
+_EPILOG = f"""
+workloads:
+{_listed({name: facts.help_text for name, facts in FACTS.items()})}
+systems (':4' behind a name with * is a number of feed threads):
+{_listed({name + ("*" if listed.threaded else ""): listed.help_text for name, listed in SYSTEMS.items()})}
+examples:
+  staging-tf1 bench W1 W2 --rounds 5 --json out.json --plot out.png
+  staging-tf1 bench W3 --systems hand_area:4,staged:1,staged:4
+  staging-tf1 bench --train my_module:build
+  staging-tf1 bench --suite classic W2
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench`."""
+    made = OneLineParser(
+        prog=_PROG,
+        description="Measures ways to feed a graph-mode training loop, side by side: each in a process of its own, "
+        "in turn, with medians. docs/performance.md tells how to read the tables.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add("workloads", metavar="WORKLOAD", nargs="*", help="which work is to be fed (default: all of those below)")
+    add("--systems", metavar="A,B", help="which systems (default: all, those marked * with each of --threads)")
+    add("--threads", metavar="N,N", default="1,4", help="numbers of feed threads (default: %(default)s)")
+    add("--rounds", type=whole_number(1, 1000), default=5, metavar="N", help="turns of each (default: %(default)s)")
+    add("--secs", type=float, default=1.5, metavar="S", help="seconds of one measurement (default: %(default)s)")
+    add("--suite", choices=["classic"], help="the advice of TensorFlow 1's time as a table (default workload: W2)")
+    add("--train", metavar="MODULE:BUILD", help="your own step: build() returns (source, train); train(batch) an op")
+    add("--quick", action="store_true", help="few records, five steps: shows that it works, measures nothing")
+    add("--json", metavar="FILE", help="where to write everything that was measured")
+    add("--plot", metavar="FILE.png", help="where to draw bar charts (needs the extra 'bench')")
+    add("--markdown", action="store_true", help="print tables for a web page")
+    add(
+        "--cache",
+        metavar="FOLDER",
+        default=os.path.join(cache_dir(), "bench"),
+        help="where W5's file is kept (default: %(default)s)",
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Measures, and prints the tables.
+
+    Args:
+      argv: the words after `bench`.
+
+    Returns:
+      0; 1 if a system failed; 2 for words that make no sense; 130 if it was interrupted.
+    """
+    words = parser()
+    options = words.parse_args(argv)
+    try:
+        plans = _plans(options)
+        if options.plot:
+            check_plot(options.plot)
+        if options.json:
+            _check_writable(options.json)
+    except BenchError as error:
+        words.error(str(error))
+    try:
+        tables = run_quickly(plans) if options.quick else _measure(plans, options.rounds)
+    except KeyboardInterrupt:
+        complain(_PROG, "interrupted")
+        return 130
+    _show(options, tables)
+    return 1 if any(outcome.failed for table in tables for outcome in table.outcomes.values()) else 0
+
+
+def _plans(options: argparse.Namespace) -> list[Plan]:
+    _check_combination(options)
+    if options.train:
+        return [own_plan(options.train, secs=options.secs, folder=options.cache)]
+    names = [check_workload(name) for name in options.workloads]
+    settings = {"secs": options.secs, "folder": options.cache, "quick": options.quick}
+    if options.suite:
+        return classic_plans(names or ["W2"], **settings)
+    return workload_plans(names or list(FACTS), _systems(options), **settings)
+
+
+def _check_combination(options: argparse.Namespace) -> None:
+    if options.train and (options.workloads or options.suite or options.systems or options.quick):
+        raise BenchError("--train measures your own step: leave out workloads, --systems, --suite and --quick.")
+    if options.suite and options.systems:
+        raise BenchError("--suite has systems of its own: leave out --systems.")
+    if not 0.01 <= options.secs <= 600:
+        raise BenchError(f"--secs got {options.secs:g}, wanted 0.01 to 600.")
+
+
+def _systems(options: argparse.Namespace) -> list[SystemName]:
+    if options.systems:
+        return [parse_system(text) for text in options.systems.split(",")]
+    return default_systems(_threads(options.threads))
+
+
+def _threads(text: str) -> list[int]:
+    count = whole_number(1, 256)
+    try:
+        return [count(word) for word in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise BenchError(f"--threads {error}") from None
+
+
+def _check_writable(path: str) -> None:
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise BenchError(f"--json {path!r} cannot be written: {error.strerror}.") from error
+
+
+def _measure(plans: list[Plan], rounds: int) -> list[Table]:
+    tables = []
+    with tqdm(total=rounds * sum(len(plan.requests) for plan in plans), unit=" turns") as bar:
+
+        def on_done(name: str) -> None:
+            bar.set_postfix_str(name, refresh=False)
+            bar.update()
+
+        for plan in plans:
+            bar.set_description(plan.title.split(":")[0])
+            tables.append(run_plan(plan, rounds, on_done))
+    return tables
+
+
+def _show(options: argparse.Namespace, tables: list[Table]) -> None:
+    machine = describe_machine()
+    print((as_markdown if options.markdown else as_text)(machine, tables))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(as_json(machine, tables), file, indent=1)
+    if options.plot:
+        draw(tables, options.plot)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
