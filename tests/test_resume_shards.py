@@ -180,26 +180,32 @@ def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, m
     assert len(got) == 64
 
 
-@pytest.mark.parametrize("make", [lambda: numbers(9), lambda: dataset(9)], ids=["generator", "dataset"])
-def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any, make: Any) -> None:
-    def alone(resume: str, steps: int) -> list[int]:
-        with tf.Graph().as_default():
-            given = make()
-            x, _ = staging.staged(
-                given() if callable(given) else given, devices=[CPU] * 2, lockstep=True, resume=resume
-            )
-            train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-            with staging.StagingSession(checkpoint_dir=str(tmp_path), **AT_THE_END) as sess:
-                return [sess.run([x, train])[0].tolist()[0] for _ in range(steps)]
+def first_alone(folder: Any, values: Any, steps: int, resume: str = "exact") -> list[int]:
+    """The records of the first of two towers, which takes alone, in lockstep."""
+    with tf.Graph().as_default():
+        given = values() if callable(values) else values
+        x, _ = staging.staged(given, devices=[CPU] * 2, lockstep=True, resume=resume)
+        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with staging.StagingSession(checkpoint_dir=str(folder), **AT_THE_END) as sess:
+            return [sess.run([x, train])[0].tolist()[0] for _ in range(steps)]
 
-    assert alone("exact", 3) == [0, 2, 4]
+
+@pytest.mark.parametrize("make", [numbers, dataset])
+def test_the_tower_whose_turn_it_is_gets_the_next_batch(tmp_path: Any, make: Any) -> None:
+    part(tmp_path, make(9), 1, 3)
+    assert first_alone(tmp_path, make(9), 2) == [4, 6], "3 is for the second tower"
+
+
+@pytest.mark.parametrize("make", [numbers, dataset])
+def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any, make: Any) -> None:
+    assert first_alone(tmp_path, make(9), 3) == [0, 2, 4]
     with pytest.raises(ResumeError) as caught:
-        alone("exact", 1)
+        first_alone(tmp_path, make(9), 1)
     assert (
         "holds position 3, 0 in another order of batches: the towers have not taken in turn. 3 batches had been "
         "consumed: going on at batch 1, 0 repeats 2 and leaves out none."
     ) in str(caught.value)
-    assert alone("ignore", 2) == [2, 4]
+    assert first_alone(tmp_path, make(9), 2, "ignore") == [2, 4]
 
 
 @pytest.mark.parametrize("options", [dict(), dict(sharded=True)])
