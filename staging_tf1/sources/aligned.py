@@ -7,6 +7,7 @@ numpy itself aligns to 16 bytes, so its arrays are copied, sometimes: here they 
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
 from typing import Any
 
@@ -19,23 +20,35 @@ ALIGNMENT_BYTES = 64
 
 
 # Memory of batches that are gone, for those to come: where malloc gives every large block back to the system, its fresh
-# pages cost more time than filling them. Small blocks malloc keeps itself; larger ones are too much to hold. A deque,
-# because its append and popleft are atomic: memory may return at any moment.
-_FROM_BYTES, _TO_BYTES = 64 << 10, 64 << 20
-_returned: deque[bytearray] = deque(maxlen=8)
+# pages cost more time than filling them. Small blocks malloc keeps itself; larger ones are too much to hold.
+_FROM_BYTES, _TO_BYTES, _MOST_HELD = 64 << 10, 64 << 20, 8
 
 
 class _Memory(np.ndarray[Any, Any]):
     """The bytes behind one `aligned_empty` array: `given_away` once a source has handed it over."""
 
     given_away = False
-    # What goes back when the last array that lies in it is gone. A bytearray: were it an array, numpy would make it
-    # the base of our arrays in place of this object.
-    block: bytearray | None = None
 
-    def __del__(self, returned: deque[bytearray] = _returned) -> None:
-        if self.block is not None:
-            returned.append(self.block)
+
+class _Block(bytearray):
+    """What a `_Memory` lies in. Not an array: numpy would make it the base of our arrays in place of the `_Memory`."""
+
+    __slots__ = ("loan",)
+    loan: _Loan | None
+
+
+class _Loan(weakref.ref[_Memory]):
+    """Comes back to `_returned` when the last array that lies in its `_Memory` is gone.
+
+    Not by a `__del__`: Python drops a KeyboardInterrupt that arrives in one, and the main thread runs it right after
+    each step. A deque's own append runs no Python code, and is atomic: memory may return at any moment.
+    """
+
+    __slots__ = ("block",)
+    block: _Block
+
+
+_returned: deque[_Loan] = deque()
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -62,22 +75,28 @@ def _memory(nbytes: int) -> _Memory:
     # Batches whose length varies a little fit each other's memory.
     step = 1 << (nbytes.bit_length() - 4)
     size = -(-nbytes // step) * step
-    block = _used_before(size) or bytearray(size)
+    block = _used_before(size) or _Block(size)
     memory = np.ndarray.__new__(_Memory, size, np.uint8, block)
-    memory.block = block
+    loan = _Loan(memory, _returned.append)
+    # Each holds the other, so that the loan lives as long as the block is lent.
+    block.loan, loan.block = loan, block
     return memory
 
 
-def _used_before(size: int) -> bytearray | None:
-    for _ in range(len(_returned)):
-        try:
-            block = _returned.popleft()
-        except IndexError:  # another thread was faster
-            return None
-        if len(block) == size:
-            return block
-        _returned.append(block)
-    return None
+def _used_before(size: int) -> _Block | None:
+    found = None
+    try:
+        for _ in range(len(_returned)):
+            loan = _returned.popleft()
+            if found is None and len(loan.block) == size:
+                found = loan.block
+            elif len(_returned) < _MOST_HELD:
+                _returned.append(loan)
+            else:
+                loan.block.loan = None
+    except IndexError:  # another thread was faster
+        pass
+    return found
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
