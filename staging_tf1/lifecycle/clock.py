@@ -9,6 +9,7 @@ from typing import Any
 
 from staging_tf1.doctor.snapshot import Pending
 from staging_tf1.errors import StallError
+from staging_tf1.lifecycle.interrupt import is_ctrl_c
 
 
 class StepClock:
@@ -20,6 +21,7 @@ class StepClock:
     Attributes:
       pending: the runs under way, by thread.
       stall_report: set by who ends a wait; from then on every run raises it as StallError.
+      interrupted: whether a run that fails does so because of a Ctrl-C that nobody has been told of.
       on_close: called before the session is closed, in this order.
       on_run: called after each run with its start and end (perf_counter).
       untimed: the session's `run` as it was.
@@ -28,6 +30,7 @@ class StepClock:
     def __init__(self, session: Any) -> None:
         self.pending: dict[int, Pending] = {}
         self.stall_report: str | None = None
+        self.interrupted: Callable[[], bool] = lambda: False
         self.on_run: Callable[[float, float], None] | None = None
         self._first_began = self._last_ended = 0.0
         self.on_close: list[Callable[[], None]] = []
@@ -60,7 +63,12 @@ class StepClock:
         self.pending[ident] = Pending(ident, began, fetches, fed)
         try:
             result = call(*args)
+        except KeyboardInterrupt:
+            self.interrupted()
+            raise
         except Exception as error:
+            if is_ctrl_c(error) or self.interrupted():
+                raise KeyboardInterrupt from None
             if self.stall_report is not None:
                 raise StallError(self.stall_report) from error
             raise

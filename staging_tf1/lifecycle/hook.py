@@ -149,6 +149,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._steps.warm_up()
         # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._watcher.stop)
+        self.clock.interrupted = self._watcher.owes
         if self._trace is not None:
             sinks = {lane.sink.name: lane.sink for feed in self._feeds for lane in feed.lanes}
             states = [state for run in self.runs for state in run.states]

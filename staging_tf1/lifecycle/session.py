@@ -11,6 +11,7 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.hook import StagingHook
+from staging_tf1.lifecycle.interrupt import is_ctrl_c
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
 
@@ -209,8 +210,7 @@ class StagingSession:
 
     def _raise_cause(self, error: Exception) -> None:
         """Raises a feed thread's own exception in place of what it did to the step."""
-        if isinstance(error, RuntimeError) and "REPLACED BY KeyboardInterrupt" in str(error):
-            # Ctrl-C while TensorFlow 2.15 was translating the error of the step that Ctrl-C had ended.
+        if is_ctrl_c(error):
             raise KeyboardInterrupt from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
