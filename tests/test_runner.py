@@ -104,6 +104,25 @@ def test_a_generator_for_each_thread(graph: Any) -> None:
     assert sorted(got) == list(range(27))
 
 
+def test_generators_of_different_length_fill_one_seeded_queue(graph: Any) -> None:
+    def numbers(number: int) -> Any:
+        return lambda: (100 * number + np.arange(start, start + 5) for start in range(0, 20 * number + 5, 5))
+
+    x = staging.CustomRunner([numbers(0), numbers(1), numbers(2)], batch_size=4, seed=1).get_inputs()
+    with staging.StagingSession(stall_secs=20, stall_raises=True) as sess:
+        got = np.concatenate(taken(sess, x))
+    assert sorted(got) == [*range(5), *range(100, 125), *range(200, 245)]
+
+
+def test_a_source_for_each_thread(graph: Any) -> None:
+    spec = tf.TensorSpec([None], tf.int64)
+    first = staging.sources.GeneratorSource(lambda: iter([np.arange(3)]), spec=spec)
+    x = staging.CustomRunner([first, lambda: iter([np.arange(3, 7)])], queue="fifo").get_inputs()
+    with staging.StagingSession() as sess:
+        got = np.concatenate(taken(sess, x))
+    assert sorted(got) == list(range(7))
+
+
 def test_several_threads_share_one_generator_safely(graph: Any) -> None:
     inside = threading.Lock()
 

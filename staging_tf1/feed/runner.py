@@ -31,14 +31,15 @@ class CustomRunner:
 
     Args:
       source: a source of batches (`staging.sources`), an iterable, a generator function, or a list of generator
-        functions, one for each thread. One source given to several threads is shared: each batch goes to one thread.
+        functions or sources, one for each thread. One source given to several threads is shared: each batch goes to
+        one thread.
       batch_size: records that `get_inputs` takes if not told otherwise. None: the batches of the source as they are.
       queue: "shuffle" for a `tf.RandomShuffleQueue` of records; "fifo" for a `tf.FIFOQueue`, of whole batches if
         `batch_size` is None (which is faster: `enqueue_many` splits and rebuilds every batch), else of records.
       capacity: elements that the queue holds: records, or batches where it holds whole batches.
       min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
       num_threads: feed threads. With "fifo" the batches keep the source's order however many there are.
-      seed: of the shuffle queue. With a seed (or one of the graph) and one thread the order can be repeated: the
+      seed: of the shuffle queue. With a seed (or one of the graph) and one thread in all the order can be repeated: the
         feeder fills the queue before the taker may take, so that the order does not depend on timing.
       ignored_exception_types: as in `staged`.
       max_ignored: as in `staged`.
@@ -109,7 +110,8 @@ class CustomRunner:
                 capacity=capacity,
                 min_after_dequeue=floor,
                 seed=seed,
-                reproducible=queue == "shuffle" and num_threads == 1 and seeded,
+                # Of several feeders the one that is in time would decide the order all the same.
+                reproducible=queue == "shuffle" and len(sources) == num_threads == 1 and seeded,
             )
             self._floor = floor
             self.queue = self._queue.queue
@@ -183,7 +185,7 @@ class CustomRunner:
         return self._feed.create_threads(sess, coord, daemon=True, start=True)
 
     def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
-        if not (isinstance(source, (list, tuple)) and source and all(callable(each) for each in source)):
+        if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
             return [as_source(source)]
         if num_threads not in (1, len(source)):
             raise ValueError(
@@ -238,3 +240,8 @@ class CustomRunner:
                 f"{self._what}: capacity={self._queue.capacity} never lets a batch through; wanted at least "
                 f"{needed} ({' + '.join(parts)}). Raise capacity, or lower min_after_dequeue."
             )
+
+
+def _is_input(each: Any) -> bool:
+    """Whether `each` of a list is an input of its own, and not a batch."""
+    return callable(each) or isinstance(each, (Source, StreamSource))
