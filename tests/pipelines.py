@@ -1,0 +1,112 @@
+"""One of each pipeline, {classic, staged, lockstep} x {one thread, several} x {one tower, several}, over one source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.sources import ArraySource, GeneratorSource, Source
+
+SPEC = {"id": tf.TensorSpec([None], tf.int64), "double": tf.TensorSpec([None], tf.int64)}
+
+
+class Numbers(Source):
+    """The ids 0, 1, 2, ... and their doubles, one record a batch; `trouble` may put another batch in its place."""
+
+    def __init__(self, count: int, trouble: Callable[[int, Any], Any] = lambda number, batch: batch) -> None:
+        ids = np.arange(count)
+        self._inner: Source = ArraySource({"id": ids, "double": 2 * ids}, batch_size=1, epochs=1)
+        self._trouble = trouble
+
+    spec = property(lambda self: self._inner.spec)
+    batch_size = property(lambda self: 1)
+    num_records = property(lambda self: self._inner.num_records)
+    batches_per_epoch = property(lambda self: self._inner.batches_per_epoch)
+    num_batches = property(lambda self: self._inner.num_batches)
+
+    def batch(self, index: int) -> Any:
+        batch = self._inner.batch(index)
+        return self._trouble(int(batch["id"][0]), batch)
+
+    def shard(self, index: int, count: int) -> Source:
+        shard = Numbers(1, self._trouble)
+        shard._inner = self._inner.shard(index, count)
+        return shard
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return self._inner.fingerprint()
+
+    def stream(self) -> GeneratorSource:
+        """The same, to be read from front to back."""
+
+        def numbers() -> Iterator[Any]:
+            for index in range(self.num_batches):
+                yield self.batch(index)
+
+        return GeneratorSource(numbers, spec=SPEC)
+
+
+def _classic(threads: int, towers: int) -> Callable[[Numbers, dict[str, Any]], Any]:
+    def build(source: Numbers, options: dict[str, Any]) -> Any:
+        queued = staging.CustomRunner(source, queue="fifo", num_threads=threads, **options).get_inputs()
+        return staging.staged(queued, devices=["/cpu:0"] * towers)
+
+    return build
+
+
+def _staged(threads: int, towers: int, lockstep: bool, stream: bool) -> Callable[[Numbers, dict[str, Any]], Any]:
+    def build(source: Numbers, options: dict[str, Any]) -> Any:
+        values = source.stream() if stream else source
+        places = ["/cpu:0"] * towers
+        return staging.staged(values, devices=places, num_threads=threads, lockstep=lockstep, **options)
+
+    return build
+
+
+def _queue(threads: int) -> Callable[[Numbers, dict[str, Any]], Any]:
+    def build(source: Numbers, options: dict[str, Any]) -> Any:
+        return [staging.CustomRunner(source, queue="fifo", num_threads=threads, **options).get_inputs()]
+
+    return build
+
+
+# From its name, maker(source, options) -> for each tower the batch.
+PIPELINES: dict[str, Callable[[Numbers, dict[str, Any]], Any]] = {"queue": _queue(1), "queue, 3 threads": _queue(3)}
+for _threads, _towers in ((1, 1), (3, 1), (1, 2), (3, 2)):
+    _size = f"{_threads} threads, {_towers} towers"
+    PIPELINES[f"classic, {_size}"] = _classic(_threads, _towers)
+    for _kind, _stream in (("staged", False), ("stream", True)):
+        PIPELINES[f"{_kind}, {_size}"] = _staged(_threads, _towers, False, _stream)
+        if _threads == 1:
+            PIPELINES[f"{_kind} in lockstep, {_towers} towers"] = _staged(1, _towers, True, _stream)
+
+INDEXED = [name for name in PIPELINES if not name.startswith("stream")]
+
+
+def build(name: str, source: Numbers, **options: Any) -> Any:
+    """The pipeline of that name over `source`: for each tower its batch."""
+    return PIPELINES[name](source, options)
+
+
+def to_the_end(run: Callable[[Any], Any], parts: list[Any]) -> list[list[int]]:
+    """For each tower the ids that it got: common steps as long as every tower has a batch, then each tower alone."""
+    got: list[list[int]] = [[] for _ in parts]
+    for towers in [range(len(parts)), *([n] for n in range(len(parts)))]:
+        try:
+            while True:
+                for tower, batch in zip(towers, run([parts[n] for n in towers])):
+                    assert 2 * batch["id"][0] == batch["double"][0], "the components of one batch"
+                    got[tower].append(int(batch["id"][0]))
+        except tf.errors.OutOfRangeError:
+            continue
+    return got
+
+
+def feed_threads() -> list[str]:
+    """The names of our threads that run."""
+    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
