@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tensorflow.compat.v1 as tf
 from soak.outcome import Outcome
 from soak.plan import Plan
-from soak.sources import good_batches
+from soak.sources import BAD_RECORD, good_batches
 
 from staging_tf1.errors import SpecError
 
@@ -21,35 +22,45 @@ def check(plan: Plan, outcome: Outcome, begin: list[int]) -> None:
     check_error(plan, outcome)
     if outcome.ended and outcome.drained and outcome.error is None:
         check_drained(plan, outcome)
-    if plan.kind in ("shuffle", "fifo"):
+    if plan.by_records:
         check_records(plan, outcome)
         return
     good = good_batches(plan)
+    complete = outcome.ended and not outcome.drained and outcome.error is None
     for tower, (got, batches) in enumerate(zip(outcome.got, good)):
         check_tower(plan, outcome, got, batches[begin[tower] :])
-    if outcome.ended and not outcome.drained and outcome.error is None:
-        check_complete(plan, outcome, [batches[at:] for batches, at in zip(good, begin)])
+    if complete and plan.is_staged and outcome.stats:
+        check_account(plan, outcome, [batches[at:] for batches, at in zip(good, begin)])
+    if complete:
+        missing = sum(map(len, good)) - sum(begin) - sum(map(len, outcome.got))
+        assert 0 <= missing <= outcome.failed_steps * plan.towers, f"{missing} batches are missing"
 
 
 def check_error(plan: Plan, outcome: Outcome) -> None:
     """Who gets which exception."""
     error = outcome.error
-    if error is None:
+    if outcome.interrupted and error is not None:
+        assert isinstance(error, KeyboardInterrupt) or is_the_sources(plan, outcome, error), f"got {error!r}"
+    elif error is None:
+        # One that came as the loop was ending has nothing left to end.
+        assert outcome.ended or not outcome.interrupted, "Ctrl-C is gone"
         fatal = plan.fault in ("raise", "misfit") and outcome.ended and not outcome.drained
         assert not fatal, "the source failed, and nobody was told"
         assert outcome.user_error is None, "the loop's exception is gone"
-    elif outcome.user_error is not None and plan.way in ("session", "callable"):
+    elif outcome.user_error is not None and plan.way in ("session", "step_fn", "callable"):
         assert error is outcome.user_error, f"got {error!r}"
     else:
         # While they are closed, a MonitoredSession and a coordinator raise what a thread has raised.
         assert error is outcome.user_error or is_the_sources(plan, outcome, error), f"got {error!r}"
 
 
-def is_the_sources(plan: Plan, outcome: Outcome, error: BaseException) -> bool:
+def is_the_sources(plan: Plan, outcome: Outcome, error: BaseException | None) -> bool:
     """Whether the source was to blame, and `error` is its very own."""
     if plan.fault == "misfit":
         return isinstance(error, SpecError) and "'double' got float64" in str(error)
     fatal = plan.fault == "raise" or plan.max_ignored is not None
+    if plan.from_dataset:
+        return fatal and isinstance(error, tf.errors.InvalidArgumentError) and BAD_RECORD in error.message
     return fatal and any(error is each for each in outcome.raised)
 
 
@@ -65,18 +76,10 @@ def check_tower(plan: Plan, outcome: Outcome, got: list[list[int]], batches: lis
         assert got == batches[: len(got)], f"got {got} of {batches}"
 
 
-def check_complete(plan: Plan, outcome: Outcome, good: list[list[list[int]]]) -> None:
+def check_account(plan: Plan, outcome: Outcome, good: list[list[list[int]]]) -> None:
     """At the end of the data every batch has been in a step: one that returned, or one that failed."""
-    count, expected = sum(map(len, outcome.got)), sum(map(len, good))
-    if not outcome.failed_steps:
-        assert count == expected, f"{expected - count} batches are missing"
-        return
-    assert expected - count <= outcome.failed_steps * plan.towers, "a failed step takes one batch at most"
-    if not plan.is_staged or not outcome.stats:
-        return
     # In the order of delivery, which is the order of the batches where that is promised.
-    records = outcome.stats[-plan.towers :]
-    for batches, got, record in zip(good, outcome.got, records):
+    for batches, got, record in zip(good, outcome.got, outcome.stats[-plan.towers :]):
         assert record.batches == len(batches), f"{record.name} counts {record.batches} of {len(batches)}"
         assert len(record.failed_batches) == len(batches) - len(got), "an account of every batch"
         if plan.in_order:
@@ -89,8 +92,10 @@ def check_records(plan: Plan, outcome: Outcome) -> None:
     good = [n for ids in good_batches(plan)[0] for n in ids]
     got = [n for ids in outcome.got[0] for n in ids]
     assert len(set(got)) == len(got) and set(got) <= set(good), f"got {got} of {good}"
-    assert all(len(ids) == plan.taken for ids in outcome.got[0][:-1]), "only the last batch may be a partial one"
-    if plan.kind == "fifo":
+    partial = [n for n, ids in enumerate(outcome.got[0], 1) if len(ids) != plan.taken]
+    assert len(partial) <= 1, "one batch may be a partial one"
+    assert plan.consumers > 1 or partial in ([], [len(outcome.got[0])]), "the last one"
+    if not plan.shuffles and plan.in_order:
         assert got == sorted(got) and (outcome.failed_steps or got == good[: len(got)]), "in order"
     if outcome.ended and not outcome.drained and outcome.error is None:
         assert len(good) - len(got) <= outcome.failed_steps * plan.taken, f"{len(good) - len(got)} records are missing"
@@ -98,10 +103,10 @@ def check_records(plan: Plan, outcome: Outcome) -> None:
 
 def check_drained(plan: Plan, outcome: Outcome) -> None:
     """What has been read from the source before it was drained has been in a step."""
-    if plan.kind == "dataset" or outcome.failed_steps:
+    if plan.from_dataset or outcome.failed_steps:
         # Nobody counts what a dataset has read.
         return
-    # Of `classic` the runner, which comes before the area that it feeds.
-    read = sum(record.records for record in outcome.stats[: plan.towers])
+    # Of `classic` the runner's, which come before those of the areas that it feeds.
+    read = sum(record.records for record in outcome.stats[: 1 if "classic" in plan.kind else plan.towers])
     got = sum(len(ids) for batches in outcome.got for ids in batches)
     assert got == read, f"{read} records were read, {got} were in a step"

@@ -23,8 +23,18 @@ class Outcome:
     # Whether every tower came to its end of data.
     ended: bool = False
     drained: bool = False
+    # Whether Ctrl-C came, and whether the session was lost and made anew.
+    interrupted: bool = False
+    recovered: bool = False
     user_error: UserError | None = None
     # What left the session.
     error: BaseException | None = None
     stats: list[Any] = field(default_factory=list)
     threads_left: list[str] = field(default_factory=list)
+
+    def begin_again(self) -> None:
+        """Forgets the steps of a session that is lost: the next one takes them again."""
+        self.recovered = True
+        self.failed_steps = 0
+        for got in self.got:
+            got.clear()

@@ -6,13 +6,18 @@ import dataclasses
 import random
 from dataclasses import dataclass
 
+# The queue of a CustomRunner: of records in two orders, of whole batches, or filled by a generator a thread.
+QUEUE_KINDS = ("shuffle", "fifo", "whole", "generators")
 # One pipeline each; `classic` stages what the queue of a CustomRunner gives.
-KINDS = ("staged", "lockstep", "stream", "stream-lockstep", "dataset", "classic", "shuffle", "fifo", "whole")
-TOWER_KINDS = ("towers", "towers-lockstep", "towers-stream")
+STAGED_KINDS = ("staged", "stream", "dataset", "classic", "staged-lockstep", "stream-lockstep", "dataset-lockstep")
+STAGED_KINDS += ("classic-lockstep", "classic-shuffle")
+TOWER_KINDS = ("towers", "towers-stream", "towers-dataset", "towers-classic")
+TOWER_KINDS += ("towers-lockstep", "towers-stream-lockstep", "towers-dataset-lockstep")
 # Kinds whose position a checkpoint holds.
-RESUMING = ("staged", "lockstep", "towers", "towers-lockstep")
+RESUMING = tuple(kind for kind in STAGED_KINDS + TOWER_KINDS if "classic" not in kind)
 PACES = ("none", "busy", "wait")
-WAYS = ("session", "callable", "hook", "plain")
+MONITORED = ("session", "step_fn", "hook")
+WAYS = (*MONITORED, "callable", "plain")
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,15 @@ class Plan:
     # Milliseconds that some steps are given.
     timeouts: dict[int, int]
     way: str
-    # "end" of the data, "break", "exception", "drain", "request_stop"; before the step number `stop_at`.
+    # Threads that take steps at once; with several towers each runs one of them.
+    consumers: int
+    # "end" of the data, "break", "exception", "drain", "request_stop", before the step number `stop_at`; or
+    # "interrupt", Ctrl-C while a source makes its batch number `stop_at`.
     stop: str
     stop_at: int
+    # The step at which the session is lost and made anew, and whether it has been run by then; None for none.
+    preempted_at: int | None
+    preempted_after: bool
     # How often the graph is run.
     sessions: int
     # Whether each session goes on where the one before was stopped.
@@ -65,41 +76,56 @@ class Plan:
         return "stream" in self.kind
 
     @property
+    def from_dataset(self) -> bool:
+        """Whether it is TensorFlow that makes the batches."""
+        return "dataset" in self.kind
+
+    @property
+    def by_records(self) -> bool:
+        """Whether a queue of records cuts the batches anew."""
+        return self.kind in ("shuffle", "fifo", "classic-shuffle")
+
+    @property
+    def shuffles(self) -> bool:
+        return "shuffle" in self.kind
+
+    @property
     def in_order(self) -> bool:
         """Whether the sequence of the source is promised."""
-        return self.kind != "shuffle" and not (self.kind in ("dataset", "classic") and self.threads > 1)
+        if self.shuffles or self.kind == "generators" or (self.consumers > 1 and self.towers == 1):
+            return False
+        return not ((self.from_dataset or "classic" in self.kind) and self.threads > 1)
 
     @property
     def is_staged(self) -> bool:
         """Whether a failed step's batches are accounted for by name."""
-        return self.kind not in ("shuffle", "fifo", "whole")
+        return self.kind not in QUEUE_KINDS
 
 
 def draw(seed: int) -> Plan:
     """The plan of `seed`: the same on every machine."""
     choose = random.Random(seed)
-    kind = choose.choice(KINDS + TOWER_KINDS)
+    kind = choose.choice(QUEUE_KINDS + STAGED_KINDS + TOWER_KINDS)
+    lockstep, dataset = kind.endswith("lockstep"), "dataset" in kind
+    towers = choose.randint(2, 3) if kind in TOWER_KINDS else 1
     records = choose.choice([choose.randint(3, 12), choose.randint(3, 300)])
     batch = max(choose.randint(1, 17), records // 60)
-    faulty = choose.random() < 0.4 and kind != "dataset"
-    fault = choose.choice(["raise", "ignored", "misfit"]) if faulty else "none"
-    lockstep = kind.endswith("lockstep")
     way = choose.choice(WAYS[:-1] if lockstep else WAYS)
-    # A callable goes by no hook; a plain session has no drain().
-    only_some = ["request_stop"] * (way != "callable") + ["drain"] * (way != "plain")
-    stops = ["end"] * 3 + ["break", "exception"] + only_some
-    stop = choose.choice(stops)
+    fault = choose.choice(["raise", "ignored", "misfit"][: 2 if dataset else 3]) if choose.random() < 0.4 else "none"
+    many = 0 if fault == "none" else choose.randint(1, 3) if fault == "ignored" else 1
     steps = range(2 * records // batch + 2)
     failing: frozenset[int] = frozenset()
     timeouts: dict[int, int] = {}
     if choose.random() < 0.4:
         failing = frozenset(n for n in steps if choose.random() < choose.choice([0.05, 0.5]))
-    if choose.random() < 0.3 and way != "callable":
+    if choose.random() < 0.3 and way not in ("callable", "step_fn"):
         timeouts = {n: choose.randint(1, 8) for n in steps if choose.random() < 0.2}
-    many = choose.randint(1, 3) if fault == "ignored" else 1
-    bad = frozenset(choose.randrange(records) for _ in range(many)) if fault != "none" else frozenset()
-    whole = not (failing or timeouts or faulty)
-    resumes = kind in RESUMING and whole and way in ("session", "hook") and choose.random() < 0.5
+    stop = choose.choice(["end"] * 3 + stops(way, dataset))
+    whole = not (failing or timeouts or many)
+    resumes = kind in RESUMING and whole and way in MONITORED and choose.random() < 0.5
+    threads = 1 if lockstep or (resumes and dataset) else choose.randint(1, 4)
+    preempted = way in MONITORED and stop != "drain" and choose.random() < 0.25
+    several = way == "plain" and choose.random() < 0.5
     return Plan(
         seed=seed,
         kind=kind,
@@ -107,21 +133,31 @@ def draw(seed: int) -> Plan:
         batch=batch,
         taken=choose.randint(1, batch),
         capacity=choose.randint(1, 6),
-        threads=1 if lockstep else choose.randint(1, 4),
-        towers=choose.randint(2, 3) if kind in TOWER_KINDS else 1,
+        threads=threads,
+        towers=towers,
         inter_op=choose.choice([0, 0, 1, 2]),
         repeatable=choose.random() < 0.5,
         source_pace=choose.choice(PACES),
         step_pace=choose.choice(PACES),
         fault=fault,
-        bad=bad,
-        max_ignored=choose.choice([None, 0, 1]) if fault == "ignored" and kind not in TOWER_KINDS else None,
+        bad=frozenset(choose.randrange(records) for _ in range(many)),
+        max_ignored=choose.choice([None, 0, 1]) if fault == "ignored" and towers == 1 else None,
         failing=failing,
         moment=choose.choice(["early", "token", "late"]),
         timeouts=timeouts,
         way=way,
+        consumers=(towers if towers > 1 else choose.randint(2, 3)) if several else 1,
         stop="break" if resumes else stop,
         stop_at=choose.randint(0, max(1, records // batch)),
+        preempted_at=choose.choice(steps[: len(steps) // 2]) if preempted else None,
+        preempted_after=choose.random() < 0.5,
         sessions=choose.randint(2, 4) if resumes else choose.randint(1, 2),
         resumes=resumes,
     )
+
+
+def stops(way: str, dataset: bool) -> list[str]:
+    """How a loop of this way can be stopped before the end of the data."""
+    # A callable goes by no hook; a plain session has no drain(); nobody can tell when a dataset makes a batch.
+    only_some = {"request_stop": way != "callable", "drain": way != "plain", "interrupt": not dataset}
+    return ["break", "exception", *(stop for stop, can in only_some.items() if can)]

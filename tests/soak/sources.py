@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from soak.plan import Plan
 
 from staging_tf1.sources import ArraySource, Source
+
+# What the graph says of a bad record.
+BAD_RECORD = "bad record"
 
 
 class BrokenDiskError(Exception):
@@ -41,11 +44,19 @@ class Pace:
 class SoakSource(Source):
     """Record ids, and their doubles to see that components stay together."""
 
-    def __init__(self, plan: Plan, raised: list[Exception], inner: Source | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        raised: list[Exception],
+        inner: Source | None = None,
+        interrupt: Callable[[], None] = lambda: None,
+    ) -> None:
         ids = np.arange(plan.records)
         self.inner = inner or ArraySource({"id": ids, "double": 2 * ids}, batch_size=plan.batch, epochs=1)
-        self._plan, self._raised = plan, raised
+        self._plan, self._raised, self._interrupt = plan, raised, interrupt
         self._pace = Pace(plan.source_pace, f"{plan.seed}/source")
+        # Which of the batches `as_generator` gives.
+        self._part = slice(None)
 
     spec = property(lambda self: self.inner.spec)
     batch_size = property(lambda self: self.inner.batch_size)
@@ -55,6 +66,8 @@ class SoakSource(Source):
 
     def batch(self, index: int) -> Any:
         self._pace.pause(index)
+        if self._plan.stop == "interrupt" and index == self._plan.stop_at:
+            self._interrupt()
         batch = self.inner.batch(index)
         if self._plan.bad.isdisjoint(batch["id"].tolist()):
             return batch
@@ -65,7 +78,14 @@ class SoakSource(Source):
         raise error
 
     def shard(self, index: int, count: int) -> SoakSource:
-        return SoakSource(self._plan, self._raised, self.inner.shard(index, count))
+        return SoakSource(self._plan, self._raised, self.inner.shard(index, count), self._interrupt)
+
+    def parts(self, count: int) -> list[SoakSource]:
+        """The same source for `count` generators, of which each gives every so-manieth batch."""
+        parts = [SoakSource(self._plan, self._raised, self.inner, self._interrupt) for _ in range(count)]
+        for n, part in enumerate(parts):
+            part._part = slice(n, None, count)
+        return parts
 
     def fingerprint(self) -> dict[str, int | str]:
         return self.inner.fingerprint()
@@ -73,7 +93,7 @@ class SoakSource(Source):
     def as_generator(self) -> Iterator[Any]:
         """The same batches in the same two buffers, again and again."""
         buffers: dict[str, Any] = {}
-        for index in range(self.num_batches):
+        for index in range(self.num_batches)[self._part]:
             batch = self.batch(index)
             for name, array in batch.items():
                 if name not in buffers or buffers[name].dtype != array.dtype:
@@ -85,24 +105,34 @@ class SoakSource(Source):
 def good_batches(plan: Plan) -> list[list[list[int]]]:
     """For each tower the batches that must come, in order, if nothing ends the run before."""
     source: Any = SoakSource(plan, []).inner
-    if plan.streams:
-        everything = ids_of(source)
-        if plan.fault != "none":  # a generator does not go on after an exception
-            first = next(n for n, ids in enumerate(everything) if not plan.bad.isdisjoint(ids))
-            everything = everything[:first]
-        return [everything[tower :: plan.towers] for tower in range(plan.towers)]
-    shards = [source.shard(n, plan.towers) for n in range(plan.towers)] if plan.towers > 1 else [source]
-    per_tower = [ids_of(shard) for shard in shards]
-    if plan.fault == "ignored":
-        return [[ids for ids in batches if plan.bad.isdisjoint(ids)] for batches in per_tower]
-    if plan.fault != "none" and plan.in_order:
-        return [upto_first_bad(plan, batches) for batches in per_tower]
-    return per_tower
+    everything = ids_of(source)
+    if plan.kind == "generators":
+        parts = [everything[n :: plan.threads] for n in range(plan.threads)]
+        return [[ids for part in parts for ids in (part if plan.fault == "none" else upto_first_bad(plan, part))]]
+    if plan.streams and plan.fault != "none":
+        # A generator does not go on after an exception.
+        everything = upto_first_bad(plan, everything)
+    if plan.streams or plan.from_dataset or "classic" in plan.kind:
+        # Towers take turns, and one whose turn brings a bad batch waits for its next one.
+        if not (plan.from_dataset and plan.fault == "ignored"):
+            everything = what_comes(plan, everything)
+        per_tower = [everything[tower :: plan.towers] for tower in range(plan.towers)]
+    else:
+        shards = [source.shard(n, plan.towers) for n in range(plan.towers)] if plan.towers > 1 else [source]
+        per_tower = [ids_of(shard) for shard in shards]
+    return [what_comes(plan, batches) for batches in per_tower]
 
 
 def ids_of(source: Source) -> list[list[int]]:
     assert source.num_batches is not None
     return [source.batch(k)["id"].tolist() for k in range(source.num_batches)]
+
+
+def what_comes(plan: Plan, batches: list[list[int]]) -> list[list[int]]:
+    """Those of the batches that are good, and that no bad one keeps from coming."""
+    if plan.fault == "ignored":
+        return [ids for ids in batches if plan.bad.isdisjoint(ids)]
+    return upto_first_bad(plan, batches) if plan.fault != "none" and plan.in_order else batches
 
 
 def upto_first_bad(plan: Plan, batches: list[list[int]]) -> list[list[int]]:

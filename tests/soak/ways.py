@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 from soak.outcome import Outcome
+from soak.plan import Plan
 
 import staging_tf1 as staging
 
@@ -39,12 +40,44 @@ class RequestsStop(tf.train.SessionRunHook):  # type: ignore[misc]
             run_context.request_stop()
 
 
-def hooks_of(game: Any) -> list[Any]:
-    return [RequestsStop(game.plan.stop_at)] if game.plan.stop == "request_stop" else []
+class Preempts(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Loses the session, as a machine that is taken away does: before or after a step has run."""
+
+    def __init__(self, plan: Plan, outcome: Outcome) -> None:
+        self._plan, self._outcome = plan, outcome
+        self._steps = 0
+
+    def before_run(self, run_context: Any) -> None:
+        self._preempt(run_context, after=False)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._preempt(run_context, after=True)
+        self._steps += 1
+
+    def _preempt(self, run_context: Any, after: bool) -> None:
+        # Of common steps only: what one tower takes, after the others have ended, is no beginning.
+        common = len(run_context.original_args.fetches[0]) == self._plan.towers
+        if (self._steps, after, common) != (self._plan.preempted_at, self._plan.preempted_after, True):
+            return
+        if self._outcome.recovered:
+            return
+        self._outcome.begin_again()
+        kind = tf.errors.AbortedError if self._plan.seed % 2 else tf.errors.UnavailableError
+        raise kind(None, None, "preempted")
+
+
+def hooks_of(game: Any, outcome: Outcome) -> list[Any]:
+    plan = game.plan
+    asking = [RequestsStop(plan.stop_at)] if plan.stop == "request_stop" else []
+    return asking if plan.preempted_at is None else [*asking, Preempts(plan, outcome)]
 
 
 def config_of(game: Any) -> Any:
-    return tf.ConfigProto(inter_op_parallelism_threads=game.plan.inter_op, device_count={"CPU": 2})
+    # A pool of its own: sessions share that of the first one otherwise.
+    threads = game.plan.inter_op
+    return tf.ConfigProto(
+        inter_op_parallelism_threads=threads, use_per_session_threads=threads > 0, device_count={"CPU": 2}
+    )
 
 
 def taking(game: Any, run: Callable[..., Any]) -> Callable[[list[int], bool, int | None], Any]:
@@ -65,7 +98,7 @@ def taking(game: Any, run: Callable[..., Any]) -> Callable[[list[int], bool, int
 def in_session(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
     session = staging.StagingSession(
         checkpoint_dir=folder,
-        hooks=hooks_of(game),
+        hooks=hooks_of(game, outcome),
         config=config_of(game),
         stall_secs=STALL_SECS,
         stall_raises=True,
@@ -73,9 +106,19 @@ def in_session(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]
     )
     try:
         with session as sess:
-            yield Way(taking(game, sess.run), sess.should_stop, sess.drain)
+            run = sess.run if game.plan.way == "session" else by_step_fn(sess)
+            yield Way(taking(game, run), sess.should_stop, sess.drain)
     finally:
         outcome.stats = session.stats()
+
+
+def by_step_fn(sess: Any) -> Callable[..., Any]:
+    """A `run` that takes the step within a function that MonitoredSession calls."""
+
+    def run(fetches: Any, feed_dict: Any, options: Any) -> Any:
+        return sess.run_step_fn(lambda step_context: step_context.run_with_hooks(fetches, feed_dict))
+
+    return run
 
 
 @contextmanager
@@ -101,7 +144,7 @@ def with_hook(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
     hook = staging.StagingHook(stall_secs=STALL_SECS, stall_raises=True)
     try:
         with tf.train.MonitoredTrainingSession(
-            checkpoint_dir=folder, hooks=[hook, *hooks_of(game)], config=config_of(game), **_MONITORED
+            checkpoint_dir=folder, hooks=[hook, *hooks_of(game, outcome)], config=config_of(game), **_MONITORED
         ) as sess:
             yield Way(taking(game, sess.run), sess.should_stop, hook.drain)
     finally:
@@ -136,6 +179,7 @@ def in_plain_session(game: Any, outcome: Outcome, folder: str | None) -> Iterato
 
 WAYS: dict[str, Callable[..., Any]] = {
     "session": in_session,
+    "step_fn": in_session,
     "callable": by_callable,
     "hook": with_hook,
     "plain": in_plain_session,
