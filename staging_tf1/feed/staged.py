@@ -68,7 +68,8 @@ def staged(
         Where it knows more of a shape than the values, the returned tensors have that shape, and a batch of another
         one is an error. A generator is then not read before the threads start.
       ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
-        (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can.
+        (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can. In
+        lockstep, what the graph computes from the output of a dataset or queue is a part of the step, and fails it.
       max_ignored: how many of those in one session; the next one is raised. None is no limit.
       resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
         The other two carry the position over to other towers, shards or batch sizes, and leave out no record: "exact"
