@@ -32,7 +32,8 @@ class TokenArea:
                 self.area = StagingArea(dtypes, shapes)
             # A dequeue on another device than its Unstage could be followed by a failed step and no Unstage.
             with tf.device(None), tf.device(host_of(self.area.device)):
-                self.slots = tf.FIFOQueue(capacity, tf.int32, [], name="slots")
+                # Without a bound: a place that is given back once too often must not make the giver wait.
+                self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
                 self.tokens = tf.FIFOQueue(capacity, tf.int32, [], name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
