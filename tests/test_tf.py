@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,21 @@ def test_session_make_callable_from_options() -> None:
         _tf.fast_callable(sess, feeds=[x], targets=[add])(np.float32(2.5))
         assert sess.run(total) == 2.5
         assert _tf.fast_callable(sess, feeds=[x], targets=[], fetches=[x * 2])(np.float32(4)) == [8]
+
+
+def test_a_callable_in_the_caller_thread_can_wait_without_a_thread_of_the_pool() -> None:
+    queue = tf.FIFOQueue(1, tf.float32, [])
+    x = tf.placeholder(tf.float32, [])
+    enqueue, dequeue = queue.enqueue(x), queue.dequeue()
+    config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+    with tf.Session(config=config) as sess:
+        put = _tf.fast_callable(sess, feeds=[x], targets=[enqueue], in_caller_thread=True)
+        threads = [threading.Thread(target=put, args=(np.float32(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        assert sorted(sess.run(dequeue) for _ in threads) == [0, 1, 2, 3]
+        for thread in threads:
+            thread.join()
 
 
 def test_graph_container(graph: Any) -> None:

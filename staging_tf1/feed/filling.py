@@ -17,11 +17,11 @@ class Filling:
         self._name, self._capacity, self._turns = sink.name, sink.capacity, turns
         self._size = session.make_callable(sink.size)
         self._pending = session.make_callable(turns.pending)
-        self._grant = fast_callable(session, feeds=(), targets=[turns.grant])
-        self._wait_taken = fast_callable(session, feeds=(), targets=[turns.wait_taken.op])
-        self._end = fast_callable(session, feeds=(), targets=[turns.end])
+        self._grant = fast_callable(session, feeds=(), targets=[turns.grant], in_caller_thread=True)
+        self._wait_taken = fast_callable(session, feeds=(), targets=[turns.wait_taken.op], in_caller_thread=True)
+        self._end = fast_callable(session, feeds=(), targets=[turns.end], in_caller_thread=True)
         self._told = session.make_callable(turns.told)
-        self._tell = fast_callable(session, feeds=(), targets=[turns.tell])
+        self._tell = fast_callable(session, feeds=(), targets=[turns.tell], in_caller_thread=True)
         self._held = 0
 
     def make_room(self, records: int) -> None:

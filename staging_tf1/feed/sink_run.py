@@ -21,8 +21,15 @@ class SinkRun:
         self._lock = threading.Lock()
         # Puts begun and ended; they differ while one is under way.
         self.begun = self.ended = 0
-        self._put: Callable[..., Any] = fast_callable(session, feeds=sink.placeholders, targets=[sink.put])
-        self._release = None if sink.release is None else fast_callable(session, feeds=(), targets=[sink.release])
+        # Without placeholders the graph computes the values, which the pool's threads should share.
+        self._put: Callable[..., Any] = fast_callable(
+            session, feeds=sink.placeholders, targets=[sink.put], in_caller_thread=bool(sink.placeholders)
+        )
+        self._release = (
+            None
+            if sink.release is None
+            else fast_callable(session, feeds=(), targets=[sink.release], in_caller_thread=True)
+        )
 
     def put(self, *arrays: Any) -> None:
         """Puts one batch; waits for room."""
