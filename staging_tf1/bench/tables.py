@@ -30,12 +30,13 @@ class Table:
     def notes(self) -> list[str]:
         """What the bound is, and why something is missing."""
         notes = [f"bound: {self.bound.meaning}"] if self.bound else []
+        names: dict[str, list[str]] = {}
         for each in self.outcomes.values():
             if each.skipped:
-                notes.append(f"{each.name} skipped: {each.skipped}")
+                names.setdefault(f"skipped: {each.skipped}", []).append(each.name)
             if each.failed:
-                notes.append(f"{each.name} failed: {each.failed}")
-        return notes
+                names.setdefault(f"failed: {each.failed}", []).append(each.name)
+        return notes + [f"{', '.join(same)} {reason}" for reason, same in names.items()]
 
 
 # A column: its head, and how a row looks in it.

@@ -32,9 +32,10 @@ def run(task: Task) -> Iterator[Step]:
 @contextmanager
 def through_area(task: Task, batch: Any) -> Iterator[Step]:
     """Steps that take a batch from an area, and put the next one."""
+    batch = task.workload.named(batch)
     area = staging.StagingArea.from_tensors(batch, capacity=2)
     put = area.put(batch)
-    fetches = task.model(task.workload.named(area.get()))
+    fetches = task.model(area.get())
     with staging.StagingSession(config=task.config) as session:
         step_and_put = session.make_callable([fetches, put])
 

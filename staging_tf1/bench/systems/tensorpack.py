@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,11 +64,13 @@ def _tensorpack() -> Any:
         raise NotApplicable("tensorpack is not installed (pip install tensorpack)")
     logging.disable(logging.INFO)  # it tells of each step of its set-up
     try:
-        import tensorpack
-        import tensorpack.dataflow
-        import tensorpack.tfutils.sesscreate
-        import tensorpack.tfutils.sessinit
-        import tensorpack.tfutils.tower
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own code, which newer Pythons find fault with
+            import tensorpack
+            import tensorpack.dataflow
+            import tensorpack.tfutils.sesscreate
+            import tensorpack.tfutils.sessinit
+            import tensorpack.tfutils.tower
     except Exception as error:
         raise NotApplicable(f"tensorpack cannot be imported with this TensorFlow: {error}") from error
     return tensorpack

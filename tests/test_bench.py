@@ -1,0 +1,499 @@
+"""The benchmark suite: every system delivers the right batches, the arithmetic of the tables, the command's words."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from processes import RunPython
+
+from staging_tf1.bench import suites
+from staging_tf1.bench.errors import BenchError, NotApplicable
+from staging_tf1.bench.measure import measure
+from staging_tf1.bench.plot import check_plot, draw
+from staging_tf1.bench.process import Answer, ask_worker
+from staging_tf1.bench.results import Bound, bound_of, make_rows
+from staging_tf1.bench.rounds import Outcome, play_rounds, rotated
+from staging_tf1.bench.systems import BOUNDS, SYSTEMS, default_systems, load_system, parse_system
+from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
+from staging_tf1.bench.task import Task
+from staging_tf1.bench.worker import Request, answer
+from staging_tf1.bench.workloads import check_workload, load_workload, split_own
+from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.cli import bench
+
+THREADS = 2
+# They shuffle in a queue of records, or have a thread's own order: the first records come in no epochs.
+MIXED = {"classic", "hand_classic"}
+# Applicable pairs; the others say why not.
+NOT_FOR = {("W3", "tf_data"), *((name, "tf_data_shuffled") for name in ("W1", "W2", "W3", "W4"))}
+PAIRS = [(name, system) for name in FACTS for system in SYSTEMS if (name, system) not in NOT_FOR]
+
+
+def needs(name: str, system: str = "") -> None:
+    """Skips the test if a package is not there."""
+    for module, wanted in (("PIL", name == "W4"), ("tensorpack", system == "tensorpack")):
+        if wanted and importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
+def look(batch: dict[str, Any]) -> dict[str, Any]:
+    """In place of a model: the step fetches the batch itself."""
+    return {name: tf.identity(tensor) for name, tensor in batch.items()}
+
+
+def numbered(name: str, tmp_path: Path, records: int | None = None) -> tuple[Any, Any]:
+    """A workload and its data, with the record's number in place of its label."""
+    workload = load_workload(name)
+    data = workload.open(records or FACTS[name].quick_records, str(tmp_path))
+    if isinstance(data, dict):
+        data["label"] = np.arange(len(data["label"]), dtype=np.int32)
+    return workload, data
+
+
+def delivered(name: str, system: str, tmp_path: Path, threads: int, records: int | None = None) -> list[int]:
+    """The record numbers of as many batches as an epoch has, in order; each batch holds what its records do."""
+    workload, data = numbered(name, tmp_path, records)
+    steps = (records or FACTS[name].quick_records) // workload.batch_size
+    numbers: list[int] = []
+    with load_system(system)(Task(workload, data, look, threads=threads)) as step:
+        for _ in range(steps):
+            batch = step()
+            numbers += CHECKS[name](data, batch)
+    return numbers
+
+
+def check_rows(data: Any, batch: Any) -> list[int]:
+    """W1 and W3: an image is its record, scaled."""
+    np.testing.assert_allclose(batch["image"], data["image"][batch["label"]] / 255, atol=1e-6)
+    return batch["label"].tolist()
+
+
+def check_flipped(data: Any, batch: Any) -> list[int]:
+    """W2: an image is its record, scaled, as it is or flipped; some are."""
+    original = data["image"][batch["label"]] / np.float32(255)
+    same = np.isclose(batch["image"], original, atol=1e-6).all(axis=(1, 2, 3))
+    flipped = np.isclose(batch["image"], original[:, :, ::-1], atol=1e-6).all(axis=(1, 2, 3))
+    assert (same ^ flipped).all() and same.any() and flipped.any()
+    return batch["label"].tolist()
+
+
+def check_crops(data: Any, batch: Any) -> list[int]:
+    """W4: a crop has the colour of its file; decoders differ in the last digits."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    colours = [np.asarray(Image.open(BytesIO(data["image"][i]))).mean(axis=(0, 1)) / 255 for i in batch["label"]]
+    assert batch["image"].shape == (16, 96, 96, 3)
+    np.testing.assert_allclose(batch["image"].mean(axis=(1, 2)), colours, atol=0.03)
+    return batch["label"].tolist()
+
+
+def check_records(data: Any, batch: Any) -> list[int]:
+    """W5: a record is whole, and begins with its number."""
+    records = [record if isinstance(record, bytes) else record.tobytes() for record in batch["record"]]
+    noise = np.random.default_rng(0).bytes(1016)
+    assert all(record[8:] == noise for record in records)
+    return [int.from_bytes(record[:8], "little") for record in records]
+
+
+CHECKS: dict[str, Callable[[Any, Any], list[int]]] = {
+    "W1": check_rows,
+    "W2": check_flipped,
+    "W3": check_rows,
+    "W4": check_crops,
+    "W5": check_records,
+}
+
+
+@pytest.mark.parametrize(("name", "system"), PAIRS)
+def test_what_a_system_delivers(name: str, system: str, tmp_path: Path, graph: Any) -> None:
+    needs(name, system)
+    records = FACTS[name].quick_records
+    # By hand with several threads, each has an order of its own, and records come as often as there are threads.
+    threads = 1 if system == "hand_area" else THREADS
+    numbers = delivered(name, system, tmp_path, threads)
+    assert len(numbers) == records
+    if system in MIXED or system == "tf_data_shuffled":
+        assert set(numbers) <= set(range(records))
+        return
+    assert sorted(numbers) == list(range(records)), "each record once an epoch"
+    front_to_back = name == "W5" and not SYSTEMS[system].ours
+    assert (numbers == list(range(records))) == front_to_back
+
+
+@pytest.mark.parametrize("system", sorted(MIXED))
+def test_a_shuffle_queue_holds_back_no_more_than_its_capacity(system: str, tmp_path: Path, graph: Any) -> None:
+    records, batch_size = 128 * 32, 128
+    numbers = delivered("W1", system, tmp_path, threads=1, records=records)
+    counts = np.bincount(numbers, minlength=records)
+    # 8 batches in the queue, and at most 2 in the area.
+    assert (counts == 0).sum() <= 10 * batch_size
+    assert counts.max() <= 2
+
+
+def test_the_order_of_staged_does_not_depend_on_the_threads(tmp_path: Path, graph: Any) -> None:
+    one = delivered("W1", "staged", tmp_path, threads=1)
+    with tf.Graph().as_default():
+        assert delivered("W1", "staged", tmp_path, threads=4) == one
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_path: Path, graph: Any) -> None:
+    needs(name)
+    workload = load_workload(name)
+    data = workload.open(FACTS[name].quick_records, str(tmp_path))
+    with load_system("const")(Task(workload, data, look)) as step:
+        first, second = step(), step()
+    assert all((first[component] == second[component]).all() for component in workload.spec)
+    with load_system("const")(Task(workload, data, workload.model)) as step:
+        before = tf.get_default_graph().get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
+        measured = measure(step, secs=1, steps=2)
+    assert measured.steps == 2 and measured.wall_ms > 0 and measured.cpu_ms > 0 and measured.peak_mb > 1
+    assert bool(before) == (name != "W5")
+
+
+def test_batches_of_a_workload_are_the_tensors_that_its_model_takes(tmp_path: Path) -> None:
+    for name in FACTS:
+        if name == "W4" and importlib.util.find_spec("PIL") is None:
+            continue
+        workload = load_workload(name)
+        batch = next(workload.batches(workload.open(FACTS[name].quick_records, str(tmp_path)), seed=1))
+        found = {component: (array.shape, array.dtype) for component, array in batch.items()}
+        assert found == {
+            component: ((workload.batch_size, *shape), np.dtype(dtype))
+            for component, (shape, dtype) in workload.spec.items()
+        }
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_all_batches_of_a_workload_are_alike(name: str) -> None:
+    assert FACTS[name].records % FACTS[name].batch_size == FACTS[name].quick_records % FACTS[name].batch_size == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "why"),
+    [
+        ("W3", "tf_data", "W3 waits in Python"),
+        ("W1", "tf_data_shuffled", "tf_data shuffles all of W1 as it is"),
+    ],
+)
+def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, tmp_path: Path, graph: Any) -> None:
+    workload, data = numbered(name, tmp_path)
+    with pytest.raises(NotApplicable, match=why), load_system(system)(Task(workload, data, look)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("module", "request_", "why"),
+    [
+        ("tensorpack", Request("W1", "tensorpack", ""), "tensorpack is not installed (pip install tensorpack)"),
+        (
+            "PIL",
+            Request("W4", "const", ""),
+            "W4 decodes with Pillow, which is not installed (pip install 'staging-tf1[bench]')",
+        ),
+    ],
+)
+def test_what_is_not_installed_is_skipped_with_the_cure(
+    module: str, request_: Request, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
+    assert answer(replace(request_, records=128)) == {"skipped": why}
+
+
+def test_as_many_steps_are_measured_as_fit_into_the_time() -> None:
+    calls: list[int] = []
+    measured = measure(lambda: calls.append(1), secs=0.05)
+    # The warm-up comes on top.
+    assert 0 < measured.steps < len(calls)
+    calls.clear()
+    assert measure(lambda: calls.append(1), secs=9, steps=3).steps == 3
+    assert len(calls) == 6
+
+
+def test_each_system_is_first_once_and_last_once() -> None:
+    turns = [rotated("abcd", turn) for turn in range(4)]
+    assert turns == [list("abcd"), list("bcda"), list("cdab"), list("dabc")]
+
+
+def measured(wall: float, cpu: float = 0.0) -> Answer:
+    return Answer(measured={"wall_ms": wall, "cpu_ms": cpu, "steps": 1, "peak_mb": 1.0})
+
+
+def test_the_rounds_ask_each_once_a_round_and_never_again_what_is_skipped() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def ask(request: Request, timeout_secs: float) -> Answer:
+        asked.append((request.system, request.seed))
+        return Answer(skipped="not here") if request.system == "b" else measured(len(asked))
+
+    done: list[str] = []
+    requests = {name: Request("W1", name, "") for name in "abc"}
+    outcomes = play_rounds(requests, 3, lambda name, given: done.append(name), ask)
+    assert asked == [("a", 1), ("b", 1), ("c", 1), ("c", 2), ("a", 2), ("c", 3), ("a", 3)]
+    assert done == list("abcbcacab")
+    assert outcomes["a"].wall_ms == [1, 5, 7] and outcomes["c"].wall_ms == [3, 4, 6]
+    assert outcomes["b"].skipped == "not here" and outcomes["b"].wall_ms == []
+
+
+def outcome(name: str, wall: list[float], cpu: list[float] | None = None) -> Outcome:
+    made = Outcome(name)
+    for wall_ms, cpu_ms in zip(wall, cpu or [0.0] * len(wall)):
+        made.add(measured(wall_ms, cpu_ms))
+    return made
+
+
+def test_the_bound_is_the_larger_of_const_and_of_the_cpu_time_on_all_cores() -> None:
+    outcomes = {
+        "const": outcome("const", wall=[4.0, 4.0], cpu=[6.0, 2.0]),
+        "source": outcome("source", wall=[9.0, 9.0], cpu=[4.0, 4.0]),
+    }
+    bound = bound_of(outcomes, cores=2, reference=None)
+    assert bound is not None and bound.ms == [5.0, 4.0]
+    assert bound_of({"const": outcomes["const"]}, cores=2, reference=None) is None
+    by_reference = bound_of({"tf_data": outcome("tf_data", [3.0])}, cores=2, reference="tf_data")
+    assert by_reference is not None and by_reference.ms == [3.0]
+
+
+def test_a_row_has_the_median_the_spread_and_the_ratio_within_the_rounds() -> None:
+    # A machine that is twice as slow in the second round and four times in the third: the ratio is that of each.
+    bound = Bound([1.0, 2.0, 4.0], "")
+    (row,) = make_rows([outcome("a", [2.0, 4.0, 5.0]), Outcome("b", skipped="x")], 100, bound)
+    assert (row.median_ms, row.least_ms, row.most_ms, row.of_bound) == (4.0, 2.0, 5.0, 0.5)
+    assert row.records_per_sec == 25_000
+    source, other = make_rows([outcome("source", [1.0]), outcome("a", [1.0])], 100, None)
+    assert source.of_bound is None and other.of_bound is None
+
+
+def some_tables() -> list[Table]:
+    outcomes = {
+        "const": outcome("const", [1.0, 1.5]),
+        "staged:4": outcome("staged:4", [2.0, 2.0]),
+        "tensorpack": Outcome("tensorpack", skipped="not installed"),
+        "odd": Outcome("odd", failed="no answer in 3 s"),
+    }
+    return [Table("W9: a title", 64, outcomes, Bound([1.0, 1.0], "as const"))]
+
+
+def test_the_text_has_machine_figures_and_reasons() -> None:
+    lines = as_text({"Python": "3.12", "processor": "one"}, some_tables()).splitlines()
+    assert lines[:2] == ["Python     3.12", "processor  one"]
+    assert lines[5:8] == [
+        "  system    ms a step   least to most  of bound  records/s  CPU ms",
+        "  const         1.250  1.000 to 1.500      0.83     51,200   0.000",
+        "  staged:4      2.000  2.000 to 2.000      0.50     32,000   0.000",
+    ]
+    assert lines[9:] == [
+        "  bound: as const",
+        "  tensorpack skipped: not installed",
+        "  odd failed: no answer in 3 s",
+    ]
+
+
+def test_the_markdown_is_a_table() -> None:
+    lines = as_markdown({"Python": "3.12", "numpy": "2.5"}, some_tables()).splitlines()
+    assert lines[0] == "Python 3.12; numpy 2.5."
+    assert "| staged:4 | 2.000 | 2.000 to 2.000 | 0.50 | 32,000 | 0.000 |" in lines
+    assert {line.count("|") for line in lines if line.startswith("|")} == {7}
+
+
+def test_the_json_has_every_round() -> None:
+    found = json.loads(json.dumps(as_json({"Python": "3.12"}, some_tables())))
+    (table,) = found["tables"]
+    assert table["bound"] == {"ms": [1.0, 1.0], "meaning": "as const"}
+    assert [row["name"] for row in table["rows"]] == ["const", "staged:4"]
+    assert table["rounds"][0]["wall_ms"] == [1.0, 1.5]
+    assert table["rounds"][2]["skipped"] == "not installed"
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "out.png"
+    check_plot(str(path))
+    draw([*some_tables(), Table("nothing was measured", 1, {}, None)], str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_without_matplotlib_is_refused_beforehand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not there
+    assert said_by(capsys, "W1", "--plot", "out.png") == (
+        "staging-tf1 bench: --plot needs matplotlib: pip install 'staging-tf1[bench]'. (see staging-tf1 bench --help)\n"
+    )
+
+
+def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What the command says on stderr when it refuses its words."""
+    with pytest.raises(SystemExit) as exit_:
+        bench.main(list(words))
+    assert exit_.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["W9"], "There is no workload 'W9'. Choose among W1, W2, W3, W4, W5."),
+        (["--systems", "stage"], f"There is no system 'stage'. Choose among {', '.join(SYSTEMS)}."),
+        (
+            ["--systems", "feed_dict:4"],
+            "System 'feed_dict' has no number of threads, got 'feed_dict:4'. Leave out ':4'.",
+        ),
+        (["--systems", "staged:0"], "System 'staged' got 0 threads, wanted 1 to 256."),
+        (["--rounds", "0"], "argument --rounds: got '0', wanted a whole number from 1 to 1000"),
+        (["--threads", "1,x"], "--threads got 'x', wanted a whole number from 1 to 256"),
+        (["--secs", "0"], "--secs got 0, wanted 0.01 to 600."),
+        (["--secs", "nan"], "--secs got nan, wanted 0.01 to 600."),
+        (
+            ["--train", "my_module"],
+            "--train got 'my_module', wanted my_module:build, where build() returns (source, train).",
+        ),
+        (
+            ["W1", "--train", "my_module:build"],
+            "--train measures your own step: leave out workloads, --systems, --suite and --quick.",
+        ),
+        (["--suite", "classic", "--systems", "staged"], "--suite has systems of its own: leave out --systems."),
+        (
+            ["--json", "no/such/folder/o.json"],
+            "--json 'no/such/folder/o.json' cannot be written: No such file or directory.",
+        ),
+    ],
+)
+def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said_by(capsys, *words) == f"staging-tf1 bench: {message} (see staging-tf1 bench --help)\n"
+
+
+def test_names() -> None:
+    assert check_workload("w3") == "W3"
+    assert split_own("a.b:build") == ("a.b", "build")
+    names = [str(name) for name in default_systems([1, 4])]
+    assert "staged:4" in names and "feed_dict" in names and "lockstep" in names
+    assert [str(parse_system(name)) for name in names] == names
+    for name in [*BOUNDS, *SYSTEMS]:
+        assert importlib.util.find_spec(f"staging_tf1.bench.systems.{name}")
+
+
+def test_the_plans_hold_the_bounds_and_the_reference() -> None:
+    first, last = suites.workload_plans(["W1", "W5"], [parse_system("staged:4")], secs=1, folder="x")
+    assert list(first.requests) == ["const", "source", "staged:4"]
+    assert first.requests["staged:4"] == Request("W1", "staged", "x", threads=4, records=128 * 400, secs=1)
+    assert list(last.requests) == ["const", "source", "staged:4", "tf_data"]
+    (classic,) = suites.classic_plans(["W2"], secs=1, folder="x")
+    changed = classic.requests["queue, intra_op 1"]
+    assert (changed.system, changed.intra_op, changed.threads, changed.input_device) == ("hand_classic", 1, 1, None)
+    assert classic.requests["staged, input on /cpu:0"].input_device == "/cpu:0"
+
+
+_OWN = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+
+def build():
+    x = np.random.default_rng(0).random((64, 3), np.float32)
+    return staging.sources.ArraySource({"x": x, "y": x @ [[1.0], [2.0], [3.0]]}, batch_size=24), train
+
+def train(batch):
+    error = tf.matmul(batch["x"], tf.get_variable("w", [3, 1])) - tf.cast(batch["y"], tf.float32)
+    loss = tf.reduce_mean(error**2)
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+
+def short():
+    return staging.sources.ArraySource(np.zeros([4, 1]), batch_size=2, epochs=1), lambda x: tf.reduce_sum(x)
+
+def generated():
+    return (lambda: ([number] for number in range(10**9))), lambda batch: batch
+
+def forgetful():
+    return build()[0], lambda batch: print()
+
+def wrong():
+    return build()[0]
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "bench_own.py").write_text(_OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("bench_own", None)
+
+
+@pytest.mark.parametrize("function", ["build", "generated"])
+@pytest.mark.parametrize("system", ["const", "feed_dict", "staged"])
+def test_a_step_of_the_users_own(function: str, system: str, own_module: None) -> None:
+    got = answer(Request(f"bench_own:{function}", system, "", steps=5, threads=2))
+    assert got["measured"]["steps"] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "message"),
+    [
+        ("bench_other:build", "const", r"--train bench_other:build: there is no module 'bench_other' in .* installed"),
+        ("bench_own:built", "const", "--train bench_own:built: module 'bench_own' has no function 'built'."),
+        (
+            "bench_own:wrong",
+            "const",
+            r"--train bench_own:wrong: wrong\(\) returned ArraySource, wanted \(source, train",
+        ),
+        ("bench_own:forgetful", "const", "The train function of bench_own:forgetful returned None. Return the train"),
+        (
+            "bench_own:short",
+            "feed_dict",
+            "bench_own:short ran out of data while it was measured. Give its .* epochs=None",
+        ),
+        ("bench_own:short", "staged", "bench_own:short ran out of data while it was measured. Give its .* epochs=None"),
+    ],
+)
+def test_mistakes_in_a_step_of_the_users_own(name: str, system: str, message: str, own_module: None) -> None:
+    assert re.match(message, answer(Request(name, system, "", steps=5))["failed"])
+
+
+def test_a_colon_is_not_enough() -> None:
+    with pytest.raises(BenchError, match="wanted my_module:build"):
+        suites.own_plan(":build", secs=1, folder="")
+
+
+def test_a_worker_that_dies_tells_its_last_words() -> None:
+    # A system that is not there: the command refuses such a name, so the worker need not.
+    failed = ask_worker(Request("W1", "nothing", "", records=128), timeout_secs=100).failed
+    assert failed is not None and "No module named 'staging_tf1.bench.systems.nothing'" in failed
+
+
+@pytest.mark.timeout(300)
+def test_the_quick_form_runs_every_workload_on_every_system(run_python: RunPython, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run_python(
+        *("-m", "staging_tf1", "bench", "--quick", "--threads", THREADS, "--cache", tmp_path, "--json", out),
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "TensorFlow" in done.stdout and "failed" not in done.stdout
+    tables = json.loads(out.read_text(encoding="utf-8"))["tables"]
+    assert [table["title"][:2] for table in tables] == list(FACTS)
+    for table in tables:
+        name = table["title"][:2]
+        expected = {*BOUNDS, *map(str, default_systems([THREADS]))}
+        assert {row["name"] for row in table["rounds"]} == expected
+        for row in table["rounds"]:
+            system = row["name"].split(":")[0]
+            applies = system in BOUNDS or (name, system) in PAIRS
+            missing = importlib.util.find_spec("PIL" if name == "W4" else "numpy") is None
+            missing = missing or (system == "tensorpack" and importlib.util.find_spec("tensorpack") is None)
+            assert bool(row["wall_ms"]) == (applies and not missing), row
