@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 
-from staging_tf1.cli.arguments import OneLineParser, complain
+from staging_tf1.cli.arguments import complain
+from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
@@ -22,13 +23,11 @@ example:
 
 def parser() -> argparse.ArgumentParser:
     """The options of ``check``."""
-    made = OneLineParser(
-        prog=_PROG,
-        description="Finds mistakes in code that uses staging areas, queues and feed threads.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = parser_for_python_files(
+        _PROG,
+        "Finds mistakes in code that uses staging areas, queues and feed threads.",
+        _EPILOG,
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder of them")
     made.add_argument("--format", choices=("text", "json", "github"), default="text")
     made.add_argument("--select", metavar="CODES", help="only these rules: STG101,STG103 or STG1")
     made.add_argument("--ignore", metavar="CODES", help="not these rules")
@@ -45,14 +44,9 @@ def main(argv: list[str]) -> int:
       0 where nothing was found, 1 where something was, 2 where a file could not be read.
     """
     options = parser().parse_args(argv)
-    try:
+    with needing_libcst(_PROG):
         from staging_tf1.legacy import source_files
         from staging_tf1.legacy.lint import checker, configuration, report
-    except ModuleNotFoundError as error:
-        if error.name != "libcst":
-            raise
-        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
-        return 2
     first = options.paths[0]
     try:
         rules = configuration.load(first if os.path.isdir(first) else os.path.dirname(first) or os.curdir)

@@ -8,7 +8,8 @@ import json
 import sys
 from typing import Any
 
-from staging_tf1.cli.arguments import OneLineParser, complain
+from staging_tf1.cli.arguments import complain
+from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 migrate"
 _EPILOG = """
@@ -27,14 +28,12 @@ example:
 
 def parser() -> argparse.ArgumentParser:
     """The options of ``migrate``."""
-    made = OneLineParser(
-        prog=_PROG,
-        description="Rewrites imports and calls to staging_tf1 and tensorflow.compat.v1; keeps comments and "
+    made = parser_for_python_files(
+        _PROG,
+        "Rewrites imports and calls to staging_tf1 and tensorflow.compat.v1; keeps comments and "
         "formatting, and lists what it does not understand.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EPILOG,
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder of them")
     what = made.add_mutually_exclusive_group()
     what.add_argument("--diff", action="store_true", help="print the changes")
     what.add_argument("--write", action="store_true", help="change the files")
@@ -59,14 +58,9 @@ def main(argv: list[str]) -> int:
       0 where nothing is left to do, 1 where something is, 2 where a file could not be read or written.
     """
     options = parser().parse_args(argv)
-    try:
+    with needing_libcst(_PROG):
         from staging_tf1.legacy import source_files
         from staging_tf1.legacy.codemod import atomic, migration
-    except ModuleNotFoundError as error:
-        if error.name != "libcst":
-            raise
-        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
-        return 2
     results = []
     unreadable: list[str] = []
     for found in source_files.find(options.paths):

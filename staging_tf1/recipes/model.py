@@ -29,7 +29,7 @@ class Model:
     loss: Any
     count: Any
     correct: Any
-    # Runs one training step; its value is `global_step` afterwards.
+    # Runs one training step and counts it in the global step; an operation, so that fetching it gives None.
     train_op: Any
 
 
