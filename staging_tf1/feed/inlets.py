@@ -26,6 +26,8 @@ class Values(NamedTuple):
     structure: Any
     # What feed threads feed; empty where the graph computes the values.
     placeholders: list[Any]
+    # The last of those, for the state that comes with each batch; None where none comes.
+    label: Any = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Inlet:
     components: Any
     # What a checkpoint compares, of the input of all towers; None where it cannot go on at a number.
     fingerprint: dict[str, int | str] | None = None
+    # Whether each batch brings the state of its stream.
+    keeps_state: bool = False
 
 
 def inlets_for(values: Any, declared: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
@@ -80,7 +84,7 @@ def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:
         leaves = zip(flatten_with_paths(made.structure), flatten(inlet.components), flatten(wanted), strict=True)
         structure = pack(made.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
         flat = [tf.convert_to_tensor(tensor) for tensor in tf.nest.flatten(structure, expand_composites=True)]
-        return Values(flat, structure, made.placeholders)
+        return made._replace(flat=flat, structure=structure)
 
     batch_size = inlet.source.batch_size if isinstance(inlet.source, Source) else None
     size = components.element_bytes(wanted, batch_size)
@@ -218,16 +222,21 @@ def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
 def _source_inlet(
     source: Source | StreamSource, spec: Any, fingerprint: dict[str, int | str] | None, *, shared: bool
 ) -> Inlet:
+    # Of towers in rotation, the last one to take would have to win: they read up to their place instead.
+    keeps_state = isinstance(source, StreamSource) and source.keeps_state and not shared
+
     def make(position: Position | None) -> Values:
         fed = map_structure(_placeholder, spec)
         placeholders = tf.nest.flatten(fed)
+        label = [tf.placeholder(tf.string, [], name="state")] if keeps_state else []
         if source.features is None:
-            return Values(placeholders, fed, placeholders)
+            return Values(placeholders, fed, placeholders + label, *label)
         parsed = tf.io.parse_example(placeholders[0], source.features)
-        return Values(tf.nest.flatten(parsed, expand_composites=True), parsed, placeholders)
+        return Values(tf.nest.flatten(parsed, expand_composites=True), parsed, placeholders + label, *label)
 
     size = source.bytes_per_batch if isinstance(source, Source) and source.features is None else None
-    return Inlet("source", make, source, spec, shared, size, components.of_source(source, spec), fingerprint)
+    made_of = components.of_source(source, spec)
+    return Inlet("source", make, source, spec, shared, size, made_of, fingerprint, keeps_state)
 
 
 def _placeholder(leaf: ArraySpec) -> Any:

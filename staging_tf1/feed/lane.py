@@ -10,6 +10,7 @@ import numpy as np
 
 from staging_tf1.conform import Conformer
 from staging_tf1.feed.skipping import NONE_IGNORED, Ignored
+from staging_tf1.graph.position import labelled
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.turns import Turns
 from staging_tf1.sources import Source, StreamSource
@@ -37,6 +38,8 @@ class Lane:
     chained: bool = False
     # Which exceptions of the source are skipped.
     ignored: Ignored = NONE_IGNORED
+    # Whether the source's state behind each batch is fed with it.
+    keeps_state: bool = False
     # Feeder and taker in turn, for an order that can be repeated; only with one thread.
     turns: Turns | None = None
 
@@ -46,7 +49,11 @@ class Lane:
         Raises:
           SpecError: the batch is not as declared.
         """
-        return self._conformer(batch, f"'{self.name}': batch {number}")
+        arrays = self._conformer(batch, f"'{self.name}': batch {number}")
+        if not self.keeps_state:
+            return arrays
+        assert isinstance(self.source, StreamSource)
+        return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
 
     @cached_property
     def _conformer(self) -> Conformer:

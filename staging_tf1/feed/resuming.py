@@ -11,7 +11,8 @@ from absl import logging
 from staging_tf1.errors import ResumeError
 from staging_tf1.feed.lane import Lane
 from staging_tf1.graph.pipeline import Pipeline
-from staging_tf1.sources import Source
+from staging_tf1.graph.position import Position
+from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.reshard import Carried, carried_over
 
 # What to do when a checkpoint was saved with another source.
@@ -36,9 +37,18 @@ def resume_points(pipeline: Pipeline, lanes: tuple[Lane, ...], session: Any) -> 
         lanes, present = _as_saved(lanes, present, saved)
         before = _Before(pipeline.name, positions, saved)
         goes_on = before.goes_on(lanes, present, pipeline.resume)
+        if pipeline.resume == "exact" and (goes_on, present) == (positions, saved):
+            _restore_stream(lanes, position, goes_on, session)
     if (goes_on, present) != (positions, saved):
         position.store(session, goes_on, present)
     return list(zip(lanes, goes_on, strict=True))
+
+
+def _restore_stream(lanes: tuple[Lane, ...], position: Position, goes_on: tuple[int, ...], session: Any) -> None:
+    """Gives a stream its state back, so that it reads nothing again; without it, it reads up to its place."""
+    state = position.load_state(session, goes_on[0])
+    if state is not None and isinstance(lanes[0].source, StreamSource):
+        lanes[0].source.restore(goes_on[0], state)
 
 
 def _as_saved(

@@ -113,7 +113,9 @@ def staged(
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             unique = scope.rstrip("/")
             fingerprint = inlets[0].fingerprint
-            position = None if fingerprint is None else Position(fingerprint, len(towers))
+            position = (
+                None if fingerprint is None else Position(fingerprint, len(towers), keeps_state=inlets[0].keeps_state)
+            )
             built, structures = [], []
             for index, (inlet, place) in enumerate(zip(inlets, towers, strict=True)):
                 tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers), position)
@@ -131,6 +133,7 @@ def staged(
                 rotates=inlet.shared,
                 chained=inlet.source is None and _is_chained(tower),
                 ignored=skipped,
+                keeps_state=inlet.keeps_state,
             )
             for index, (tower, inlet) in enumerate(zip(built, inlets, strict=True))
         )
@@ -150,18 +153,19 @@ def _build(
 ) -> tuple[Tower, Any]:
     with tf.name_scope(f"tower_{index}") if towers > 1 else nullcontext():
         with tf.device("/device:CPU:0") if inlet.source is not None else nullcontext():
-            values, structure, placeholders = inlet.values(position)
+            made = inlet.values(position)
         tower = build_tower(
             f"{name}/{index}" if towers > 1 else name,
-            values,
-            placeholders,
+            made.flat,
+            made.placeholders,
             capacity=capacity,
             device=device,
             release=towers == 1 or lockstep,
             lockstep=lockstep,
             advance=None if position is None else partial(position.advance, index),
+            label=made.label,
         )
-    return tower, structure
+    return tower, made.structure
 
 
 def _is_chained(tower: Tower) -> bool:

@@ -55,16 +55,22 @@ def build_tower(
     device: str | None,
     release: bool,
     lockstep: bool,
-    advance: Callable[[], Any] | None,
+    advance: Callable[[Any], Any] | None,
+    label: Any = None,
 ) -> Tower:
     """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed.
 
-    `advance` makes the op that counts a batch that was taken.
+    `advance` makes the op that counts a batch that was taken, from its token: that is `label`, a string tensor which is
+    fed with the batch, if there is one.
     """
     gate = TokenArea(
-        [value.dtype for value in values], [value.shape for value in values], capacity=capacity, device=device
+        [value.dtype for value in values],
+        [value.shape for value in values],
+        capacity=capacity,
+        device=device,
+        labels=label is not None,
     )
-    put = gate.put(values, release=release)
+    put = gate.put(values, release=release, label=label)
     with on(device):
         outputs = gate.get(advance)
     for output, value in zip(outputs, values, strict=True):

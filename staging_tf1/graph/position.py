@@ -23,49 +23,67 @@ class Position:
     Args:
       fingerprint: of the source, before it is dealt out to the towers.
       towers: how many there are.
+      keeps_state: whether the batches bring the state of their stream with them, as labels. The checkpoint then holds
+        the state behind the last batch that was consumed.
     """
 
-    def __init__(self, fingerprint: dict[str, int | str], towers: int) -> None:
+    def __init__(self, fingerprint: dict[str, int | str], towers: int, *, keeps_state: bool = False) -> None:
         self.fingerprint = fingerprint
         self.towers = towers
         with _on_the_host():
             self._batches = _variable([0] * towers, tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
+            self._state = _variable("", tf.string, "state") if keeps_state else None
+            self._saved_state = None if self._state is None else self._state.read_value()
             self._value = self._batches.read_value()
             self._saved_print = self._print.read_value()
             # Made here, because the graph is finalized when they are wanted.
             self.has_value = self._batches.is_initialized()
-            self.initializer = tf.group(self._batches.initializer, self._print.initializer)
+            self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
+            self.initializer = tf.group(*[each.initializer for each in self.variables])
             self._to_set = tf.placeholder(tf.int64, [towers], name="set_position")
             self._print_to_set = tf.placeholder(tf.string, [], name="set_fingerprint")
             self._set = tf.group(
                 self._batches.assign(self._to_set, read_value=False),
                 self._print.assign(self._print_to_set, read_value=False),
             )
-        self.variables = (self._batches, self._print)
 
     def first_of_all(self) -> Any:
         """The tensor of the first batch that no step has had, of an input that the towers share in rotation: []."""
         with _on_the_host():
             return tf.reduce_min(self._value * self.towers + tf.range(self.towers, dtype=tf.int64))
 
-    def advance(self, tower: int) -> Any:
-        """The op that counts one more batch of `tower`."""
+    def advance(self, tower: int, token: Any) -> Any:
+        """The op that counts one more batch of `tower`, and keeps the state that its token has."""
         # Not a scatter_add to one place: it is no faster, and takes no exclusive lock, so that two threads which run
         # steps of one tower could lose a count.
         one = [int(other == tower) for other in range(self.towers)]
         with _on_the_host():
-            return self._batches.assign_add(tf.constant(one, tf.int64), read_value=False)
+            counted = self._batches.assign_add(tf.constant(one, tf.int64), read_value=False)
+            return counted if self._state is None else tf.group(counted, self._state.assign(token, read_value=False))
 
     def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
         """The position of each tower there was, and the fingerprint that was saved with them."""
         batches, saved = session.run([self._value, self._saved_print])
         return tuple(batches.tolist()), json.loads(saved)
 
+    def load_state(self, session: Any, position: int) -> bytes | None:
+        """The state of the stream behind `position` batches, if that is the one that was saved."""
+        if self._saved_state is None:
+            return None
+        # The state and the position of steps that run at once may be those of two of them.
+        of, _, state = session.run(self._saved_state).partition(b":")
+        return state if of == b"%d" % position else None
+
     def store(self, session: Any, positions: Sequence[int], fingerprint: dict[str, int | str]) -> None:
         """Sets the position of each tower, and the fingerprint to that of the present source."""
         feeds = {self._to_set: positions, self._print_to_set: json.dumps(fingerprint, sort_keys=True)}
         session.run(self._set, feeds)
+
+
+def labelled(position: int, state: bytes) -> bytes:
+    """The label of the batch behind which a stream has `state`: it says of which position that is."""
+    return b"%d:%s" % (position, state)
 
 
 @contextmanager

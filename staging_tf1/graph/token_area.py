@@ -20,12 +20,19 @@ from staging_tf1.graph.sink import Repair
 
 
 class TokenArea:
-    """An area with `slots` (free places) and `tokens` (elements present), both FIFO queues of scalars."""
+    """An area with `slots` (free places) and `tokens` (elements present), both FIFO queues of scalars.
 
-    def __init__(self, dtypes: Sequence[Any], shapes: Sequence[Any], *, capacity: int, device: str | None) -> None:
+    With `labels`, an element's token is a string that goes with it: it stays on the host, where an area on a GPU could
+    not hold it.
+    """
+
+    def __init__(
+        self, dtypes: Sequence[Any], shapes: Sequence[Any], *, capacity: int, device: str | None, labels: bool = False
+    ) -> None:
         self.capacity = capacity
         # What every get waits for; a run that depends on it takes an element.
         self.token: Any = None
+        self._blank = b"" if labels else 0
         with tf.control_dependencies(None):
             with on(device):
                 # No capacity of its own: a Stage that waited would hold a thread of the pool.
@@ -34,11 +41,11 @@ class TokenArea:
             with tf.device(None), tf.device(host_of(self.area.device)):
                 # Without a bound: a place that is given back once too often must not make the giver wait.
                 self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
-                self.tokens = tf.FIFOQueue(capacity, tf.int32, [], name="tokens")
+                self.tokens = tf.FIFOQueue(capacity, tf.string if labels else tf.int32, [], name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
-                self.release = self.tokens.enqueue(0, name="release")
+                self.release = self.tokens.enqueue(self._blank, name="release")
                 self.repair = Repair(
                     free=self.slots.size(name="free"),
                     held=self.area.size(),
@@ -55,8 +62,8 @@ class TokenArea:
             # A server keeps an area from one session to the next.
             self.reset = tf.group(refill, self.area.clear(), self.meter.reset, name="reset")
 
-    def put(self, values: Sequence[Any], *, release: bool) -> Any:
-        """The op that stages `values` when there is room; `release` lets them be taken at once."""
+    def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
+        """The op that stages `values` when there is room; `release` lets them be taken at once, with their label."""
         # Of copies, so that whoever feeds the values cuts every edge to the ops that compute them. Not tf.identity:
         # Grappler moves a control edge from an identity to its input, and feeding that cuts no control edge.
         values = [tf.ensure_shape(value, value.shape) for value in values]
@@ -68,15 +75,16 @@ class TokenArea:
         if not release:
             return staged
         with tf.control_dependencies([staged]):
-            return self.tokens.enqueue(0, name="put")
+            return self.tokens.enqueue(self._blank if label is None else label, name="put")
 
-    def get(self, advance: Callable[[], Any] | None = None) -> list[Any]:
+    def get(self, advance: Callable[[Any], Any] | None = None) -> list[Any]:
         """The tensors of the next element; they wait until there is one."""
-        # `advance` makes the op that counts it. Placed by the device scope of the caller, as `StagingArea.get` does.
+        # `advance` makes the op that counts it, from its token. Placed by the device scope of the caller, as
+        # `StagingArea.get` does.
         self.token, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
         with tf.control_dependencies([counted]):
             element = self.area.get()
-            advanced = [advance()] if advance is not None else []
+            advanced = [advance(self.token)] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(0)
         # Your ops start after the slot is back, so that one of them that fails cannot keep it.

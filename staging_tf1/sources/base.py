@@ -118,6 +118,8 @@ class StreamSource(abc.ABC):
     features: Any = None
     # Whether `batches(start)` can begin elsewhere than at 0.
     can_resume: bool = False
+    # Whether `state` and `restore` are there: a checkpoint then holds the state, and nothing is read again.
+    keeps_state: bool = False
 
     @property
     @abc.abstractmethod
@@ -135,6 +137,17 @@ class StreamSource(abc.ABC):
         Raises:
           StagingError: the stream cannot be read again, or not from `start`.
         """
+
+    def state(self, position: int) -> bytes:
+        """Where the stream stands behind its first `position` batches; asked when the last of them was delivered.
+
+        Called if `keeps_state`, by the thread that has read the batch, while another may read the next.
+        """
+        raise NotImplementedError
+
+    def restore(self, position: int, state: bytes) -> None:
+        """Makes `batches(position)` begin with a state that `state(position)` gave, in whichever process."""
+        raise NotImplementedError
 
     @property
     def num_batches(self) -> int | None:

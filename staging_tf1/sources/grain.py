@@ -134,13 +134,14 @@ class GrainMapSource(Source):
 class GrainIterSource(StreamSource):
     """Batches of a Grain `IterDataset` or `DataLoader`, whose iterators can tell and take back their state.
 
-    `state(position)` gives the state after `position` batches as bytes, to be saved with a checkpoint; `restore`
-    takes it in another process. Without it, `batches(start)` starts from the nearest state it knows and drops what
-    lies between, which is exact, since Grain pipelines are deterministic, but takes the time of reading.
+    `state(position)` gives the state after `position` batches as bytes, and `restore` takes it in another process:
+    `staged()` keeps it in the checkpoint. Without it, `batches(start)` starts from the nearest state it knows and drops
+    what lies between, which is exact, since Grain pipelines are deterministic, but takes the time of reading.
     """
 
     name = "grain"
     can_resume = True
+    keeps_state = True
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -164,12 +165,24 @@ class GrainIterSource(StreamSource):
         return self._spec
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """An iterator over the batches from number `start` on."""
+        """An iterator over the batches from number `start` on.
+
+        Raises:
+          StagingError: the pipeline does not take a state that was restored, so it is another one.
+        """
         iterator = iter(self._dataset)
         with self._lock:
             known = max((position for position in self._states if position <= start), default=0)
-            if known:
-                iterator.set_state(_decoded(self._states[known]))
+            state = self._states.get(known)
+        if state is not None:
+            try:
+                iterator.set_state(_decoded(state))
+            except Exception as error:
+                raise StagingError(
+                    f"GrainSource: the pipeline does not take back the state that it had after {known} batches: "
+                    f"{type(error).__name__}: {error}. Build it as it was when the state was saved; or say "
+                    f"staged(..., resume='ignore') to read and drop {start} batches instead, or resume='restart'."
+                ) from error
         return self._deliver(iterator, known, start)
 
     def _deliver(self, iterator: Any, position: int, start: int) -> Iterator[Any]:
