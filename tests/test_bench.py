@@ -497,3 +497,35 @@ def test_the_quick_form_runs_every_workload_on_every_system(run_python: RunPytho
             missing = importlib.util.find_spec("PIL" if name == "W4" else "numpy") is None
             missing = missing or (system == "tensorpack" and importlib.util.find_spec("tensorpack") is None)
             assert bool(row["wall_ms"]) == (applies and not missing), row
+
+
+_RUN_EXPERIMENTS = """
+import runpy, sys
+for path in sys.argv[1:]:
+    sys.argv = [path, "--quick"]
+    sys.path.insert(0, path.rpartition("/")[0])
+    print("#", path, flush=True)
+    runpy.run_path(path, run_name="__main__")
+"""
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+EXPERIMENTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name != "common.py")
+
+
+@pytest.mark.timeout(300)
+def test_the_experiments_run(run_python: RunPython) -> None:
+    done = run_python("-c", _RUN_EXPERIMENTS, *EXPERIMENTS, timeout=280)
+    assert done.returncode == 0, done.stderr
+    said = dict(zip([path.stem for path in EXPERIMENTS], re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:]))
+    assert len(re.findall(r"MiB in the area", said["cast"])) == 3
+    assert re.findall(r"(\d+\.\d) MiB", said["cast"]) == ["13.5", "6.8", "3.4"]
+    assert len(re.findall(r" [+-]\d+\.\d us ", said["overhead"])) == 4
+    assert [line for line in said["scaling"].splitlines() if ":" not in line] == [
+        *("bytes", "threads", "towers", "capacity", "steps")
+    ]
+    assert said["shuffle"].count("of the time in order") == 2
+    assert "real over synthetic: " in said["synthetic"]
+
+
+def test_the_list_of_experiments_leads_to_each() -> None:
+    page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\[(\w+\.py)\]\(\1\)", page)) == [path.name for path in EXPERIMENTS]

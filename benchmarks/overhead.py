@@ -1,0 +1,105 @@
+"""What our layers cost a step, over TensorFlow's own: microseconds, in turns within one process.
+
+    python benchmarks/overhead.py [--rounds 7] [--json out.json]
+
+Four comparisons, all on a scalar, so that nothing but the overhead is left:
+
+- the put and the get of `staged()` (tokens, slots, the check that it is started) over those of a raw area, both by one
+  callable of `tf.Session`: at most 25 us;
+- `StagingSession.make_callable` over `tf.Session.make_callable`, without a pipeline: at most 10 us;
+- the same on a staged tensor, whose feed thread runs beside it;
+- `StagingSession.run` over `tf.train.MonitoredTrainingSession.run` without hooks: at most 20 us.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import tensorflow.compat.v1 as tf
+from common import Step, difference, finish, flags, in_turn
+
+import staging_tf1 as staging
+from staging_tf1.feed.feed import feeds_of
+
+COMPARED = {
+    "staged put and get, over a raw area's": ("staged area", "raw area"),
+    "StagingSession.make_callable": ("StagingSession callable", "Session callable"),
+    "StagingSession.make_callable, staged": ("StagingSession callable, staged", "Session callable, staged"),
+    "StagingSession.run": ("StagingSession.run", "MonitoredTrainingSession.run"),
+}
+
+
+def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
+    """Prints each comparison; returns its median, least and most, in microseconds."""
+    options = flags(__doc__).parse_args(argv)
+    rounds, secs = (1, 0.02) if options.quick else (options.rounds, 0.3)
+    with ExitStack() as stack:
+        found = in_turn(
+            {**areas(stack), **callables(stack), **staged_callables(stack), **runs(stack)}, rounds=rounds, secs=secs
+        )
+    over = {name: difference(found, more, less) for name, (more, less) in COMPARED.items()}
+    for name, (median, least, most) in over.items():
+        print(f"{name:40} {median:+7.1f} us ({least:+.1f} to {most:+.1f})")
+    finish(options, {"us a step": found, "us over": over})
+    return over
+
+
+def areas(stack: ExitStack) -> dict[str, Step]:
+    """One run that gets and puts: a raw area, and a staged one, whose put lockstep would add to the step."""
+    with tf.Graph().as_default() as graph:
+        value = tf.get_variable("value", initializer=1.0)
+        put = tf.raw_ops.Stage(values=[value.read_value()], capacity=2, shared_name="raw")
+        got = tf.raw_ops.Unstage(dtypes=[tf.float32], shared_name="raw")
+        raw = stack.enter_context(tf.Session())
+        raw.run(tf.global_variables_initializer())
+        raw.run(put)
+        raw_step = raw.make_callable([tf.group(*got), put])
+
+    with tf.Graph().as_default() as graph:
+        value = tf.get_variable("value", initializer=1.0)
+        batch = staging.staged(value.read_value(), lockstep=True)
+        taken = tf.group(batch)
+        (feed,) = feeds_of(graph)
+        session = stack.enter_context(staging.StagingSession())
+        # The session below, which adds nothing to what it is asked to run.
+        plain = session.run_step_fn(lambda step_context: step_context.session)
+        staged_step = plain.make_callable([taken, feed.pipeline.towers[0].sink.put])
+    return {"raw area": raw_step, "staged area": staged_step}
+
+
+def callables(stack: ExitStack) -> dict[str, Step]:
+    """A callable of each session, on a graph without a pipeline."""
+    with tf.Graph().as_default():
+        op = tf.group(tf.constant(1.0))
+        plain = stack.enter_context(tf.Session())
+        ours = stack.enter_context(staging.StagingSession())
+        return {"Session callable": plain.make_callable(op), "StagingSession callable": ours.make_callable(op)}
+
+
+def staged_callables(stack: ExitStack) -> dict[str, Step]:
+    """Callables of both sessions that take from the same staged tensor."""
+    with tf.Graph().as_default():
+        value = tf.get_variable("value", initializer=1.0)
+        taken = tf.group(staging.staged(value.read_value(), capacity=8))
+        ours = stack.enter_context(staging.StagingSession())
+        plain = ours.run_step_fn(lambda step_context: step_context.session)
+        return {
+            "Session callable, staged": plain.make_callable(taken),
+            "StagingSession callable, staged": ours.make_callable(taken),
+        }
+
+
+def runs(stack: ExitStack) -> dict[str, Step]:
+    """`run` of each session, on a graph without a pipeline."""
+    with tf.Graph().as_default():
+        op = tf.group(tf.constant(1.0))
+        ours = stack.enter_context(staging.StagingSession())
+        theirs = stack.enter_context(tf.train.MonitoredTrainingSession())
+        return {
+            "MonitoredTrainingSession.run": lambda: theirs.run(op),
+            "StagingSession.run": lambda: ours.run(op),
+        }
+
+
+if __name__ == "__main__":
+    main()

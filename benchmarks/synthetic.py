@@ -1,0 +1,105 @@
+"""Real over synthetic: throughput with the whole input pipeline divided by that on constant data; at least 0.97.
+
+    python benchmarks/synthetic.py [--rounds 7] [--json out.json]
+
+The headline of TensorFlow's old benchmark pages. The digits, shuffled, moved by up to two pixels and scaled in Python,
+train a small convolutional network; the batch is made larger until a step on constant data takes 20 ms, which is where
+a training step of those days began.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from common import Step, finish, flags, in_turn, ratio
+
+import staging_tf1 as staging
+from staging_tf1.data import load_images
+from staging_tf1.sources import aligned_empty
+
+LEAST_MS = 20.0
+MOST_PIXELS = 2
+
+
+def main(argv: list[str] | None = None) -> tuple[float, float, float]:
+    """Prints real over synthetic; returns the median, least and most."""
+    options = flags(__doc__).parse_args(argv)
+    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 2.0)
+    batch_size = 32 if options.quick else large_enough()
+    with ExitStack() as stack:
+        steps = {"synthetic": synthetic_step(batch_size, stack), "real": real_step(batch_size, stack)}
+        found = in_turn(steps, rounds=rounds, secs=secs)
+    over = ratio(found, "synthetic", "real")
+    print(f"{batch_size} digits a batch, {min(found['synthetic']) / 1e3:.1f} ms a step on constant data")
+    print("real over synthetic: {:.3f} ({:.3f} to {:.3f})".format(*over))
+    finish(options, {"batch_size": batch_size, "us a step": found, "real over synthetic": over})
+    return over
+
+
+def large_enough() -> int:
+    """The smallest of 32, 64, 128, ... whose step on constant data takes `LEAST_MS`."""
+    batch_size = 16
+    while True:
+        batch_size *= 2
+        with ExitStack() as stack:
+            found = in_turn({"synthetic": synthetic_step(batch_size, stack)}, rounds=3, secs=0.3)
+        if min(found["synthetic"]) >= LEAST_MS * 1e3:
+            return batch_size
+
+
+def real_step(batch_size: int, stack: ExitStack) -> Step:
+    """A step on the staged digits."""
+    digits = load_images()
+    source = staging.sources.ArraySource(
+        {"image": digits.x_train, "label": digits.y_train.astype(np.int32)},
+        batch_size=batch_size,
+        shuffle=True,
+        seed=1,
+        across_epochs=True,
+        transform=moved_and_scaled,
+    )
+    with tf.Graph().as_default():
+        train_op = model(staging.staged(source, num_threads=2))
+        return stack.enter_context(staging.StagingSession()).make_callable(train_op)
+
+
+def synthetic_step(batch_size: int, stack: ExitStack) -> Step:
+    """The same step on a batch that is in the graph."""
+    rng = np.random.default_rng(0)
+    with tf.Graph().as_default():
+        image = tf.Variable(rng.random((batch_size, 8, 8), np.float32), trainable=False)
+        label = tf.Variable(rng.integers(0, 10, batch_size, np.int32), trainable=False)
+        train_op = model({"image": image.value(), "label": label.value()})
+        session = stack.enter_context(tf.Session())
+        session.run(tf.global_variables_initializer())
+        return session.make_callable(train_op)
+
+
+def moved_and_scaled(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Each image moved by up to two pixels, as float32 from 0 to 1."""
+    image = batch["image"]
+    moves = rng.integers(-MOST_PIXELS, MOST_PIXELS + 1, size=(len(image), 2))
+    rows = (np.arange(8)[None] - moves[:, :1]) % 8
+    columns = (np.arange(8)[None] - moves[:, 1:]) % 8
+    moved = image[np.arange(len(image))[:, None, None], rows[:, :, None], columns[:, None, :]]
+    scaled = aligned_empty(moved.shape, np.float32)
+    np.multiply(moved, np.float32(1 / 16), out=scaled)
+    return {"image": scaled, "label": batch["label"]}
+
+
+def model(batch: dict[str, Any]) -> Any:
+    """Two 3x3 convolutions of 32 and 64 channels, a mean, ten classes; SGD."""
+    values = batch["image"][..., tf.newaxis]
+    for index, channels in enumerate((32, 64)):
+        kernel = tf.get_variable(f"conv{index}", [3, 3, values.shape[-1], channels])
+        values = tf.nn.relu(tf.nn.conv2d(values, kernel, strides=1, padding="SAME"))
+    logits = tf.matmul(tf.reduce_mean(values, axis=[1, 2]), tf.get_variable("logits", [64, 10]))
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label"], logits=logits))
+    return tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+
+
+if __name__ == "__main__":
+    main()
