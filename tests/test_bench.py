@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -387,6 +388,17 @@ def test_names() -> None:
         assert importlib.util.find_spec(f"staging_tf1.bench.systems.{name}")
 
 
+def test_the_page_knows_every_workload_and_system_and_its_commands_are_understood() -> None:
+    page = (BENCHMARKS.parent / "docs" / "performance.md").read_text(encoding="utf-8")
+    first_cells = {cell.strip("`").removesuffix(":N") for cell in re.findall(r"^\| (\S+) \|", page, re.MULTILINE)}
+    assert {*FACTS, *SYSTEMS} <= first_cells
+    commands = re.findall(r"^staging-tf1 bench(.*?)(?:#.*)?$", page, re.MULTILINE)
+    assert len(commands) == 5
+    for command in commands:
+        options = bench.parser().parse_args(shlex.split(command))
+        assert bench._plans(options)
+
+
 def test_the_plans_hold_the_bounds_and_the_reference() -> None:
     first, last = suites.workload_plans(["W1", "W5"], [parse_system("staged:4")], secs=1, folder="x")
     assert list(first.requests) == ["const", "source", "staged:4"]
@@ -500,6 +512,14 @@ def test_the_quick_form_runs_every_workload_on_every_system(run_python: RunPytho
 
 
 _RUN_EXPERIMENTS = """
+import runpy, sys
+for path in sys.argv[1:]:
+    sys.argv = [path, "--quick"]
+    sys.path.insert(0, path.rpartition("/")[0])
+    print("#", path, flush=True)
+    runpy.run_path(path, run_name="__main__")
+"""
+EXPERIMENTS = """
 import runpy, sys
 for path in sys.argv[1:]:
     sys.argv = [path, "--quick"]

@@ -7,6 +7,8 @@ import os
 import platform
 import time
 
+from staging_tf1 import __version__
+
 __all__ = ["describe_machine", "usable_cores"]
 
 
@@ -27,7 +29,7 @@ def describe_machine() -> dict[str, str]:
         "Python": platform.python_version(),
         "TensorFlow": _version("tensorflow"),
         "numpy": _version("numpy"),
-        "staging_tf1": _version("staging-tf1"),
+        "staging_tf1": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }
 
