@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,18 +94,32 @@ class LaneRun:
         while not (self._listener.stopping or self._finishing.is_set()):
             state.now(PUTTING)
             with self._rotation():
-                try:
-                    self.sink.put()
-                except tf.errors.OutOfRangeError:
-                    # The values' own end, or that of the slots when the feed is stopped.
+                if not self._put_computed(state):
                     return
-                except self.skips.types as error:
-                    self.skips.skip(error)
-                    state.ignored += 1
-                    continue
             state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.batches += 1
             self._listener.staged_one(self.lane.tower)
+
+    def _put_computed(self, state: ThreadState) -> bool:
+        """Puts the next batch that is not skipped; False at the end.
+
+        A bad batch costs a tower no turn: it would fall behind the others, until they wait for it with full areas.
+        """
+        while not self._listener.stopping:
+            try:
+                self.sink.put()
+            except tf.errors.OutOfRangeError:
+                # The values' own end, or that of the slots when the feed is stopped.
+                return False
+            except self.skips.types as error:
+                self._skip(state, error)
+            else:
+                return True
+        return False
+
+    def _skip(self, state: ThreadState, error: BaseException) -> None:
+        self.skips.skip(error)
+        state.ignored += 1
 
     def _rotation(self) -> AbstractContextManager[None]:
         if not self.lane.rotates:
@@ -115,9 +130,10 @@ class LaneRun:
         return self._inputs.rotation.turn(number * self._inputs.towers + self.lane.tower)
 
     def _feed_from_source(self, state: ThreadState, reader: Reader) -> None:
+        skip = partial(self._skip, state)
         while not (self._listener.stopping or self._finishing.is_set()):
             state.now(WAITING_FOR_SOURCE)
-            numbered = reader.take()
+            numbered = reader.take(skip)
             if numbered is None:
                 return
             state.batch = numbered.number
@@ -137,8 +153,7 @@ class LaneRun:
                 raise numbered.error
             return self.lane.arrays(numbered.number, numbered.batch)
         except self.skips.types as error:
-            self.skips.skip(error)
-            state.ignored += 1
+            self._skip(state, error)
             return None
 
     def _turn(self, index: int) -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,11 +24,22 @@ class Numbered(NamedTuple):
     error: BaseException | None = None
 
 
+Skip = Callable[[BaseException], None]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 class Reader(Protocol):
     """What a feed thread takes from."""
 
-    def take(self) -> Numbered | None:
-        """The next batch, in arrays of its own, or None at the end. Thread-safe: a lane's threads call it at once."""
+    def take(self, skip: Skip = _raise) -> Numbered | None:
+        """The next batch, in arrays of its own, or None at the end. Thread-safe: a lane's threads call it at once.
+
+        Args:
+          skip: told of a bad batch that has no number of its own, and is passed over at once.
+        """
 
 
 class IndexReader:
@@ -40,7 +51,7 @@ class IndexReader:
         self._next = start
         self._lock = threading.Lock()
 
-    def take(self) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> Numbered | None:
         with self._lock:
             index = self._next
             if self._numbers is not None and index not in self._numbers:
@@ -63,7 +74,7 @@ class StreamReader:
         self._ended = False
         self._lock = threading.Lock()
 
-    def take(self) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> Numbered | None:
         with self._lock:
             if self._ended:
                 return None
@@ -100,12 +111,16 @@ class DealtReader:
         self._round = start
         self._lock = threading.Lock()
 
-    def take(self) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> Numbered | None:
         with self._lock:
             number = self._round
             self._round += 1
         with self._rotation.turn(number * self._towers + self._tower):
             numbered = self._stream.take()
+            while numbered is not None and numbered.error is not None:
+                # Within the turn: a tower that lost it would fall behind, until the others wait with full areas.
+                skip(numbered.error)
+                numbered = self._stream.take()
         return None if numbered is None else numbered._replace(number=number)
 
 

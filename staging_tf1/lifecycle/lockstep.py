@@ -143,6 +143,8 @@ class Lockstep:
             reading.skips.skip(error)
             reading.feeder.ignored += 1
         else:
+            # A bad batch costs no turn, as in the feed threads.
+            self._turn += state.lane.rotates
             if feeds is not None:
                 reading.dealt.append(feeds)
             else:
@@ -150,7 +152,6 @@ class Lockstep:
                     each.ended = True
         finally:
             reading.feeder.source_secs += reading.feeder.now(BETWEEN_STEPS)
-        self._turn += state.lane.rotates
 
     def _read_source(self, state: _TowerState) -> dict[Any, Any] | None:
         numbered = state.reader.take()
