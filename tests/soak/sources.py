@@ -113,9 +113,8 @@ def good_batches(plan: Plan) -> list[list[list[int]]]:
         # A generator does not go on after an exception.
         everything = upto_first_bad(plan, everything)
     if plan.streams or plan.from_dataset or "classic" in plan.kind:
-        # Towers take turns, and one whose turn brings a bad batch waits for its next one.
-        if not (plan.from_dataset and plan.fault == "ignored"):
-            everything = what_comes(plan, everything)
+        # Towers that share an input take turns; a bad batch costs none.
+        everything = what_comes(plan, everything)
         per_tower = [everything[tower :: plan.towers] for tower in range(plan.towers)]
     else:
         shards = [source.shard(n, plan.towers) for n in range(plan.towers)] if plan.towers > 1 else [source]
