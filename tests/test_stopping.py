@@ -12,6 +12,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.feed import feeds_of
 from staging_tf1.feed.thread_state import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
@@ -103,6 +104,33 @@ def test_a_step_that_waits_for_input(graph: Any, kind: str) -> None:
         stopper.join()
         source.let_go.set()
         coord.join(threads, stop_grace_period_secs=5)
+    assert feed_threads() == []
+
+
+@pytest.mark.parametrize("way", ["session", "hook"])
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: str, way: str) -> None:
+    source = Stuck()
+    PIPELINES[kind](GeneratorSource(source, spec=SPEC))
+    grace_secs = 0.2
+    if way == "session":
+        session: Any = staging.StagingSession(stop_grace_period_secs=grace_secs)
+    else:
+        hook = staging.StagingHook(join_secs=grace_secs)
+        session = tf.train.MonitoredTrainingSession(hooks=[hook], stop_grace_period_secs=grace_secs)
+    with pytest.warns(StuckThreadWarning) as caught:
+        with session:
+            source.waiting.wait(20)
+            stopped = time.perf_counter()
+        took = time.perf_counter() - stopped
+    source.let_go.set()
+    texts = [str(warning.message) for warning in caught if warning.category is StuckThreadWarning]
+    assert took < LIMIT_SECS + 2 * grace_secs
+    assert any(" is still in the source after 0.2 s" in text and "__call__()" in text for text in texts)
+    for thread in threading.enumerate():
+        if thread.name.startswith("feed:"):
+            assert thread.daemon, "it keeps no process alive"
+            thread.join(10)
     assert feed_threads() == []
 
 
