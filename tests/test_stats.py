@@ -95,6 +95,13 @@ def test_memory_held_at_most_is_what_a_full_area_holds(graph: Any) -> None:
     assert "; memory held at most 0.0 MiB; " in str(stats)
 
 
+@pytest.mark.parametrize("records", [40, 41], ids=["known", "open"])
+def test_memory_held_at_most_is_of_what_is_staged_after_a_cast(graph: Any, records: int) -> None:
+    source = staging.sources.ArraySource(np.zeros([records, 16], np.float32), batch_size=4, epochs=1)
+    stats = _stats_of_all(staging.staged(source, capacity=3, cast=tf.float16))
+    assert stats.full_bytes == pytest.approx(3 * 4 * 16 * 2, rel=0.1)
+
+
 def test_memory_held_at_most_of_a_queue_of_records(graph: Any) -> None:
     source = staging.sources.ArraySource(np.zeros([40, 16], np.float32), batch_size=4, epochs=1)
     runner = staging.CustomRunner(source, capacity=20, min_after_dequeue=5)
