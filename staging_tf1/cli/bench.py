@@ -18,7 +18,7 @@ from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_workload
 from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
-from staging_tf1.sources.tfrecord_index import cache_dir
+from staging_tf1.sources.files.tfrecord_index import cache_dir
 
 _PROG = "staging-tf1 bench"
 

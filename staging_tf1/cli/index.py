@@ -11,15 +11,15 @@ from tqdm import tqdm
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
-from staging_tf1.sources.arrayrecord_read import ArrayRecordFiles, is_array_record
-from staging_tf1.sources.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
-from staging_tf1.sources.example_proto import feature_text
-from staging_tf1.sources.record_paths import matching_files
-from staging_tf1.sources.record_write import load_npz
+from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles, is_array_record
+from staging_tf1.sources.files.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
+from staging_tf1.sources.files.example_proto import feature_text
+from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.files.record_write import load_npz
+from staging_tf1.sources.files.tfrecord_index import open_index
+from staging_tf1.sources.files.tfrecord_read import RecordFiles
+from staging_tf1.sources.files.tfrecord_write import write_tfrecords
 from staging_tf1.sources.serialized import SerializedFiles
-from staging_tf1.sources.tfrecord_index import open_index
-from staging_tf1.sources.tfrecord_read import RecordFiles
-from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 _PROG = "staging-tf1 index"
 _EPILOG = """

@@ -6,14 +6,14 @@ from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.arrayrecord import ArrayRecordSource
-from staging_tf1.sources.arrayrecord_write import write_array_records
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import as_source
+from staging_tf1.sources.files.arrayrecord_write import write_array_records
+from staging_tf1.sources.files.tfrecord_write import write_tfrecords
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.tfrecord import TFRecordSource
-from staging_tf1.sources.tfrecord_write import write_tfrecords
 
 __all__ = [
     "ArrayRecordSource",

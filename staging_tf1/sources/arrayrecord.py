@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from staging_tf1.errors import StagingWarning
-from staging_tf1.sources.arrayrecord_read import ArrayRecordFiles
-from staging_tf1.sources.record_paths import matching_files
+from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
+from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.serialized import SerializedSource, check_parsing
 from staging_tf1.sources.transform import Transform
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from staging_tf1.sources.record_paths import matching_files
+from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.files.tfrecord_index import open_index
+from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.serialized import SerializedSource, check_parsing
-from staging_tf1.sources.tfrecord_index import open_index
-from staging_tf1.sources.tfrecord_read import RecordFiles
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["TFRecordSource"]

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from staging_tf1.sources.arrayrecord_read import array_record_module
-from staging_tf1.sources.record_write import write_records
-from staging_tf1.sources.replacing import replacing_path
+from staging_tf1.sources.files.arrayrecord_read import array_record_module
+from staging_tf1.sources.files.record_write import write_records
+from staging_tf1.sources.files.replacing import replacing_path
 
 __all__ = ["ARRAY_RECORD_SUFFIXES", "write_array_records"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.sources.crc32c import crc32c_many, mask
-from staging_tf1.sources.record_write import write_records
-from staging_tf1.sources.replacing import replacing
-from staging_tf1.sources.tfrecord_index import RecordIndex, index_file, save_index
-from staging_tf1.sources.tfrecord_scan import FRAMING_BYTES
+from staging_tf1.sources.files.crc32c import crc32c_many, mask
+from staging_tf1.sources.files.record_write import write_records
+from staging_tf1.sources.files.replacing import replacing
+from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
+from staging_tf1.sources.files.tfrecord_scan import FRAMING_BYTES
 
 __all__ = ["write_tfrecords"]
 

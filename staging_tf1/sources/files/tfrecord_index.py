@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.errors import RecordFileError, StagingWarning
-from staging_tf1.sources.replacing import replacing
-from staging_tf1.sources.tfrecord_scan import scan
-from staging_tf1.sources.tfrecord_unpack import is_compressed, unpacked
+from staging_tf1.sources.files.replacing import replacing
+from staging_tf1.sources.files.tfrecord_scan import scan
+from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 
 __all__ = [
     "INDEX_SUFFIX",

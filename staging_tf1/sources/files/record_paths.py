@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from staging_tf1.errors import RecordFileError
-from staging_tf1.sources.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
+from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
 __all__ = ["matching_files"]
 

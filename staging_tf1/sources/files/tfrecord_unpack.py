@@ -7,7 +7,7 @@ import zlib
 from typing import IO
 
 from staging_tf1.errors import CorruptRecordError
-from staging_tf1.sources.tfrecord_scan import HEADER_BYTES, plain_header
+from staging_tf1.sources.files.tfrecord_scan import HEADER_BYTES, plain_header
 
 __all__ = ["is_compressed", "unpacked"]
 

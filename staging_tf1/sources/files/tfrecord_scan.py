@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.errors import CorruptRecordError
-from staging_tf1.sources.crc32c import masked_crcs
+from staging_tf1.sources.files.crc32c import masked_crcs
 
 __all__ = ["FOOTER_BYTES", "HEADER_BYTES", "FRAMING_BYTES", "plain_header", "scan"]
 
