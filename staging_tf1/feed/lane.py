@@ -28,6 +28,8 @@ class Lane:
     # What a batch must look like, as a nest of ArraySpec; None without a source.
     spec: Any
     num_threads: int
+    # By how much the priority of those threads is lowered.
+    nice: int = 0
     # Which tower of its pipeline the sink is.
     tower: int = 0
     # Whether batches are delivered in the source's order; a shuffle queue does not care.

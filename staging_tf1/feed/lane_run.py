@@ -13,6 +13,7 @@ from staging_tf1._tf import tf
 from staging_tf1.feed.filling import Filling
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.priority import be_nice
 from staging_tf1.feed.reading import Numbered, Reader
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.skipping import Skips
@@ -72,6 +73,7 @@ class LaneRun:
     def feed(self, state: ThreadState) -> None:
         """Carries batches until there are no more or the feed stops."""
         state.now(WAITING_FOR_SOURCE)
+        be_nice(self.lane.nice)
         try:
             if self._reader is None:
                 self._feed_from_graph(state)

@@ -11,6 +11,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.priority import check_nice
 from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
@@ -39,6 +40,7 @@ class CustomRunner:
       capacity: elements that the queue holds: records, or batches where it holds whole batches.
       min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
       num_threads: feed threads. With "fifo" the batches keep the source's order however many there are.
+      nice: as in `staged`.
       seed: of the shuffle queue. With a seed (or one of the graph) and one thread in all the order can be repeated: the
         feeder fills the queue before the taker may take, so that the order does not depend on timing.
       ignored_exception_types: as in `staged`.
@@ -75,6 +77,7 @@ class CustomRunner:
         capacity: int | None = None,
         min_after_dequeue: int | None = None,
         num_threads: int = 1,
+        nice: int = 0,
         seed: int | None = None,
         ignored_exception_types: Any = (),
         max_ignored: int | None = None,
@@ -86,6 +89,7 @@ class CustomRunner:
             if queue not in ("shuffle", "fifo"):
                 raise ValueError(f"{self._what} got queue={queue!r}, wanted 'shuffle' or 'fifo'.")
             num_threads = at_least(num_threads, 1, "num_threads", self._what)
+            nice = check_nice(nice, self._what)
             skipped = ignored(ignored_exception_types, max_ignored, self._what)
             if batch_size is not None:
                 batch_size = at_least(batch_size, 1, "batch_size", self._what)
@@ -128,6 +132,7 @@ class CustomRunner:
                         each,
                         self._spec,
                         num_threads if len(sources) == 1 else 1,
+                        nice,
                         in_order=queue == "fifo",
                         ignored=skipped,
                         turns=self._queue.turns,

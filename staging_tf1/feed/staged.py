@@ -12,6 +12,7 @@ from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, feeds_of, register
 from staging_tf1.feed.inlets import Inlet, fitted, inlets_for
 from staging_tf1.feed.lane import Lane
+from staging_tf1.feed.priority import check_nice
 from staging_tf1.feed.resuming import RESUME_MODES
 from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
@@ -31,6 +32,7 @@ def staged(
     device: str | None = None,
     devices: Sequence[str] | None = None,
     num_threads: int = 1,
+    nice: int = 0,
     lockstep: bool = False,
     cast: Any = None,
     spec: Any = None,
@@ -59,6 +61,9 @@ def staged(
         its own thread. If the towers' numbers of batches differ, the step that not every tower has a batch for takes
         from none; the towers that have some left can then be run alone.
       num_threads: feed threads a tower. Batches of a source keep their order; of tensors only with one thread.
+      nice: by how much the priority of the feed threads is lowered, 0 to 19, as nice(2) counts (Linux; elsewhere it
+        does nothing). 10 lets a step of several milliseconds have the cores it wants, and the threads those it leaves:
+        see docs/performance.md. Steps of a millisecond get slower, and so does all where other programs want the cores.
       lockstep: no thread; each step's `Session.run` puts one batch and takes the one before. Needs `StagingSession`
         or `StagingHook`.
       cast: a dtype for all components, or a dict from component paths to dtypes, {"image": tf.float16}: they are cast
@@ -102,12 +107,13 @@ def staged(
         capacity = at_least(capacity, 1, "capacity", what)
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
+        nice = check_nice(nice, what)
         inlets, make_init = inlets_for(values, spec, len(towers), what)
         inlets = [fitted(inlet, spec, cast, what) for inlet in inlets]
         if resume not in RESUME_MODES:
             raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
         skipped = ignored(ignored_exception_types, max_ignored, what)
-        _check_lockstep(lockstep, num_threads, inlets, what)
+        _check_lockstep(lockstep, num_threads, nice, inlets, what)
         capacity = _fit(capacity, memory_limit, inlets, what)
         # What the caller's step depends on here would otherwise be computed in every step that takes a batch.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
@@ -129,6 +135,7 @@ def staged(
                 inlet.source,
                 inlet.spec,
                 num_threads,
+                nice,
                 index,
                 rotates=inlet.shared,
                 chained=inlet.source is None and _is_chained(tower),
@@ -198,11 +205,13 @@ def _check_device(device: Any, what: str) -> None:
         raise ValueError(f"{what} got device {device!r}, wanted a name such as '/device:GPU:0'.") from error
 
 
-def _check_lockstep(lockstep: bool, num_threads: int, inlets: list[Inlet], what: str) -> None:
+def _check_lockstep(lockstep: bool, num_threads: int, nice: int, inlets: list[Inlet], what: str) -> None:
     if not lockstep:
         return
     if num_threads > 1:
         raise ValueError(f"{what} got num_threads={num_threads} with lockstep=True, which has no thread. Drop one.")
+    if nice:
+        raise ValueError(f"{what} got nice={nice} with lockstep=True, which has no thread to be nice. Drop one.")
     if len(inlets) > 1 and inlets[0].kind == "tensors":
         raise ValueError(
             f"{what} got tensors, several devices and lockstep=True: in one step the tensors have one value, so all "

@@ -46,6 +46,7 @@ SYSTEMS = {
     "classic_fifo": _Listed("CustomRunner with a queue of whole batches, StagingArea", threaded=True, ours=True),
     "staged": _Listed("staged(), StagingSession.make_callable", threaded=True, ours=True),
     "staged_uint8": _Listed("staged() on bytes, converted behind the area", threaded=True, ours=True),
+    "staged_nice": _Listed("staged(nice=10), on a source as staged", threaded=True, ours=True),
     "lockstep": _Listed("staged(lockstep=True)", ours=True),
 }
 
