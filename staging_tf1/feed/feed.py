@@ -8,6 +8,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import UninitializedError
+from staging_tf1.feed.dropping import drop
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.resuming import resume_points
 from staging_tf1.feed.run import FeedRun
@@ -86,6 +87,10 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
         points = resume_points(self.pipeline, self.lanes, session)
         if self.pipeline.init is not None:
             session.run(self.pipeline.init)
+        if self.pipeline.drops:
+            towers = len(points)
+            consumed = min(start * towers + tower for tower, (_, start) in enumerate(points))
+            drop(session, self.pipeline.drops, consumed, points[0][0])
         return points
 
     def position_variables(self) -> list[Any]:

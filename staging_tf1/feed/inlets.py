@@ -52,18 +52,23 @@ class Inlet:
     fingerprint: dict[str, int | str] | None = None
     # Whether each batch brings the state of its stream.
     keeps_state: bool = False
+    # Whether a restored run has to compute and drop what earlier ones have consumed.
+    drops: bool = False
 
 
-def inlets_for(values: Any, declared: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
+def inlets_for(
+    values: Any, declared: Any, towers: int, what: str, *, skips: bool = False
+) -> tuple[list[Inlet], Callable[[], Any]]:
     """One inlet for each tower, and a maker of the op to run once a session (or None).
 
-    `declared` is what the caller says the values are, or None; a generator is then not read to find that out.
+    `declared` is what the caller says the values are, or None; a generator is then not read to find that out. `skips`
+    says that bad batches are skipped.
 
     Raises:
       TypeError, SpecError, ValueError: `values` is nothing that can be staged; no op has been added then.
     """
     if isinstance(values, Dataset):
-        return _from_dataset(values, towers)
+        return _from_dataset(values, towers, skips)
     if _is_nest_of_tensors(values, what):
         return _from_tensors(values, towers)
     return _from_source(as_source(values), declared, towers, what)
@@ -150,15 +155,16 @@ def _tensor_bytes(tensor: Any) -> int | None:
     return int(shape.num_elements()) * int(dtype.size)
 
 
-def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+def _from_dataset(dataset: Any, towers: int, skips: bool) -> tuple[list[Inlet], Callable[[], Any]]:
     # One iterator for all towers: a shuffled dataset that every tower iterated for itself would give them other
     # orders, and shards of those overlap.
     made: list[Any] = []
 
     def make(position: Position | None) -> Values:
         if not made:
-            # Read when the iterator is initialised, which is after a checkpoint has been restored.
-            rest = dataset if position is None else dataset.skip(position.first_of_all())
+            # Read when the iterator is initialised, which is after a checkpoint has been restored. Not where elements
+            # may be bad: `skip` begins to count again behind each of them, and so leaves out good ones.
+            rest = dataset if position is None or skips else dataset.skip(position.first_of_all())
             made.append(tf.data.make_initializable_iterator(rest))
         element = made[0].get_next()
         return Values(tf.nest.flatten(element, expand_composites=True), element, [])
@@ -172,6 +178,7 @@ def _from_dataset(dataset: Any, towers: int) -> tuple[list[Inlet], Callable[[], 
         element_bytes=_total_bytes(_components(dataset)),
         components=components.of_dataset(dataset),
         fingerprint={"source": "tf.data.Dataset", **BY_BATCHES},
+        drops=skips,
     )
     return [inlet] * towers, lambda: made[0].initializer
 

@@ -50,6 +50,8 @@ class LaneRun:
         self._inputs = inputs
         self._reader = inputs.reader(lane, start)
         self._round = start
+        # The source's batches before this number have been put, or skipped and told of.
+        self._passed = start
         self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
 
     def stop(self) -> None:
@@ -145,7 +147,7 @@ class LaneRun:
                 if arrays is None:
                     continue
                 state.now(PUTTING)
-                self._put(arrays)
+                self._put(numbered.number, arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.count(arrays)
 
@@ -161,8 +163,9 @@ class LaneRun:
     def _turn(self, index: int) -> AbstractContextManager[None]:
         return self._turnstile.turn(index) if self._takes_turns else nullcontext()
 
-    def _put(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+    def _put(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> None:
         if self._filling is not None:
             self._filling.make_room(len(arrays[0]))
-        self.sink.put(*arrays)
+        passed, self._passed = self._passed, number + 1
+        self.sink.put(*arrays, count=self._passed - passed)
         self._listener.staged_one(self.lane.tower)

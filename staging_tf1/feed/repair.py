@@ -8,7 +8,7 @@ wait for ever.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from staging_tf1.graph.sink import Repair, Sink
@@ -38,15 +38,21 @@ def repair(sink: Sink, session: Any, puts: Callable[[], tuple[int, int]]) -> int
     return lost
 
 
-def release_stranded(sink: Sink, session: Any) -> int:
+def release_stranded(sink: Sink, session: Any, put_feeds: Mapping[Any, Any]) -> int:
     """Lets elements be taken that a put staged in a step which failed before it could say so; returns how many.
 
     Only for lockstep, where no put is under way between two steps.
+
+    Args:
+      sink: the area's.
+      session: the session that the step failed in.
+      put_feeds: what that step's put was fed.
     """
     assert sink.repair is not None
     held, ready = (int(n) for n in session.run([sink.repair.held, sink.size]))
+    counts = {sink.count: put_feeds[sink.count]} if sink.count in put_feeds else {}
     for _ in range(held - ready):
-        session.run(sink.repair.release)
+        session.run(sink.repair.release, counts)
     return held - ready
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from staging_tf1._tf import fast_callable
 from staging_tf1.graph.sink import Sink
@@ -21,25 +24,35 @@ class SinkRun:
         self._lock = threading.Lock()
         # Puts begun and ended; they differ while one is under way.
         self.begun = self.ended = 0
+        count = () if sink.count is None else (sink.count,)
+        with_put = count if sink.release is None else ()
         # Without placeholders the graph computes the values, which the pool's threads should share.
         self._put: Callable[..., Any] = fast_callable(
-            session, feeds=sink.placeholders, targets=[sink.put], in_caller_thread=bool(sink.placeholders)
+            session,
+            feeds=[*sink.placeholders, *with_put],
+            targets=[sink.put],
+            in_caller_thread=bool(sink.placeholders),
         )
         self._release = (
             None
             if sink.release is None
-            else fast_callable(session, feeds=(), targets=[sink.release], in_caller_thread=True)
+            else fast_callable(session, feeds=count, targets=[sink.release], in_caller_thread=True)
         )
+        self._counts_with_put = bool(with_put)
+        # Of the batches that have been put and not released, in order; None where the put says it, or nobody.
+        self._counts: deque[int] | None = deque() if count and not with_put else None
 
-    def put(self, *arrays: Any) -> None:
-        """Puts one batch; waits for room."""
+    def put(self, *arrays: Any, count: int = 1) -> None:
+        """Puts one batch, which stands for `count` batches of the source; waits for room."""
         with self._lock:
             self.begun += 1
         try:
-            self._put(*arrays)
+            self._put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
         finally:
             with self._lock:
                 self.ended += 1
+        if self._counts is not None:
+            self._counts.append(count)
 
     def puts(self) -> tuple[int, int]:
         """How many puts have begun, and how many have ended."""
@@ -54,7 +67,7 @@ class SinkRun:
         """Lets `batches` staged elements be taken."""
         assert self._release is not None
         for _ in range(batches):
-            self._release()
+            self._release(*([np.array(self._counts.popleft(), np.int64)] if self._counts is not None else ()))
 
     def lane_ended(self) -> bool:
         """Counts a lane that has delivered its last batch; True for the last one."""

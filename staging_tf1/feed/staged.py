@@ -10,7 +10,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.feed.arguments import at_least, check_name
 from staging_tf1.feed.feed import Feed, feeds_of, register
-from staging_tf1.feed.inlets import Inlet, fitted, inlets_for
+from staging_tf1.feed.inlets import Inlet, Values, fitted, inlets_for
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.priority import check_nice
 from staging_tf1.feed.resuming import RESUME_MODES
@@ -75,6 +75,9 @@ def staged(
       ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
         (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can. In
         lockstep, what the graph computes from the output of a dataset or queue is a part of the step, and fails it.
+        A restored run goes on behind the last batch that was consumed, the ones skipped before it included. Of a
+        dataset it computes what was consumed again, to find the place, and of a stream that towers share it repeats
+        up to as many batches as were skipped (docs/workflow.md).
       max_ignored: how many of those in one session; the next one is raised. None is no limit.
       resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
         The other two carry the position over to other towers, shards or batch sizes, and leave out no record: "exact"
@@ -108,11 +111,11 @@ def staged(
         memory_limit = at_least(memory_limit, 0, "memory_limit", what)
         num_threads = at_least(num_threads, 1, "num_threads", what)
         nice = check_nice(nice, what)
-        inlets, make_init = inlets_for(values, spec, len(towers), what)
+        skipped = ignored(ignored_exception_types, max_ignored, what)
+        inlets, make_init = inlets_for(values, spec, len(towers), what, skips=bool(skipped.types))
         inlets = [fitted(inlet, spec, cast, what) for inlet in inlets]
         if resume not in RESUME_MODES:
             raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
-        skipped = ignored(ignored_exception_types, max_ignored, what)
         _check_lockstep(lockstep, num_threads, nice, inlets, what)
         capacity = _fit(capacity, memory_limit, inlets, what)
         # What the caller's step depends on here would otherwise be computed in every step that takes a batch.
@@ -122,12 +125,14 @@ def staged(
             position = (
                 None if fingerprint is None else Position(fingerprint, len(towers), keeps_state=inlets[0].keeps_state)
             )
-            built, structures = [], []
+            counts = position is not None and bool(skipped.types)
+            built, structures, drops = [], [], []
             for index, (inlet, place) in enumerate(zip(inlets, towers, strict=True)):
-                tower, structure = _build(inlet, unique, index, place, capacity, lockstep, len(towers), position)
+                tower, made = _build(inlet, unique, index, place, capacity, lockstep, len(towers), position, counts)
                 built.append(tower)
-                structures.append(tf.nest.pack_sequence_as(structure, list(tower.outputs), expand_composites=True))
-            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init(), resume, position)
+                structures.append(tf.nest.pack_sequence_as(made.structure, list(tower.outputs), expand_composites=True))
+                drops.append(tuple(made.flat) if inlet.drops else ())
+            pipeline = Pipeline(unique, site, tuple(built), lockstep, make_init(), resume, position, drops[0])
         lanes = tuple(
             Lane(
                 tower.sink.name,
@@ -157,7 +162,8 @@ def _build(
     lockstep: bool,
     towers: int,
     position: Position | None,
-) -> tuple[Tower, Any]:
+    counts: bool,
+) -> tuple[Tower, Values]:
     with tf.name_scope(f"tower_{index}") if towers > 1 else nullcontext():
         with tf.device("/device:CPU:0") if inlet.source is not None else nullcontext():
             made = inlet.values(position)
@@ -170,9 +176,11 @@ def _build(
             release=towers == 1 or lockstep,
             lockstep=lockstep,
             advance=None if position is None else partial(position.advance, index),
+            # In rotation, and in the graph, a bad batch has no number: it costs no turn.
+            counts=counts and inlet.source is not None and not inlet.shared,
             label=made.label,
         )
-    return tower, made.structure
+    return tower, made
 
 
 def _is_chained(tower: Tower) -> bool:

@@ -39,6 +39,9 @@ class Pipeline:
     resume: str
     # What checkpoints hold; None where the input cannot go on at a number.
     position: Position | None
+    # What computes one batch, to be run and dropped for each one that earlier runs have consumed; empty where the
+    # input itself begins behind them.
+    drops: tuple[Any, ...] = ()
 
     @property
     def outputs(self) -> list[Any]:
@@ -55,19 +58,21 @@ def build_tower(
     device: str | None,
     release: bool,
     lockstep: bool,
-    advance: Callable[[Any], Any] | None,
+    advance: Callable[[Any, Any], Any] | None,
+    counts: bool = False,
     label: Any = None,
 ) -> Tower:
     """Makes the ops of one tower: `values` are staged by its put, `placeholders` are what a thread must feed.
 
-    `advance` makes the op that counts a batch that was taken, from its token: that is `label`, a string tensor which is
-    fed with the batch, if there is one.
+    `advance` makes the op that counts a batch that was taken, from its token. With `counts` that holds for how many
+    batches it stands, and `label` if there is one, a string tensor which is fed with the batch.
     """
     gate = TokenArea(
         [value.dtype for value in values],
         [value.shape for value in values],
         capacity=capacity,
         device=device,
+        counts=counts,
         labels=label is not None,
     )
     put = gate.put(values, release=release, label=label)
@@ -88,6 +93,7 @@ def build_tower(
         meter=gate.meter,
         release=None if release else gate.release,
         repair=gate.repair,
+        count=gate.count,
     )
     ends = cut_before(put, values) if lockstep and not placeholders else []
     return Tower(gate, sink, tuple(outputs), tuple(ends))

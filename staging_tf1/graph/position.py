@@ -1,6 +1,7 @@
 """How many batches the steps have consumed: a variable that the consuming step updates, and every checkpoint holds.
 
-What has been read ahead does not count, so a restored run goes on with the first batch that no step has had.
+What has been read ahead does not count, so a restored run goes on with the first batch that no step has had. A bad
+batch that was skipped counts with the next one that is consumed: the position is a number in the source's order.
 """
 
 from __future__ import annotations
@@ -53,14 +54,18 @@ class Position:
         with _on_the_host():
             return tf.reduce_min(self._value * self.towers + tf.range(self.towers, dtype=tf.int64))
 
-    def advance(self, tower: int, token: Any) -> Any:
-        """The op that counts one more batch of `tower`, and keeps the state that its token has."""
+    def advance(self, tower: int, count: Any, label: Any) -> Any:
+        """The op that counts a batch of `tower`, and keeps the state that it is labelled with.
+
+        With those that were skipped just before it these are `count` batches; None is the one.
+        """
         # Not a scatter_add to one place: it is no faster, and takes no exclusive lock, so that two threads which run
         # steps of one tower could lose a count.
         one = [int(other == tower) for other in range(self.towers)]
         with _on_the_host():
-            counted = self._batches.assign_add(tf.constant(one, tf.int64), read_value=False)
-            return counted if self._state is None else tf.group(counted, self._state.assign(token, read_value=False))
+            passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
+            counted = self._batches.assign_add(passed, read_value=False)
+            return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
     def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
         """The position of each tower there was, and the fingerprint that was saved with them."""

@@ -47,3 +47,6 @@ class Sink:
     release: Any | None = None
     # None for a queue, which takes no harm.
     repair: Repair | None = None
+    # For how many batches of the source an element stands, fed to what lets it be taken: the release if there is one,
+    # else the put. 1 if nothing is fed; None where it is always 1.
+    count: Any | None = None

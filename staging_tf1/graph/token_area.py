@@ -22,17 +22,27 @@ from staging_tf1.graph.sink import Repair
 class TokenArea:
     """An area with `slots` (free places) and `tokens` (elements present), both FIFO queues of scalars.
 
-    With `labels`, an element's token is a string that goes with it: it stays on the host, where an area on a GPU could
-    not hold it.
+    With `labels`, an element's token holds a string that goes with it: it stays on the host, where an area on a GPU
+    could not hold it. With `counts`, it holds for how many batches of the source the element stands: itself, and those
+    that were skipped just before it.
     """
 
     def __init__(
-        self, dtypes: Sequence[Any], shapes: Sequence[Any], *, capacity: int, device: str | None, labels: bool = False
+        self,
+        dtypes: Sequence[Any],
+        shapes: Sequence[Any],
+        *,
+        capacity: int,
+        device: str | None,
+        counts: bool = False,
+        labels: bool = False,
     ) -> None:
         self.capacity = capacity
+        # To be fed with whatever enqueues the token; None where every element stands for itself only.
+        self.count: Any = None
         # What every get waits for; a run that depends on it takes an element.
         self.token: Any = None
-        self._blank = b"" if labels else 0
+        self._labels = labels
         with tf.control_dependencies(None):
             with on(device):
                 # No capacity of its own: a Stage that waited would hold a thread of the pool.
@@ -41,11 +51,14 @@ class TokenArea:
             with tf.device(None), tf.device(host_of(self.area.device)):
                 # Without a bound: a place that is given back once too often must not make the giver wait.
                 self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
-                self.tokens = tf.FIFOQueue(capacity, tf.string if labels else tf.int32, [], name="tokens")
+                if counts:
+                    self.count = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
+                held = [tf.int64] * counts + [tf.string] * labels or [tf.int32]
+                self.tokens = tf.FIFOQueue(capacity, held, [[]] * len(held), name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
-                self.release = self.tokens.enqueue(self._blank, name="release")
+                self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = Repair(
                     free=self.slots.size(name="free"),
                     held=self.area.size(),
@@ -75,16 +88,23 @@ class TokenArea:
         if not release:
             return staged
         with tf.control_dependencies([staged]):
-            return self.tokens.enqueue(self._blank if label is None else label, name="put")
+            return self.tokens.enqueue(self._token_with(label), name="put")
 
-    def get(self, advance: Callable[[Any], Any] | None = None) -> list[Any]:
+    def _token_with(self, label: Any) -> list[Any]:
+        count = [] if self.count is None else [self.count]
+        return count + [label] * self._labels or [0]
+
+    def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
         """The tensors of the next element; they wait until there is one."""
-        # `advance` makes the op that counts it, from its token. Placed by the device scope of the caller, as
-        # `StagingArea.get` does.
-        self.token, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
+        # `advance` makes the op that counts it, from its token's count and label. Placed by the device scope of the
+        # caller, as `StagingArea.get` does.
+        taken, counted = self.meter.around(self.tokens.size, self.tokens.dequeue)
+        token = tf.nest.flatten(taken)
+        self.token = token[0]
         with tf.control_dependencies([counted]):
             element = self.area.get()
-            advanced = [advance(self.token)] if advance is not None else []
+            count, label = token[0] if self.count is not None else None, token[-1] if self._labels else None
+            advanced = [advance(count, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(0)
         # Your ops start after the slot is back, so that one of them that fails cannot keep it.

@@ -19,7 +19,6 @@ from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.reading import Numbered
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.thread_state import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
@@ -38,6 +37,8 @@ class _TowerState:
     # What was read for this tower because another one that shares the input wanted the batch after it.
     dealt: deque[dict[Any, Any]] = field(default_factory=deque)
     ended: bool = False
+    # The source's batches before this number have been read, or skipped.
+    passed: int = 0
     # Gets that the meter had counted when the last run began.
     taken: int = 0
     in_flight: bool = False
@@ -62,6 +63,7 @@ class Lockstep:
         self.towers = [_TowerState(tower, lane) for tower, (lane, _) in zip(feed.pipeline.towers, points, strict=True)]
         for state, (_, start) in zip(self.towers, points, strict=True):
             state.skips = Skips(state.lane.name, state.lane.ignored)
+            state.passed = start
             state.feeder.name = f"lockstep:{state.lane.name}"
             state.reader = inputs.reader(state.lane, start, dealt=False)
             if state.tower.ends:
@@ -107,7 +109,7 @@ class Lockstep:
     def repair(self) -> None:
         """Puts right what a step that failed has left."""
         for state in self.towers:
-            release_stranded(state.tower.sink, self._session)
+            release_stranded(state.tower.sink, self._session, state.pending or {})
             repair(state.tower.sink, self._session, lambda: (0, 0))
 
     def drain(self) -> None:
@@ -159,14 +161,16 @@ class Lockstep:
             return None
         if numbered.error is not None:
             raise numbered.error
-        feeds = self._feeds(state.lane, numbered)
+        arrays = state.lane.arrays(numbered.number, numbered.batch)
         state.feeder.batch = numbered.number
-        state.feeder.count(list(feeds.values()))
-        return feeds
+        state.feeder.count(arrays)
+        return dict(zip(state.lane.sink.placeholders, arrays, strict=True)) | self._count(state, numbered.number)
 
-    def _feeds(self, lane: Lane, numbered: Numbered) -> dict[Any, Any]:
-        arrays = lane.arrays(numbered.number, numbered.batch)
-        return dict(zip(lane.sink.placeholders, arrays, strict=True))
+    def _count(self, state: _TowerState, number: int) -> dict[Any, Any]:
+        """The feed that says for how many batches the one of this number stands."""
+        passed, state.passed = state.passed, number + 1
+        count = state.tower.sink.count
+        return {} if count is None else {count: state.passed - passed}
 
     def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:
         if state.read_ends is None:

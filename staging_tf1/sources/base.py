@@ -134,6 +134,8 @@ class StreamSource(abc.ABC):
     def batches(self, start: int = 0) -> Iterator[Any]:
         """A new iterator over the batches from number `start` on, each a nest of numpy arrays like `spec`.
 
+        A bad batch that it raises for, and goes on, has a number like the others.
+
         Raises:
           StagingError: the stream cannot be read again, or not from `start`.
         """

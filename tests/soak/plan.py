@@ -121,7 +121,7 @@ def draw(seed: int) -> Plan:
     if choose.random() < 0.3 and way not in ("callable", "step_fn"):
         timeouts = {n: choose.randint(1, 8) for n in steps if choose.random() < 0.2}
     stop = choose.choice(["end"] * 3 + stops(way, dataset))
-    whole = not (failing or timeouts or many)
+    whole = not (failing or timeouts) and fault in ("none", "ignored")
     resumes = kind in RESUMING and whole and way in MONITORED and choose.random() < 0.5
     threads = 1 if lockstep or (resumes and dataset) else choose.randint(1, 4)
     preempted = way in MONITORED and stop != "drain" and choose.random() < 0.25
@@ -141,7 +141,7 @@ def draw(seed: int) -> Plan:
         step_pace=choose.choice(PACES),
         fault=fault,
         bad=frozenset(choose.randrange(records) for _ in range(many)),
-        max_ignored=choose.choice([None, 0, 1]) if fault == "ignored" and towers == 1 else None,
+        max_ignored=choose.choice([None, 0, 1]) if fault == "ignored" and towers == 1 and not resumes else None,
         failing=failing,
         moment=choose.choice(["early", "token", "late"]),
         timeouts=timeouts,
