@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -13,6 +14,8 @@ from pipelines import INDEXED, Numbers, build, feed_threads, to_the_end
 
 import staging_tf1 as staging
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.sources import StreamSource
+from staging_tf1.spec import ArraySpec
 
 COUNT = 24
 _QUIET: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0, save_checkpoint_steps=2)
@@ -107,4 +110,37 @@ def test_a_python_worker_of_a_parallel_map(graph: Any, threads: int, towers: int
         with pytest.raises(tf.errors.UnknownError, match="OSError: no record 7"), staging.StagingSession() as sess:
             run(sess)
         assert len(set(got)) == len(got) and 7 not in got
+    assert feed_threads() == []
+
+
+class Misfits(StreamSource):
+    """Each even one of the first batches, so all those of one of two towers, is not as the spec declares."""
+
+    spec = ArraySpec((1,), np.int64)
+
+    def resolve_spec(self) -> Any:
+        return self.spec
+
+    def batches(self, start: int = 0) -> Iterator[Any]:
+        for number in range(start, 24):
+            yield np.full([1 if number % 2 or number >= 12 else 2], number)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_batches_that_do_not_fit_cost_a_tower_no_turn(graph: Any, threads: int, lockstep: bool) -> None:
+    parts = staging.staged(
+        Misfits(),
+        capacity=1,
+        num_threads=1 if lockstep else threads,
+        lockstep=lockstep,
+        devices=["/cpu:0"] * 2,
+        ignored_exception_types=(staging.errors.SpecError,),
+    )
+    got: list[int] = []
+    with staging.StagingSession(stall_secs=20, stall_raises=True) as sess:
+        while not sess.should_stop():
+            got.extend(int(each[0]) for each in sess.run(parts))
+    assert got == [number for number in range(24) if number % 2 or number >= 12]
+    assert sum(record.ignored for record in sess.stats()) == 6
     assert feed_threads() == []

@@ -39,7 +39,9 @@ class Inputs:
         if not lane.rotates:
             return self._stream(lane, lane.source, start)
         stream = self._stream(lane, lane.source, self.first_turn)
-        return DealtReader(stream, self.rotation, lane.tower, self.towers, start) if dealt else stream
+        if not dealt:
+            return stream
+        return DealtReader(stream, self.rotation, lane.tower, self.towers, start, lane.arrays, lane.ignored)
 
     def stop(self) -> None:
         """Wakes the towers that wait for each other."""

@@ -102,12 +102,26 @@ class StreamReader:
 class DealtReader:
     """One tower's share of a stream that several towers read: every n-th batch, in strict rotation.
 
-    Rotation keeps the towers' numbers of batches within one of each other, whatever their speed.
+    Rotation keeps the towers' numbers of batches within one of each other, whatever their speed. So a bad batch is
+    passed over within the turn: a tower that lost it would fall behind, until the others wait with full areas.
+
+    Args:
+      check: called with a batch's number and the batch; raises what is wrong with it.
     """
 
-    def __init__(self, stream: StreamReader, rotation: Turnstile, tower: int, towers: int, start: int = 0) -> None:
+    def __init__(
+        self,
+        stream: StreamReader,
+        rotation: Turnstile,
+        tower: int,
+        towers: int,
+        start: int,
+        check: Callable[[int, Any], object],
+        ignored: Ignored,
+    ) -> None:
         self._stream, self._rotation = stream, rotation
         self._tower, self._towers = tower, towers
+        self._check, self._ignored = check, ignored
         self._round = start
         self._lock = threading.Lock()
 
@@ -117,11 +131,20 @@ class DealtReader:
             self._round += 1
         with self._rotation.turn(number * self._towers + self._tower):
             numbered = self._stream.take()
-            while numbered is not None and numbered.error is not None:
-                # Within the turn: a tower that lost it would fall behind, until the others wait with full areas.
-                skip(numbered.error)
+            while numbered is not None and (error := self._fault(number, numbered)) is not None:
+                skip(error)
                 numbered = self._stream.take()
         return None if numbered is None else numbered._replace(number=number)
+
+    def _fault(self, number: int, numbered: Numbered) -> BaseException | None:
+        """What is to be skipped in place of the batch, if anything."""
+        if numbered.error is not None or not self._ignored.types:
+            return numbered.error
+        try:
+            self._check(number, numbered.batch)
+        except self._ignored.types as error:
+            return error
+        return None
 
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:
