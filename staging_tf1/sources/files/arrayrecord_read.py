@@ -103,15 +103,7 @@ class ArrayRecordFiles:
 
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         """Reads records; see `SerializedFiles.read`."""
-        result = [b""] * len(records)
-        errors: dict[int, CorruptRecordError] = {}
-        for number, where, local in self._numbers.split(records):
-            found, wrong = self._open[number].read(local.tolist())
-            places = where.tolist()
-            for place, record in zip(places, found):
-                result[place] = record
-            errors.update((places[place], error) for place, error in wrong.items())
-        return result, errors
+        return self._numbers.read(records, lambda file, local: self._open[file].read(local.tolist()))
 
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int

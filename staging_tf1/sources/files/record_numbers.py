@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from staging_tf1.errors import CorruptRecordError
+
 __all__ = ["RecordNumbers"]
+
+Errors = dict[int, CorruptRecordError]
+ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
 
 
 class RecordNumbers:
@@ -48,3 +53,24 @@ class RecordNumbers:
         for file in np.unique(files).tolist():
             places = np.flatnonzero(files == file)
             yield file, places, records[places] - self._firsts[file]
+
+    def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
+        """Reads records of any of the files.
+
+        Args:
+          records: their numbers, int64 [n].
+          read_file: called with a file's number and the numbers of records in it; returns their bytes, and what is
+            wrong with the corrupt ones, by their place.
+
+        Returns:
+          The same of all `records`, in their order.
+        """
+        result = [b""] * len(records)
+        errors: Errors = {}
+        for file, where, local in self.split(records):
+            found, wrong = read_file(file, local)
+            places = where.tolist()
+            for place, record in zip(places, found):
+                result[place] = record
+            errors.update((places[place], error) for place, error in wrong.items())
+        return result, errors

@@ -71,15 +71,7 @@ class RecordFiles:
         """Reads records; see `SerializedFiles.read`."""
         if len(self.indexes) == 1:
             return self._read_file(0, records)
-        result = [b""] * len(records)
-        errors: dict[int, CorruptRecordError] = {}
-        for number, where, local in self._numbers.split(records):
-            found, wrong = self._read_file(number, local)
-            places = where.tolist()
-            for place, record in zip(places, found):
-                result[place] = record
-            errors.update((places[place], error) for place, error in wrong.items())
-        return result, errors
+        return self._numbers.read(records, self._read_file)
 
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
