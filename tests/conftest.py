@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -94,3 +95,15 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
         return subprocess.run(command, env=environment, check=False, **options)
 
     return run
+
+
+@pytest.fixture
+def reports() -> Iterator[Any]:
+    """What the watchdog logs during the test: a `stalls.Reports`."""
+    from stalls import Reports  # it imports TensorFlow
+
+    handler = Reports()
+    logger = logging.getLogger("absl")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)

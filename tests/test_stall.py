@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,16 +14,6 @@ from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, w
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
-
-
-@pytest.fixture
-def reports() -> Iterator[Reports]:
-    handler = Reports()
-    logger = logging.getLogger("absl")
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-
 
 # Threads that were never started.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,6 @@ from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, w
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
 from staging_tf1.lifecycle.stall import stall_secs_or_default
-
-
-@pytest.fixture
-def reports() -> Iterator[Reports]:
-    handler = Reports()
-    logger = logging.getLogger("absl")
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-
 
 # Areas.
 
