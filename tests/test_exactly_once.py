@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -176,3 +177,30 @@ def test_the_same_seed_gives_the_same_losses() -> None:
 
     first = losses()
     assert len(first) == 25 and first == losses() and first[-1] < first[0]
+
+
+class Backwards(ArraySource):
+    """Of each `threads` batches that are made at once, the last is ready first."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(np.arange(64), batch_size=2, shuffle=True, seed=3, epochs=1)
+        self._threads = threads
+        self._made = [threading.Event() for _ in range(33)]
+
+    def batch(self, index: int) -> Any:
+        if (index + 1) % self._threads:
+            assert self._made[index + 1].wait(60), f"nobody makes batch {index + 1}"
+        self._made[index].set()
+        return super().batch(index)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 8])
+def test_the_order_does_not_depend_on_the_threads(threads: int) -> None:
+    source = Backwards(threads)
+    got = []
+    with tf.Graph().as_default():
+        ids = staging.staged(source, num_threads=threads)
+        with staging.StagingSession() as sess:
+            while not sess.should_stop():
+                got.append(sess.run(ids).tolist())
+    assert got == [source.record_ids(number).tolist() for number in range(32)]
