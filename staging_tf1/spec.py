@@ -140,6 +140,8 @@ def flatten(structure: Any) -> list[Any]:
     """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
     if not is_structure(structure):
         return [structure]
+    if type(structure) is dict and not any(map(is_structure, structure.values())):  # as most batches are
+        return [structure[key] for key in _sorted_keys(structure)]
     return [leaf for _, child in _children(structure) for leaf in flatten(child)]
 
 
@@ -165,7 +167,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
         if leaf is _END:
             raise SpecError("got fewer leaves than the structure holds")
         return leaf
-    if isinstance(structure, Mapping):
+    if type(structure) is dict or isinstance(structure, Mapping):
         packed = {key: _pack(structure[key], leaves) for key in _sorted_keys(structure)}
         in_order = {key: packed[key] for key in structure}
         return in_order if type(structure) is dict else _rebuild_mapping(structure, in_order)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
 from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
@@ -22,8 +22,7 @@ from staging_tf1.graph.source_ops import ancestors
 _TIMEOUT_MS = 2000
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(NamedTuple):
     """A `Session.run` under way: by which thread, since when (perf_counter), and of what.
 
     In lockstep a step begins with reading the source, before any run: then `reads` names the reader.

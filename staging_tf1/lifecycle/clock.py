@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from staging_tf1.doctor.snapshot import Pending
@@ -46,11 +47,7 @@ class StepClock:
 
     def timed(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """`call`, which runs `fetches` without the session's `run`, timed like that."""
-
-        def step(*values: Any) -> Any:
-            return self._time(fetches, None, call, *values)
-
-        return step
+        return partial(self._time, fetches, None, call)
 
     def _run(
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None

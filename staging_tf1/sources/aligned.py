@@ -6,6 +6,7 @@ numpy itself aligns to 16 bytes, so its arrays are copied, sometimes: here they 
 
 from __future__ import annotations
 
+import ctypes
 import math
 import weakref
 from collections import deque
@@ -120,4 +121,8 @@ def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
+    try:
+        # A quarter of what numpy's own ways to ask take.
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError, BufferError):  # read-only, empty, not contiguous, or of a dtype without a buffer
+        return int(array.__array_interface__["data"][0])

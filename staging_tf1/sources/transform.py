@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
@@ -54,7 +55,19 @@ def _takes(signature: inspect.Signature, *arguments: None) -> bool:
 
 def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
     """The generator of batch `index`: counter-based, so it needs nothing of the batches before."""
-    return np.random.Generator(np.random.Philox(key=seed | shard_index << 64, counter=index << 192))
+    # numpy takes any ISeedSequence; its stubs know of one class only.
+    key: Any = _Key(seed, shard_index)
+    return np.random.Generator(np.random.Philox(key, counter=index << 192))
+
+
+class _Key(ISeedSequence):
+    """Philox's key as it is; with `Philox(key=...)` numpy first asks the system for entropy, and drops it."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self._words = np.array([low, high], np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray[Any, Any]:
+        return self._words
 
 
 def hand_over(owner: str, batch: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ __all__ = ["ArrayWorkload"]
 class ArrayWorkload(Workload):
     """Records that are rows of arrays: `data` is a dict of them, all of the same length."""
 
+    # Whether `reshape` draws random numbers; a transform that takes the batch alone saves making them.
+    draws = False
+
     def batches(self, data: Batch, seed: int) -> Iterator[Batch]:
         rng = np.random.default_rng(seed)
         while True:
@@ -27,16 +31,15 @@ class ArrayWorkload(Workload):
                 yield self.convert({name: array[records] for name, array in data.items()}, rng, np.empty)
 
     def source(self, data: Batch, seed: int, *, shuffle: bool = True) -> Source:
-        def transform(batch: Batch, rng: np.random.Generator) -> Batch:
-            return self.convert(batch, rng, aligned_empty)
-
-        return ArraySource(data, batch_size=self.batch_size, shuffle=shuffle, seed=seed, transform=transform)
+        return self._source(data, seed, shuffle, self.convert)
 
     def compact_source(self, data: Batch, seed: int) -> Source:
-        def transform(batch: Batch, rng: np.random.Generator) -> Batch:
-            return self.reshape(batch, rng, aligned_empty)
+        return self._source(data, seed, True, self.reshape)
 
-        return ArraySource(data, batch_size=self.batch_size, shuffle=True, seed=seed, transform=transform)
+    def _source(self, data: Batch, seed: int, shuffle: bool, change: Callable[..., Batch]) -> Source:
+        given = {"empty": aligned_empty} if self.draws else {"empty": aligned_empty, "rng": None}
+        transform = functools.partial(change, **given)
+        return ArraySource(data, batch_size=self.batch_size, shuffle=shuffle, seed=seed, transform=transform)
 
     def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch | {"image": tf.cast(batch["image"], tf.float32) * np.float32(1 / 255)}

@@ -20,6 +20,7 @@ class W2(ArrayWorkload):
     """64x96x96x3 float32 from bytes in memory, gathered, flipped, scaled in numpy; two convolutions, SGD."""
 
     name = "W2"
+    draws = True
     batch_size = FACTS["W2"].batch_size
     spec = MappingProxyType({"image": ((96, 96, 3), np.float32), "label": ((), np.int32)})
 

@@ -25,6 +25,7 @@ class W4(ArrayWorkload):
     """16x96x96x3 float32 from 192x192 JPEGs, decoded and cropped at random with Pillow; the model of W2."""
 
     name = "W4"
+    draws = True
     batch_size = FACTS["W4"].batch_size
     spec = MappingProxyType({"image": ((_CROP, _CROP, 3), np.float32), "label": ((), np.int32)})
 
