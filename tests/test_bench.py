@@ -367,6 +367,10 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             ["W1", "--train", "my_module:build"],
             "--train measures your own step: leave out workloads, --systems, --suite and --quick.",
         ),
+        (
+            ["--train", "module:build", "--inter-op", "1"],
+            "--inter-op and --intra-op are for workloads: leave them out with --train and --suite.",
+        ),
         (["--suite", "classic", "--systems", "staged"], "--suite has systems of its own: leave out --systems."),
         (
             ["--json", "no/such/folder/o.json"],
@@ -407,6 +411,7 @@ def test_the_plans_hold_the_bounds_and_the_reference() -> None:
     (classic,) = suites.classic_plans(["W2"], secs=1, folder="x")
     changed = classic.requests["queue, intra_op 1"]
     assert (changed.system, changed.intra_op, changed.threads, changed.input_device) == ("hand_classic", 1, 1, None)
+    assert classic.requests["staged, inter_op 1"].inter_op == 1
     assert classic.requests["staged, input on /cpu:0"].input_device == "/cpu:0"
 
 
@@ -549,3 +554,10 @@ def test_the_experiments_run(run_python: RunPython) -> None:
 def test_the_list_of_experiments_leads_to_each() -> None:
     page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"\[(\w+\.py)\]\(\1\)", page)) == [path.name for path in EXPERIMENTS]
+
+
+def test_the_pools_have_the_sizes_that_are_asked_for() -> None:
+    words = ["W1", "--systems", "staged", "--inter-op", "1", "--intra-op", "2"]
+    (plan,) = bench._plans(bench.parser().parse_args(words))
+    assert {(each.inter_op, each.intra_op) for each in plan.requests.values()} == {(1, 2)}
+    assert plan.title.endswith("inter_op_parallelism_threads=1, intra_op_parallelism_threads=2")

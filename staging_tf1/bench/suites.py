@@ -31,10 +31,18 @@ class Plan:
 
 
 def workload_plans(
-    names: Sequence[str], systems: Sequence[SystemName], *, secs: float, folder: str, quick: bool = False
+    names: Sequence[str],
+    systems: Sequence[SystemName],
+    *,
+    secs: float,
+    folder: str,
+    quick: bool = False,
+    inter_op: int = 0,
+    intra_op: int = 0,
 ) -> list[Plan]:
-    """Every system on every workload, and the bounds with them."""
-    return [_workload_plan(name, systems, secs, folder, quick) for name in names]
+    """Every system on every workload, and the bounds with them; the pools of every session have the given sizes."""
+    plans = [_workload_plan(name, systems, secs, folder, quick) for name in names]
+    return [_with_pools(plan, inter_op, intra_op) for plan in plans]
 
 
 def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
@@ -90,6 +98,15 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     return Plan(f"{name}: {FACTS[name].help_text}", FACTS[name].batch_size, requests, _computed(reference))
 
 
+def _with_pools(plan: Plan, inter_op: int, intra_op: int) -> Plan:
+    sizes = {"inter_op": inter_op, "intra_op": intra_op}
+    words = ", ".join(f"{name}_parallelism_threads={size}" for name, size in sizes.items() if size)
+    if not words:
+        return plan
+    requests = {name: replace(each, inter_op=inter_op, intra_op=intra_op) for name, each in plan.requests.items()}
+    return replace(plan, title=f"{plan.title}; {words}", requests=requests)
+
+
 def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
     base = _base(name, secs, folder, quick)
     requests = {bound: replace(base, system=bound) for bound in BOUNDS}
@@ -106,6 +123,7 @@ def _changes(request: Request) -> Iterator[tuple[str, Request]]:
     yield "input on /cpu:0", replace(request, input_device="/cpu:0")
     yield "intra_op 1", replace(request, intra_op=1)
     yield "intra_op 2", replace(request, intra_op=2)
+    yield "inter_op 1", replace(request, inter_op=1)
 
 
 def _base(name: str, secs: float, folder: str, quick: bool) -> Request:

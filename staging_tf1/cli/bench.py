@@ -55,6 +55,14 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", metavar="N,N", default="1,4", help="numbers of feed threads (default: %(default)s)")
     add("--rounds", type=whole_number(1, 1000), default=5, metavar="N", help="turns of each (default: %(default)s)")
     add("--secs", type=float, default=1.5, metavar="S", help="seconds of one measurement (default: %(default)s)")
+    for pool, what in (("inter", "ops that run at once"), ("intra", "cores for one op")):
+        add(
+            f"--{pool}-op",
+            type=whole_number(0, 1000),
+            default=0,
+            metavar="N",
+            help=f"{pool}_op_parallelism_threads of every session: {what} (default: TensorFlow's own choice)",
+        )
     add("--suite", choices=["classic"], help="the advice of TensorFlow 1's time as a table (default workload: W2)")
     add("--train", metavar="MODULE:BUILD", help="your own step: build() returns (source, train); train(batch) an op")
     add("--quick", action="store_true", help="few records, five steps: shows that it works, measures nothing")
@@ -106,12 +114,15 @@ def _plans(options: argparse.Namespace) -> list[Plan]:
     settings = {"secs": options.secs, "folder": options.cache, "quick": options.quick}
     if options.suite:
         return classic_plans(names or ["W2"], **settings)
-    return workload_plans(names or list(FACTS), _systems(options), **settings)
+    pools = {"inter_op": options.inter_op, "intra_op": options.intra_op}
+    return workload_plans(names or list(FACTS), _systems(options), **settings, **pools)
 
 
 def _check_combination(options: argparse.Namespace) -> None:
     if options.train and (options.workloads or options.suite or options.systems or options.quick):
         raise BenchError("--train measures your own step: leave out workloads, --systems, --suite and --quick.")
+    if (options.train or options.suite) and (options.inter_op or options.intra_op):
+        raise BenchError("--inter-op and --intra-op are for workloads: leave them out with --train and --suite.")
     if options.suite and options.systems:
         raise BenchError("--suite has systems of its own: leave out --systems.")
     if not 0.01 <= options.secs <= 600:

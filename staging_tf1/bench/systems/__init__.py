@@ -47,6 +47,7 @@ SYSTEMS = {
     "staged": _Listed("staged(), StagingSession.make_callable", threaded=True, ours=True),
     "staged_uint8": _Listed("staged() on bytes, converted behind the area", threaded=True, ours=True),
     "staged_nice": _Listed("staged(nice=10), on a source as staged", threaded=True, ours=True),
+    "staged_uint8_nice": _Listed("staged_uint8 with nice=10 and room for four batches", threaded=True, ours=True),
     "lockstep": _Listed("staged(lockstep=True)", ours=True),
 }
 
