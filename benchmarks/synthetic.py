@@ -62,7 +62,7 @@ def real_step(batch_size: int, stack: ExitStack) -> Step:
         transform=moved_and_scaled,
     )
     with tf.Graph().as_default():
-        train_op = model(staging.staged(source, num_threads=2))
+        train_op = model(staging.staged(source, nice=10))
         return stack.enter_context(staging.StagingSession()).make_callable(train_op)
 
 

@@ -264,7 +264,7 @@ def test_stats_count_what_was_delivered(graph: Any) -> None:
     (stats,) = sess.stats()
     assert (stats.name, stats.batches, stats.records, stats.bytes) == ("train", 5, 10, 80)
     assert 0 <= stats.occupancy <= stats.capacity == 2 and stats.wait_secs >= 0
-    assert str(stats).startswith("train: 5 batches, 0.0 MiB; steps waited ")
+    assert str(stats).startswith("train: 5 batches, 80 bytes; steps waited ")
 
 
 def test_drain_ends_an_endless_source(graph: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,9 @@ def test_memory_held_at_most_is_what_a_full_area_holds(graph: Any) -> None:
     source = staging.sources.ArraySource(np.zeros([40, 16], np.float32), batch_size=4, epochs=1)
     stats = _stats_of_all(staging.staged(source, capacity=3))
     assert stats.full_bytes == 3 * 4 * 16 * 4
-    assert "; memory held at most 0.0 MiB; " in str(stats)
+    assert "; memory held at most 768 bytes; " in str(stats)
+    assert "; memory held at most 1.5 KiB; " in str(dataclasses.replace(stats, full_bytes=1536))
+    assert "; memory held at most 2.0 MiB; " in str(dataclasses.replace(stats, full_bytes=2 << 20))
 
 
 @pytest.mark.parametrize("records", [40, 41], ids=["known", "open"])

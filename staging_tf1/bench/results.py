@@ -55,15 +55,15 @@ def bound_of(outcomes: Mapping[str, Outcome], cores: int, reference: str | None)
     return Bound(ms, f"the larger of const and (CPU of const + CPU of source) / {cores} cores")
 
 
-def make_rows(outcomes: Sequence[Outcome], batch_size: int, bound: Bound | None) -> list[Row]:
+def make_rows(outcomes: Sequence[Outcome], bound: Bound | None) -> list[Row]:
     """The rows of those that were measured.
 
     A ratio is taken within each round, whose systems ran one after the other, because machines drift.
     """
-    return [_row(each, batch_size, bound) for each in outcomes if each.wall_ms]
+    return [_row(each, bound) for each in outcomes if each.wall_ms]
 
 
-def _row(outcome: Outcome, batch_size: int, bound: Bound | None) -> Row:
+def _row(outcome: Outcome, bound: Bound | None) -> Row:
     median = statistics.median(outcome.wall_ms)
     of_bound = None
     if bound is not None and outcome.name != "source":  # which is no way to feed a step
@@ -74,7 +74,7 @@ def _row(outcome: Outcome, batch_size: int, bound: Bound | None) -> Row:
         least_ms=min(outcome.wall_ms),
         most_ms=max(outcome.wall_ms),
         of_bound=of_bound,
-        records_per_sec=batch_size / median * 1e3,
+        records_per_sec=outcome.batch_size / median * 1e3,
         cpu_ms=statistics.median(outcome.cpu_ms),
         peak_mb=max(outcome.peak_mb),
     )

@@ -26,6 +26,8 @@ class Outcome:
     cpu_ms: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     peak_mb: list[float] = field(default_factory=list)
+    # Records in a batch; 0 if that is not known.
+    batch_size: int = 0
     skipped: str | None = None
     failed: str | None = None
 
@@ -38,6 +40,7 @@ class Outcome:
             self.cpu_ms.append(answer.measured["cpu_ms"])
             self.steps.append(int(answer.measured["steps"]))
             self.peak_mb.append(answer.measured["peak_mb"])
+            self.batch_size = int(answer.measured["batch_size"])
 
 
 def rotated(items: Sequence[_Item], turns: int) -> list[_Item]:

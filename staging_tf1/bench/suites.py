@@ -24,7 +24,6 @@ class Plan:
     """One table that is to be made."""
 
     title: str
-    batch_size: int
     requests: dict[str, Request]
     # From the outcomes to the bound.
     bound: Callable[[dict[str, Outcome]], Bound | None]
@@ -69,7 +68,7 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
         wall = outcomes["const"].wall_ms
         return Bound(wall, "the same step on constant data, so 'of bound' is real over synthetic") if wall else None
 
-    return Plan(f"{name}: your own training step", 0, systems, bound)
+    return Plan(f"{name}: your own training step", systems, bound)
 
 
 def run_plan(plan: Plan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
@@ -85,7 +84,7 @@ def run_quickly(plans: Sequence[Plan]) -> list[Table]:
 
 
 def _table(plan: Plan, outcomes: dict[str, Outcome]) -> Table:
-    return Table(plan.title, plan.batch_size, outcomes, plan.bound(outcomes))
+    return Table(plan.title, outcomes, plan.bound(outcomes))
 
 
 def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> Plan:
@@ -95,7 +94,7 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     if reference is not None and SystemName(reference) not in wanted:
         wanted.append(SystemName(reference))
     requests = {str(each): replace(base, system=each.system, threads=each.threads) for each in wanted}
-    return Plan(f"{name}: {FACTS[name].help_text}", FACTS[name].batch_size, requests, _computed(reference))
+    return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 
 def _with_pools(plan: Plan, inter_op: int, intra_op: int) -> Plan:
@@ -114,7 +113,7 @@ def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
         for change, request in _changes(replace(base, system=system)):
             requests[f"{words}, {change}"] = request
     title = f"The old advice, on {name} (queue: by hand, RandomShuffleQueue; staged: staged())"
-    return Plan(title, FACTS[name].batch_size, requests, _computed(FACTS[name].reference))
+    return Plan(title, requests, _computed(FACTS[name].reference))
 
 
 def _changes(request: Request) -> Iterator[tuple[str, Request]]:

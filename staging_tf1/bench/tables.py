@@ -17,14 +17,13 @@ class Table:
     """The outcomes of one workload."""
 
     title: str
-    batch_size: int
     outcomes: dict[str, Outcome]
     bound: Bound | None
 
     @property
     def rows(self) -> list[Row]:
         """Those that were measured, in the order in which they were asked for."""
-        return make_rows(list(self.outcomes.values()), self.batch_size, self.bound)
+        return make_rows(list(self.outcomes.values()), self.bound)
 
     @property
     def notes(self) -> list[str]:
@@ -84,7 +83,6 @@ def as_json(machine: Mapping[str, str], tables: Sequence[Table]) -> dict[str, An
         "tables": [
             {
                 "title": table.title,
-                "batch_size": table.batch_size,
                 "bound": asdict(table.bound) if table.bound else None,
                 "rows": [asdict(row) for row in table.rows],
                 "rounds": [asdict(outcome) for outcome in table.outcomes.values()],

@@ -74,7 +74,7 @@ def answer(request: Request) -> dict[str, Any]:
         pass
     if measured is None:  # a StagingSession takes the end of the data for a normal end of its block
         return {"failed": f"{request.workload} ran out of data while it was measured. Give its source epochs=None."}
-    return {"measured": measured.as_dict()}
+    return {"measured": {**measured.as_dict(), "batch_size": workload.batch_size}}
 
 
 def main() -> None:

@@ -66,13 +66,19 @@ class PipelineStats:
 
     def __str__(self) -> str:
         # Of batches that the graph computes, the threads know no bytes.
-        moved = f", {self.bytes / 2**20:.1f} MiB" if self.bytes else ""
-        held = f"; memory held at most {self.full_bytes / 2**20:.1f} MiB" if self.full_bytes else ""
+        moved = f", {_amount(self.bytes)}" if self.bytes else ""
+        held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
         return (
             f"{self.name}: {self.batches} batches{moved}; steps waited {self.wait_secs:.2f} s for input, feed threads "
             f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
             f"{self.verdict}"
         )
+
+
+def _amount(nbytes: int) -> str:
+    if nbytes < 2**10:
+        return f"{nbytes} bytes"
+    return f"{nbytes / 2**10:.1f} KiB" if nbytes < 2**20 else f"{nbytes / 2**20:.1f} MiB"
 
 
 def stats_of(

@@ -205,8 +205,7 @@ class RecordSource(Source):
         return part
 
     def fingerprint(self) -> dict[str, int | str]:
-        """What decides the sequence of batches; see `Source.fingerprint`. `seed` is -1 where nothing is "
-        "random."""
+        """What decides the sequence of batches; see `Source.fingerprint`. `seed` is -1 where nothing is random."""
         return {
             "source": type(self).__name__,
             "num_records": self._total_records,

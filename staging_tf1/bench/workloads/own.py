@@ -12,7 +12,7 @@ from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.workload import Batch, Workload
 from staging_tf1.sources import Source, StreamSource, as_source
-from staging_tf1.spec import flatten_with_paths, pack
+from staging_tf1.spec import flatten, flatten_with_paths, pack
 
 __all__ = ["OwnWorkload"]
 
@@ -29,7 +29,14 @@ class OwnWorkload(Workload):
         self._source, self._train = _build(name)
         self._structure = self._source.resolve_spec() if isinstance(self._source, StreamSource) else self._source.spec
         self.spec = {path: (spec.shape[1:], spec.dtype) for path, spec in flatten_with_paths(self._structure)}
-        self.batch_size = 0  # known when there is a batch
+        self.batch_size = self._records()
+
+    def _records(self) -> int:
+        """Records in a batch; 0 if only the batches tell."""
+        if isinstance(self._source, Source):
+            return self._source.batch_size or 0
+        shape = flatten(self._structure)[0].shape
+        return (shape[0] or 0) if shape else 0
 
     @property
     def batch_dim(self) -> int | None:
