@@ -33,8 +33,8 @@ _TENSOR_DTYPES = frozenset(
 class ArraySource(RecordSource):
     """Batches of records from arrays that share their first dimension.
 
-    Nothing is loaded whole: of a `np.memmap` only the records of the batch are read. A batch is fresh memory on a 64-byte
-    boundary, which TensorFlow takes over without a copy.
+    Nothing is loaded whole: of a `np.memmap` only the records of the batch are read. A batch is fresh memory on a
+    64-byte boundary, which TensorFlow takes over without a copy.
 
     Args:
       arrays: a dict, tuple, namedtuple or nest of arrays, or one array; `np.memmap` as well.

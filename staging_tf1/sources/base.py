@@ -38,8 +38,8 @@ class Source(abc.ABC):
     @property
     @abc.abstractmethod
     def spec(self) -> Any:
-        """A nest of `ArraySpec`. The batch dimension is None where a partial batch can occur, else "
-        "`batch_size`."""
+        """A nest of `ArraySpec`. The batch dimension is None where a partial batch can occur, else
+        `batch_size`."""
 
     @property
     @abc.abstractmethod
