@@ -120,7 +120,7 @@ def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
     return base if isinstance(base, _Memory) else None
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Any) -> int:
     try:
         # A quarter of what numpy's own ways to ask take.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
