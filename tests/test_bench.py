@@ -27,7 +27,7 @@ from staging_tf1.bench.rounds import Outcome, play_rounds, rotated
 from staging_tf1.bench.systems import BOUNDS, SYSTEMS, default_systems, load_system, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.task import Task
-from staging_tf1.bench.worker import Request, answer
+from staging_tf1.bench.worker import Request, answer, config_of
 from staging_tf1.bench.workloads import check_workload, load_workload, split_own
 from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.cli import bench
@@ -368,10 +368,13 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "--train measures your own step: leave out workloads, --systems, --suite and --quick.",
         ),
         (
-            ["--train", "module:build", "--inter-op", "1"],
-            "--inter-op and --intra-op are for workloads: leave them out with --train and --suite.",
+            ["--suite", "classic", "--systems", "staged"],
+            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning.",
         ),
-        (["--suite", "classic", "--systems", "staged"], "--suite has systems of its own: leave out --systems."),
+        (
+            ["--suite", "classic", "--no-spinning"],
+            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning.",
+        ),
         (
             ["--json", "no/such/folder/o.json"],
             "--json 'no/such/folder/o.json' cannot be written: No such file or directory.",
@@ -412,6 +415,7 @@ def test_the_plans_hold_the_bounds_and_the_reference() -> None:
     changed = classic.requests["queue, intra_op 1"]
     assert (changed.system, changed.intra_op, changed.threads, changed.input_device) == ("hand_classic", 1, 1, None)
     assert classic.requests["staged, inter_op 1"].inter_op == 1
+    assert classic.requests["queue, no spinning"].no_spinning
     assert classic.requests["staged, input on /cpu:0"].input_device == "/cpu:0"
 
 
@@ -558,8 +562,17 @@ def test_the_list_of_experiments_leads_to_each() -> None:
     assert sorted(re.findall(r"\[(\w+\.py)\]\(\1\)", page)) == [path.name for path in EXPERIMENTS]
 
 
-def test_the_pools_have_the_sizes_that_are_asked_for() -> None:
-    words = ["W1", "--systems", "staged", "--inter-op", "1", "--intra-op", "2"]
+@pytest.mark.parametrize("which", [["W1", "--systems", "staged"], ["--train", "my_module:build"]])
+def test_the_pools_are_as_they_are_asked_for(which: list[str]) -> None:
+    words = [*which, "--inter-op", "1", "--intra-op", "2", "--no-spinning"]
     (plan,) = bench._plans(bench.parser().parse_args(words))
-    assert {(each.inter_op, each.intra_op) for each in plan.requests.values()} == {(1, 2)}
-    assert plan.title.endswith("inter_op_parallelism_threads=1, intra_op_parallelism_threads=2")
+    assert {(each.inter_op, each.intra_op, each.no_spinning) for each in plan.requests.values()} == {(1, 2, True)}
+    assert plan.title.endswith(
+        "; inter_op_parallelism_threads=1; intra_op_parallelism_threads=2; experimental.disable_thread_spinning=True"
+    )
+
+
+def test_the_sessions_get_the_pools() -> None:
+    config = config_of(Request("W1", "const", "x", inter_op=1, intra_op=2, no_spinning=True))
+    assert (config.inter_op_parallelism_threads, config.intra_op_parallelism_threads) == (1, 2)
+    assert config.experimental.disable_thread_spinning

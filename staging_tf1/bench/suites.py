@@ -14,9 +14,16 @@ from staging_tf1.bench.worker import Request
 from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.facts import FACTS
 
-__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "workload_plans"]
+__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
 
 _QUICK_STEPS = 5
+
+# What a `tf.ConfigProto` calls them.
+_FIELDS = {
+    "inter_op": "inter_op_parallelism_threads",
+    "intra_op": "intra_op_parallelism_threads",
+    "no_spinning": "experimental.disable_thread_spinning",
+}
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,9 @@ def workload_plans(
     secs: float,
     folder: str,
     quick: bool = False,
-    inter_op: int = 0,
-    intra_op: int = 0,
 ) -> list[Plan]:
-    """Every system on every workload, and the bounds with them; the pools of every session have the given sizes."""
-    plans = [_workload_plan(name, systems, secs, folder, quick) for name in names]
-    return [_with_pools(plan, inter_op, intra_op) for plan in plans]
+    """Every system on every workload, and the bounds with them."""
+    return [_workload_plan(name, systems, secs, folder, quick) for name in names]
 
 
 def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
@@ -71,6 +75,17 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
     return Plan(f"{name}: your own training step", systems, bound)
 
 
+def with_pools(plan: Plan, *, inter_op: int = 0, intra_op: int = 0, no_spinning: bool = False) -> Plan:
+    """The same, with TensorFlow's thread pools as given in every session; 0 and False leave them as they are."""
+    pools = {"inter_op": inter_op, "intra_op": intra_op, "no_spinning": no_spinning}
+    words = [f"{_FIELDS[name]}={value}" for name, value in pools.items() if value]
+    requests = {
+        name: replace(each, inter_op=inter_op, intra_op=intra_op, no_spinning=no_spinning)
+        for name, each in plan.requests.items()
+    }
+    return replace(plan, title="; ".join([plan.title, *words]), requests=requests)
+
+
 def run_plan(plan: Plan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
     """Measures, and makes the table. `on_done` is told the name of each row, once a round."""
     return _table(plan, play_rounds(plan.requests, rounds, lambda name, answer: on_done(name)))
@@ -97,15 +112,6 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 
-def _with_pools(plan: Plan, inter_op: int, intra_op: int) -> Plan:
-    sizes = {"inter_op": inter_op, "intra_op": intra_op}
-    words = ", ".join(f"{name}_parallelism_threads={size}" for name, size in sizes.items() if size)
-    if not words:
-        return plan
-    requests = {name: replace(each, inter_op=inter_op, intra_op=intra_op) for name, each in plan.requests.items()}
-    return replace(plan, title=f"{plan.title}; {words}", requests=requests)
-
-
 def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
     base = _base(name, secs, folder, quick)
     requests = {bound: replace(base, system=bound) for bound in BOUNDS}
@@ -123,6 +129,7 @@ def _changes(request: Request) -> Iterator[tuple[str, Request]]:
     yield "intra_op 1", replace(request, intra_op=1)
     yield "intra_op 2", replace(request, intra_op=2)
     yield "inter_op 1", replace(request, inter_op=1)
+    yield "no spinning", replace(request, no_spinning=True)
 
 
 def _base(name: str, secs: float, folder: str, quick: bool) -> Request:

@@ -15,7 +15,7 @@ from typing import Any
 
 from staging_tf1.bench.errors import BenchError, NotApplicable
 
-__all__ = ["Request", "answer", "main"]
+__all__ = ["Request", "answer", "config_of", "main"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Request:
     # Sizes of TensorFlow's thread pools; 0 is its own choice.
     intra_op: int = 0
     inter_op: int = 0
+    # Whether idle threads of those pools sleep at once, instead of looking for work for a while.
+    no_spinning: bool = False
     input_device: str | None = None
 
 
@@ -57,9 +59,7 @@ def answer(request: Request) -> dict[str, Any]:
             model=workload.model,
             threads=request.threads,
             seed=request.seed,
-            config=tf.ConfigProto(
-                intra_op_parallelism_threads=request.intra_op, inter_op_parallelism_threads=request.inter_op
-            ),
+            config=config_of(request),
             input_device=request.input_device,
         )
         with tf.Graph().as_default():
@@ -75,6 +75,17 @@ def answer(request: Request) -> dict[str, Any]:
     if measured is None:  # a StagingSession takes the end of the data for a normal end of its block
         return {"failed": f"{request.workload} ran out of data while it was measured. Give its source epochs=None."}
     return {"measured": {**measured.as_dict(), "batch_size": workload.batch_size}}
+
+
+def config_of(request: Request) -> Any:
+    """The `tf.ConfigProto` of its sessions."""
+    from staging_tf1._tf import tf
+
+    config = tf.ConfigProto(
+        intra_op_parallelism_threads=request.intra_op, inter_op_parallelism_threads=request.inter_op
+    )
+    config.experimental.disable_thread_spinning = request.no_spinning
+    return config
 
 
 def main() -> None:

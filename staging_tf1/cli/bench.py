@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import sys
+from typing import Any
 
 from tqdm import tqdm
 
 from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, workload_plans
+from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, with_pools, workload_plans
 from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_workload
@@ -63,6 +64,11 @@ def parser() -> argparse.ArgumentParser:
             metavar="N",
             help=f"{pool}_op_parallelism_threads of every session: {what} (default: TensorFlow's own choice)",
         )
+    add(
+        "--no-spinning",
+        action="store_true",
+        help="disable_thread_spinning of every session: idle threads of TensorFlow's pools sleep at once",
+    )
     add("--suite", choices=["classic"], help="the advice of TensorFlow 1's time as a table (default workload: W2)")
     add("--train", metavar="MODULE:BUILD", help="your own step: build() returns (source, train); train(batch) an op")
     add("--quick", action="store_true", help="few records, five steps: shows that it works, measures nothing")
@@ -108,23 +114,28 @@ def main(argv: list[str]) -> int:
 
 def _plans(options: argparse.Namespace) -> list[Plan]:
     _check_combination(options)
-    if options.train:
-        return [own_plan(options.train, secs=options.secs, folder=options.cache)]
     names = [check_workload(name) for name in options.workloads]
     settings = {"secs": options.secs, "folder": options.cache, "quick": options.quick}
     if options.suite:
         return classic_plans(names or ["W2"], **settings)
-    pools = {"inter_op": options.inter_op, "intra_op": options.intra_op}
-    return workload_plans(names or list(FACTS), _systems(options), **settings, **pools)
+    if options.train:
+        plans = [own_plan(options.train, secs=options.secs, folder=options.cache)]
+    else:
+        plans = workload_plans(names or list(FACTS), _systems(options), **settings)
+    return [with_pools(plan, **_pools(options)) for plan in plans]
+
+
+def _pools(options: argparse.Namespace) -> dict[str, Any]:
+    return {"inter_op": options.inter_op, "intra_op": options.intra_op, "no_spinning": options.no_spinning}
 
 
 def _check_combination(options: argparse.Namespace) -> None:
     if options.train and (options.workloads or options.suite or options.systems or options.quick):
         raise BenchError("--train measures your own step: leave out workloads, --systems, --suite and --quick.")
-    if (options.train or options.suite) and (options.inter_op or options.intra_op):
-        raise BenchError("--inter-op and --intra-op are for workloads: leave them out with --train and --suite.")
-    if options.suite and options.systems:
-        raise BenchError("--suite has systems of its own: leave out --systems.")
+    if options.suite and (options.systems or any(_pools(options).values())):
+        raise BenchError(
+            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning."
+        )
     if not 0.01 <= options.secs <= 600:
         raise BenchError(f"--secs got {options.secs:g}, wanted 0.01 to 600.")
 
