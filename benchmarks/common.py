@@ -20,10 +20,10 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 Step = Callable[[], Any]
 
 
-def flags(description: str | None, *, plot: bool = False) -> argparse.ArgumentParser:
+def flags(description: str | None, *, rounds: int = 7, plot: bool = False) -> argparse.ArgumentParser:
     """`--rounds`, `--quick`, `--json`, and `--plot` where there is something to draw."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--rounds", type=int, default=7, help="turns of each (default: %(default)s)")
+    made.add_argument("--rounds", type=int, default=rounds, help="turns of each (default: %(default)s)")
     made.add_argument("--quick", action="store_true", help="one short turn of each: shows that it works")
     made.add_argument("--json", metavar="FILE", help="where to write the figures")
     if plot:
@@ -35,13 +35,16 @@ def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str,
     """Microseconds a step of each, one value a round; they take turns within this process.
 
     Differences of a few microseconds drown in what differs between two processes, so here all run in one. The number
-    of steps of a turn is settled beforehand, so that one turn takes about `secs` seconds.
+    of steps of a turn is settled beforehand, so that one turn takes about `secs` seconds; a fifth as many go before
+    them, uncounted, because the turn of another leaves caches and areas as it needs them.
     """
     counts = {name: _count(step, secs) for name, step in steps.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds):
         for name in rotated(list(steps), turn):
             step, count = steps[name], counts[name]
+            for _ in range(count // 5):
+                step()
             start = time.perf_counter()
             for _ in range(count):
                 step()

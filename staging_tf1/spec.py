@@ -91,8 +91,12 @@ def is_namedtuple(value: object) -> bool:
 
 def is_structure(value: object) -> bool:
     """Whether `value` holds components (dict, tuple, list, namedtuple) rather than being one."""
+    return isinstance(value, (tuple, list)) or _is_mapping(value)
+
+
+def _is_mapping(value: object) -> bool:
     # Concrete types first: to ask an abstract class costs more than all the rest, and every batch asks for each leaf.
-    return isinstance(value, (dict, tuple, list)) or (not isinstance(value, np.ndarray) and isinstance(value, Mapping))
+    return isinstance(value, dict) or (not isinstance(value, np.ndarray) and isinstance(value, Mapping))
 
 
 def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
@@ -113,7 +117,7 @@ def _walk(structure: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _children(structure: Any) -> Iterable[tuple[str | int, Any]]:
-    if isinstance(structure, Mapping):
+    if _is_mapping(structure):
         return ((str(key), structure[key]) for key in _sorted_keys(structure))
     if is_namedtuple(structure):
         return zip(structure._fields, structure)
@@ -140,9 +144,10 @@ def flatten(structure: Any) -> list[Any]:
     """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
     if not is_structure(structure):
         return [structure]
-    if type(structure) is dict and not any(map(is_structure, structure.values())):  # as most batches are
-        return [structure[key] for key in _sorted_keys(structure)]
-    return [leaf for _, child in _children(structure) for leaf in flatten(child)]
+    children = [structure[key] for key in _sorted_keys(structure)] if _is_mapping(structure) else structure
+    if not any(map(is_structure, children)):  # as in most batches
+        return list(children)
+    return [leaf for child in children for leaf in flatten(child)]
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
@@ -167,7 +172,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
         if leaf is _END:
             raise SpecError("got fewer leaves than the structure holds")
         return leaf
-    if type(structure) is dict or isinstance(structure, Mapping):
+    if _is_mapping(structure):
         packed = {key: _pack(structure[key], leaves) for key in _sorted_keys(structure)}
         in_order = {key: packed[key] for key in structure}
         return in_order if type(structure) is dict else _rebuild_mapping(structure, in_order)
