@@ -36,7 +36,8 @@ def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str,
 
     Differences of a few microseconds drown in what differs between two processes, so here all run in one. The number
     of steps of a turn is settled beforehand, so that one turn takes about `secs` seconds; a fifth as many go before
-    them, uncounted, because the turn of another leaves caches and areas as it needs them.
+    them, uncounted, because the turn of another leaves caches and areas as it needs them. Many short turns are better
+    than a few long ones: the machine's own phases, of seconds, then meet all.
     """
     counts = {name: _count(step, secs) for name, step in steps.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}

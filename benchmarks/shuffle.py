@@ -22,7 +22,6 @@ from staging_tf1.bench.workloads.facts import FACTS
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
     """Prints shuffled over in order, for each workload; returns the median, least and most."""
     options = flags(__doc__, rounds=31).parse_args(argv)
-    # Short turns: the machine's own phases, of seconds, then meet both.
     rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.5)
     over, found = {}, {}
     for name in ("W1", "W2"):

@@ -27,7 +27,6 @@ MOST_PIXELS = 2
 def main(argv: list[str] | None = None) -> tuple[float, float, float]:
     """Prints real over synthetic; returns the median, least and most."""
     options = flags(__doc__, rounds=31).parse_args(argv)
-    # Short turns: the machine's own phases, of seconds, then meet both.
     rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.5)
     batch_size = 32 if options.quick else large_enough()
     with ExitStack() as stack:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from staging_tf1.bench.machine import usable_cores
 from staging_tf1.bench.results import Bound, bound_of
@@ -14,12 +15,12 @@ from staging_tf1.bench.worker import Request
 from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.facts import FACTS
 
-__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
+__all__ = ["POOLS", "Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
 
 _QUICK_STEPS = 5
 
-# What a `tf.ConfigProto` calls them.
-_FIELDS = {
+# The fields of a request that are about TensorFlow's thread pools, and what a `tf.ConfigProto` calls them.
+POOLS = {
     "inter_op": "inter_op_parallelism_threads",
     "intra_op": "intra_op_parallelism_threads",
     "no_spinning": "experimental.disable_thread_spinning",
@@ -75,14 +76,10 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
     return Plan(f"{name}: your own training step", systems, bound)
 
 
-def with_pools(plan: Plan, *, inter_op: int = 0, intra_op: int = 0, no_spinning: bool = False) -> Plan:
-    """The same, with TensorFlow's thread pools as given in every session; 0 and False leave them as they are."""
-    pools = {"inter_op": inter_op, "intra_op": intra_op, "no_spinning": no_spinning}
-    words = [f"{_FIELDS[name]}={value}" for name, value in pools.items() if value]
-    requests = {
-        name: replace(each, inter_op=inter_op, intra_op=intra_op, no_spinning=no_spinning)
-        for name, each in plan.requests.items()
-    }
+def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
+    """The same, with `POOLS` as given in every session; 0 and False leave them as they are."""
+    words = [f"{POOLS[name]}={value}" for name, value in pools.items() if value]
+    requests = {name: replace(each, **pools) for name, each in plan.requests.items()}
     return replace(plan, title="; ".join([plan.title, *words]), requests=requests)
 
 

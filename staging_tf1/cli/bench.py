@@ -13,7 +13,16 @@ from tqdm import tqdm
 from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, with_pools, workload_plans
+from staging_tf1.bench.suites import (
+    POOLS,
+    Plan,
+    classic_plans,
+    own_plan,
+    run_plan,
+    run_quickly,
+    with_pools,
+    workload_plans,
+)
 from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_workload
@@ -122,11 +131,11 @@ def _plans(options: argparse.Namespace) -> list[Plan]:
         plans = [own_plan(options.train, secs=options.secs, folder=options.cache)]
     else:
         plans = workload_plans(names or list(FACTS), _systems(options), **settings)
-    return [with_pools(plan, **_pools(options)) for plan in plans]
+    return [with_pools(plan, _pools(options)) for plan in plans]
 
 
 def _pools(options: argparse.Namespace) -> dict[str, Any]:
-    return {"inter_op": options.inter_op, "intra_op": options.intra_op, "no_spinning": options.no_spinning}
+    return {name: getattr(options, name) for name in POOLS}
 
 
 def _check_combination(options: argparse.Namespace) -> None:
