@@ -1,6 +1,6 @@
 """What a full-epoch shuffle costs over reading in order, on W1 and W2: at most 5 %.
 
-    python benchmarks/shuffle.py [--rounds 31] [--json out.json]
+    python benchmarks/shuffle.py [--rounds 71] [--json out.json]
 
 Both are `staged()` on the workload's own source, in one process, in turns; the one that waits has a full area and an
 idle feed thread.
@@ -21,8 +21,8 @@ from staging_tf1.bench.workloads.facts import FACTS
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
     """Prints shuffled over in order, for each workload; returns the median, least and most."""
-    options = flags(__doc__, rounds=31).parse_args(argv)
-    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.5)
+    options = flags(__doc__, rounds=71).parse_args(argv)
+    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.2)
     over, found = {}, {}
     for name in ("W1", "W2"):
         with ExitStack() as stack:

@@ -95,8 +95,8 @@ def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) ->
     if array.flags.c_contiguous:
         # mode="raise" would gather into a buffer and copy that; the record numbers are in range as they are
         # made.
-        np.take(array, records, axis=0, out=taken, mode="clip")
-    else:  # np.take would first copy the whole array to make it contiguous
+        array.take(records, axis=0, out=taken, mode="clip")
+    else:  # take would first copy the whole array to make it contiguous
         np.copyto(taken, array[records])
     return taken
 

@@ -61,15 +61,16 @@ def _sorted_order(num_records: int, seed: int, epoch: int) -> np.ndarray[Any, An
 
 def _walk(positions: np.ndarray[Any, Any], num_records: int, keys: tuple[int, ...]) -> np.ndarray[Any, Any]:
     bits = (num_records - 1).bit_length()
-    # The narrow type gives the same numbers, since all arithmetic is modulo 2**bits, and is twice as fast.
-    word = np.uint32 if bits <= 32 else np.uint64
-    walked = _bijection(positions.astype(word), bits, keys, word)
-    outside = np.flatnonzero(walked >= num_records)
+    # A narrow type gives the same numbers, since all arithmetic is modulo 2**bits, and is faster.
+    word = np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64
+    last = word(num_records - 1)
+    walked = _bijection(positions.astype(word).ravel(), bits, keys, word)
+    outside = np.flatnonzero(walked > last)
     while outside.size:
-        again = _bijection(walked.flat[outside], bits, keys, word)
-        walked.flat[outside] = again
-        outside = outside[again >= num_records]
-    return walked.astype(np.int64)
+        again = _bijection(walked[outside], bits, keys, word)
+        walked[outside] = again
+        outside = outside[again > last]
+    return walked.astype(np.int64).reshape(positions.shape)
 
 
 def _bijection(x: np.ndarray[Any, Any], bits: int, keys: tuple[int, ...], word: Any) -> np.ndarray[Any, Any]:
