@@ -18,8 +18,8 @@ from staging_tf1.sources.permutation import permute
 
 __all__ = ["Order", "Piece", "Schedule"]
 
-# Places evaluated at once: long enough that numpy's cost a call vanishes (a quarter of them takes nearly as long), short
-# enough (0.2 to 0.8 ms) not to be felt.
+# Places evaluated at once: long enough that numpy's cost a call vanishes (a quarter of them would take nearly as long),
+# short enough (0.2 to 0.8 ms) not to be felt.
 _CHUNK = 16384
 
 # Chunks kept: feed threads work on neighbouring batches, so each needs one or two, across an end of epoch
