@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from common import Step, finish, flags, in_turn, ratio
+from common import Step, finish, flags, in_turn, ratio, turns
 
 import staging_tf1 as staging
 from staging_tf1.bench.workloads import load_workload
@@ -26,11 +26,10 @@ WAYS = ("float32", "cast=float16", "uint8, converted behind the area")
 def main(argv: list[str] | None = None) -> dict[str, dict[str, Any]]:
     """Prints and returns, for each way, the bytes of a full area and the time a step relative to float32."""
     options = flags(__doc__).parse_args(argv)
-    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 1.0)
     records = FACTS["W2"].quick_records if options.quick else FACTS["W2"].records
     with ExitStack() as stack:
         made = {way: staged_step(way, records, stack) for way in WAYS}
-        found = in_turn({way: step for way, (step, _) in made.items()}, rounds=rounds, secs=secs)
+        found = in_turn({way: step for way, (step, _) in made.items()}, **turns(options, 1.0))
     held = {way: nbytes for way, (_, nbytes) in made.items()}
     result = {}
     for way in WAYS:

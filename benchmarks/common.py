@@ -31,6 +31,11 @@ def flags(description: str | None, *, rounds: int = 7, plot: bool = False) -> ar
     return made
 
 
+def turns(options: argparse.Namespace, secs: float) -> dict[str, Any]:
+    """How many turns `in_turn` takes, and of how many seconds: one short turn with `--quick`."""
+    return {"rounds": 1, "secs": 0.05} if options.quick else {"rounds": options.rounds, "secs": secs}
+
+
 def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str, list[float]]:
     """Microseconds a step of each, one value a round; they take turns within this process.
 

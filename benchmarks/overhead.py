@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import tensorflow.compat.v1 as tf
-from common import Step, difference, finish, flags, in_turn
+from common import Step, difference, finish, flags, in_turn, turns
 
 import staging_tf1 as staging
 from staging_tf1.feed.feed import feeds_of
@@ -32,10 +32,9 @@ COMPARED = {
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
     """Prints each comparison; returns its median, least and most, in microseconds."""
     options = flags(__doc__).parse_args(argv)
-    rounds, secs = (1, 0.02) if options.quick else (options.rounds, 0.3)
     with ExitStack() as stack:
         found = in_turn(
-            {**areas(stack), **callables(stack), **staged_callables(stack), **runs(stack)}, rounds=rounds, secs=secs
+            {**areas(stack), **callables(stack), **staged_callables(stack), **runs(stack)}, **turns(options, 0.3)
         )
     over = {name: difference(found, more, less) for name, (more, less) in COMPARED.items()}
     for name, (median, least, most) in over.items():

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import ExitStack
 
 import tensorflow.compat.v1 as tf
-from common import Step, finish, flags, in_turn, ratio
+from common import Step, finish, flags, in_turn, ratio, turns
 
 import staging_tf1 as staging
 from staging_tf1.bench.workloads import load_workload
@@ -22,7 +22,6 @@ from staging_tf1.bench.workloads.facts import FACTS
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
     """Prints shuffled over in order, for each workload; returns the median, least and most."""
     options = flags(__doc__, rounds=71).parse_args(argv)
-    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.2)
     over, found = {}, {}
     for name in ("W1", "W2"):
         with ExitStack() as stack:
@@ -30,7 +29,7 @@ def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]
             steps = {
                 order: staged_step(name, records, order == "shuffled", stack) for order in ("shuffled", "in order")
             }
-            found[name] = in_turn(steps, rounds=rounds, secs=secs)
+            found[name] = in_turn(steps, **turns(options, 0.2))
         over[name] = ratio(found[name], "shuffled", "in order")
         print("{}: shuffled takes {:.3f} ({:.3f} to {:.3f}) of the time in order".format(name, *over[name]))
     finish(options, {"us a step": found, "shuffled over in order": over})

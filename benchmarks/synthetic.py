@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from common import Step, finish, flags, in_turn, ratio
+from common import Step, finish, flags, in_turn, ratio, turns
 
 import staging_tf1 as staging
 from staging_tf1.data import load_images
@@ -32,16 +32,15 @@ MOVES = np.array(
 def main(argv: list[str] | None = None) -> dict[int, tuple[float, float, float]]:
     """Prints real over synthetic, for each batch size; returns the median, least and most."""
     options = flags(__doc__, rounds=31).parse_args(argv)
-    rounds, secs = (1, 0.05) if options.quick else (options.rounds, 0.5)
     over, found = {}, {}
     for batch_size in BATCH_SIZES[:1] if options.quick else BATCH_SIZES:
         with ExitStack() as stack:
             steps = {"synthetic": synthetic_step(batch_size, stack), "real": real_step(batch_size, stack)}
-            found[batch_size] = in_turn(steps, rounds=rounds, secs=secs)
+            found[batch_size] = in_turn(steps, **turns(options, 0.5))
         over[batch_size] = ratio(found[batch_size], "synthetic", "real")
         millis = statistics.median(found[batch_size]["synthetic"]) / 1e3
-        print(f"{batch_size} digits a batch, {millis:.1f} ms a step on constant data: ", end="")
-        print("real over synthetic {:.3f} ({:.3f} to {:.3f})".format(*over[batch_size]))
+        share = "{:.3f} ({:.3f} to {:.3f})".format(*over[batch_size])
+        print(f"{batch_size} digits a batch, {millis:.1f} ms a step on constant data; real over synthetic: {share}")
     finish(options, {"us a step": found, "real over synthetic": over})
     return over
 

@@ -546,7 +546,7 @@ def test_the_experiments_run(run_python: RunPython) -> None:
         *("bytes", "threads", "towers", "capacity", "steps")
     ]
     assert said["shuffle"].count("of the time in order") == 2
-    assert said["synthetic"].count("real over synthetic") == 1
+    assert "real over synthetic: " in said["synthetic"]
 
 
 def test_the_list_of_experiments_leads_to_each() -> None:
