@@ -24,7 +24,7 @@ _CHUNK = 16384
 
 # Chunks kept: feed threads work on neighbouring batches, so each needs one or two, across an end of epoch
 # four.
-_CHUNKS_KEPT = 8
+_CHUNKS_KEPT = 4
 
 
 class Piece(NamedTuple):
