@@ -6,6 +6,7 @@ from typing import Any
 
 from staging_tf1._tf import fast_callable
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.turnstile import Stopped
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.turns import Turns
 
@@ -23,12 +24,14 @@ class Filling:
         self._told = session.make_callable(turns.told)
         self._tell = fast_callable(session, feeds=(), targets=[turns.tell], in_caller_thread=True)
         self._held = 0
+        self._stopped = False
 
     def make_room(self, records: int) -> None:
         """Lets the taker take until `records` more fit.
 
         Raises:
           SpecError: the queue is too small for batches of this size; it would wait for ever.
+          Stopped: it was stopped.
         """
         while self._held + records > self._capacity:
             if self._held < max(1, self._turns.needed):
@@ -52,8 +55,14 @@ class Filling:
         if not self._told():
             self._tell()
 
+    def stop(self) -> None:
+        """Lets the feeder stop when it wakes next; the queue's cancel wakes it."""
+        self._stopped = True
+
     def _let_take(self) -> None:
         if not self._pending():
             self._grant()
         self._wait_taken()
+        if self._stopped:
+            raise Stopped
         self._held = int(self._size())

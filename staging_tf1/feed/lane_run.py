@@ -55,9 +55,11 @@ class LaneRun:
         self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
 
     def stop(self) -> None:
-        """Wakes the threads that wait for their turn."""
+        """Wakes the threads that wait for their turn, and lets those stop that wait for a taker."""
         self._turnstile.stop()
         self._inputs.stop()
+        if self._filling is not None:
+            self._filling.stop()
 
     def finish(self) -> None:
         """Lets the threads end as if their source had, after the batch that they have in hand."""
@@ -112,8 +114,8 @@ class LaneRun:
         while not self._listener.stopping:
             try:
                 self.sink.put()
-            except tf.errors.OutOfRangeError:
-                # The values' own end, or that of the slots when the feed is stopped.
+            except (tf.errors.OutOfRangeError, Stopped):
+                # Before what may be skipped, which may be any Exception.
                 return False
             except self.skips.types as error:
                 self._skip(state, error)

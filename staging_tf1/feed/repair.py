@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from staging_tf1._tf import tf
 from staging_tf1.graph.sink import Repair, Sink
 
 # A put that holds a place stages its element within microseconds; one that looks the same after so long holds none.
@@ -34,7 +35,7 @@ def repair(sink: Sink, session: Any, puts: Callable[[], tuple[int, int]]) -> int
     for _ in range(lost):
         session.run(sink.repair.give_back)
     for _ in range(-lost):
-        session.run(sink.repair.take_away)
+        _take_away(sink.repair, session)
     return lost
 
 
@@ -54,6 +55,14 @@ def release_stranded(sink: Sink, session: Any, put_feeds: Mapping[Any, Any]) -> 
     for _ in range(held - ready):
         session.run(sink.repair.release, counts)
     return held - ready
+
+
+def _take_away(ops: Repair, session: Any) -> None:
+    try:
+        session.run(ops.take_away, options=tf.RunOptions(timeout_in_ms=int(1000 * _PATIENCE_SECS)))
+    except tf.errors.DeadlineExceededError:
+        # A feeder was quicker. The place is one too many still, and the next repair finds it.
+        return
 
 
 def _lost_places(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple[int, int]]) -> int:

@@ -73,18 +73,23 @@ class FeedRun:
             sink.reset()
 
     def stop(self) -> None:
-        """Wakes all threads that wait, and lets none of them deliver any more. Does not join them."""
+        """Wakes all threads that wait, and lets none of them deliver any more; what is staged can still be taken.
+
+        Does not join them.
+        """
         if self._stopping.is_set():
             return
         self._stopping.set()
         for lane in self.lanes:
             lane.stop()
-        for sink in self.sinks:
-            try:
-                sink.cancel()
-            except (tf.errors.OpError, RuntimeError) as error:
-                # The session is gone already, and with it everything that could wait.
-                logging.vlog(1, "feed '%s': could not cancel: %s", self.name, error)
+        # Not in the middle of a release, which would leave one tower with more batches than another.
+        with self._rounds_lock:
+            for sink in self.sinks:
+                try:
+                    sink.cancel()
+                except (tf.errors.OpError, RuntimeError) as error:
+                    # The session is gone already, and with it everything that could wait.
+                    logging.vlog(1, "feed '%s': could not cancel: %s", self.name, error)
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
         """Joins the feed threads; returns those that are still running after `deadline_secs`."""
@@ -121,7 +126,9 @@ class FeedRun:
         Raises:
           tf.errors.OutOfRangeError: one of the towers has no batch for a common step any more.
         """
-        final = towers & self.rounds.final if self.rounds is not None and len(towers) > 1 else set()
+        if self.rounds is None or len(towers) < 2:
+            return
+        final = towers if self.stopping else towers & self.rounds.final
         if not final:
             return
         ready = self.session.run({tower: self.sinks[tower].sink.size for tower in final})
@@ -148,6 +155,9 @@ class FeedRun:
 
     def repair(self) -> None:
         """Puts right what a step that failed has left; call it between two steps."""
+        if self.stopping:
+            # Nobody waits for a place any more.
+            return
         for sink in self.sinks:
             repair(sink.sink, self.session, sink.puts)
         for lane in self.lanes:
@@ -174,6 +184,8 @@ class FeedRun:
         # One at a time: a tower must not be closed between the decision to release its last batch and the release.
         # Nothing in here waits for a taker.
         with self._rounds_lock:
+            if self.stopping:
+                return
             for tower, batches in event(self.rounds):
                 self.sinks[tower].release(batches)
             for tower in self.rounds.to_close():

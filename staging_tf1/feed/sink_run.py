@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import fast_callable
+from staging_tf1._tf import fast_callable, tf
+from staging_tf1.feed.turnstile import Stopped
 from staging_tf1.graph.sink import Sink
 
 
@@ -20,7 +21,7 @@ class SinkRun:
         self.sink = sink
         self._session = session
         self._open_lanes = lanes
-        self._closed = False
+        self._closed = self._cancelled = False
         self._lock = threading.Lock()
         # Puts begun and ended; they differ while one is under way.
         self.begun = self.ended = 0
@@ -43,11 +44,21 @@ class SinkRun:
         self._counts: deque[int] | None = deque() if count and not with_put else None
 
     def put(self, *arrays: Any, count: int = 1) -> None:
-        """Puts one batch, which stands for `count` batches of the source; waits for room."""
+        """Puts one batch, which stands for `count` batches of the source; waits for room.
+
+        Raises:
+          Stopped: it was cancelled.
+        """
         with self._lock:
+            if self._cancelled:
+                raise Stopped
             self.begun += 1
         try:
             self._put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
+        except tf.errors.CancelledError:
+            if self._cancelled:
+                raise Stopped from None
+            raise
         finally:
             with self._lock:
                 self.ended += 1
@@ -84,5 +95,10 @@ class SinkRun:
         self._session.run(self.sink.close)
 
     def cancel(self) -> None:
-        """Wakes everybody who waits here."""
+        """Lets nothing more in, and wakes everybody who waits here; what has been put can be taken."""
+        with self._lock:
+            self._cancelled = True
+            waiting = self.begun - self.ended
         self._session.run(self.sink.cancel)
+        for _ in range(waiting if self.sink.repair is not None else 0):
+            self._session.run(self.sink.repair.give_back)

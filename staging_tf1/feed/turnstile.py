@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopped(Exception):
-    """A feed thread was told to stop while it waited for its turn."""
+    """A feed thread was told to stop while it waited, for its turn or for room."""
 
 
 class Turnstile:

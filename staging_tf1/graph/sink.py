@@ -33,7 +33,8 @@ class Sink:
     put: Any
     # No more will come: whoever takes drains what is left, then gets OutOfRangeError.
     close: Any
-    # Stop at once: whoever waits to put or to take wakes with an error.
+    # No more can come, and whoever takes drains what is left, as after `close`, which may have been run before. A put
+    # that waits for a place in an area has to be given one to wake and fail.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any

@@ -5,6 +5,9 @@
 
     put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue
     get:  tokens.dequeue  -> Unstage -> slots.enqueue  -> the tensors
+
+Only the tokens are ever closed. A get that has its element would fail of closed slots, and its batch be lost; so
+whoever cancels gives each put that waits a place, which then fails of the closed tokens (`Sink.cancel`).
 """
 
 from __future__ import annotations
@@ -67,11 +70,7 @@ class TokenArea:
                     release=self.release,
                 )
                 self.close = self.tokens.close(name="close")
-                self.cancel = tf.group(
-                    self.slots.close(cancel_pending_enqueues=True),
-                    self.tokens.close(cancel_pending_enqueues=True),
-                    name="cancel",
-                )
+                self.cancel = self.tokens.close(cancel_pending_enqueues=True, name="cancel")
             # A server keeps an area from one session to the next.
             self.reset = tf.group(refill, self.area.clear(), self.meter.reset, name="reset")
 

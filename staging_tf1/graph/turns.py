@@ -20,16 +20,16 @@ class Turns:
         self.needed = 0
         # One place: the feeder may ask again after a failed step without granting twice.
         self.grants = tf.FIFOQueue(1, tf.int32, [], name="grants")
-        # A taker never waits here: it takes once for each grant, and the feeder wakes it up one time more at most.
-        self.taken = tf.FIFOQueue(4, tf.int32, [], name="taken")
+        # Never closed, and without a bound: a taker that has its elements must neither fail here nor wait.
+        self.taken = tf.FIFOQueue(-1, tf.int32, [], name="taken")
         self.grant = self.grants.enqueue(0, name="grant")
         self.pending = self.grants.size(name="pending")
         self.wait_taken = self.taken.dequeue(name="wait_taken")
-        # Wakes a feeder whose taker failed after it was granted its turn.
+        # Wakes a feeder whose taker failed after it was granted its turn, or that has to stop.
         self.told = self.taken.size(name="told")
         self.tell = self.taken.enqueue(0, name="tell")
         self.end = self.grants.close(name="end")
-        self.cancels = [queue.close(cancel_pending_enqueues=True) for queue in (self.grants, self.taken)]
+        self.cancels = [self.grants.close(cancel_pending_enqueues=True), self.tell]
 
     def around(self, take: Callable[[], Any]) -> Any:
         """The tensors of `take()`, taken in turn."""

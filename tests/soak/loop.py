@@ -100,12 +100,6 @@ class Loop:
                 continue
             except tf.errors.OutOfRangeError:
                 return
-            except tf.errors.CancelledError:
-                if self._plan.consumers == 1 or not self._way.should_stop():
-                    raise
-                # Another thread has asked for the stop while this step was taking its batch.
-                self._over = True
-                return
             with self._lock:
                 self._note(towers, values)
             self._pace.pause(number)
