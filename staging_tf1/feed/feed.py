@@ -72,12 +72,19 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
                 setattr(sess, _RUNS, {})
             getattr(sess, _RUNS)[id(self)] = run
             self._all_runs.add(run)
-        for thread in run.threads:
-            thread.daemon = daemon
+        try:
+            for thread in run.threads:
+                thread.daemon = daemon
+                if coord is not None:
+                    coord.register_thread(thread)
+                if start:
+                    thread.start()
+        except BaseException:
+            # A Ctrl-C: whoever asked for the threads does not know yet that it has some to stop.
             if coord is not None:
-                coord.register_thread(thread)
-            if start:
-                thread.start()
+                coord.request_stop()
+            run.stop()
+            raise
         return run.threads
 
     def resume_points(self, session: Any) -> list[tuple[Lane, int]]:

@@ -100,5 +100,6 @@ class SinkRun:
             self._cancelled = True
             waiting = self.begun - self.ended
         self._session.run(self.sink.cancel)
-        for _ in range(waiting if self.sink.repair is not None else 0):
-            self._session.run(self.sink.repair.give_back)
+        if self.sink.repair is not None:
+            for _ in range(waiting):
+                self._session.run(self.sink.repair.give_back)

@@ -146,6 +146,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
         assert self._observer is not None
         self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers)
+        self._watchdog.start()
         self._steps.warm_up()
         # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._watcher.stop)

@@ -70,7 +70,10 @@ class Watchdog:
         self._ended = threading.Event()
         self._reported: set[tuple[int, float]] = set()
         self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
-        if stall_secs:
+
+    def start(self) -> None:
+        """Begins to watch. On its own, so that a Ctrl-C that falls here finds whom to stop."""
+        if self._stall_secs:
             self._thread.start()
 
     def stop(self) -> None:

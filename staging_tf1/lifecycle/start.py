@@ -73,7 +73,9 @@ def start(
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     if not hasattr(sess, _WATCHDOG):
         # A second start of the same session starts no second watch.
-        setattr(sess, _WATCHDOG, Watchdog(sess, observer, feeds, secs, stall_raises))
+        watchdog = Watchdog(sess, observer, feeds, secs, stall_raises)
+        setattr(sess, _WATCHDOG, watchdog)
+        watchdog.start()
         PlainSteps(sess, feeds)
     return threads
 
