@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,14 @@ class SinkRun:
             targets=[sink.put],
             in_caller_thread=bool(sink.placeholders),
         )
-        self._release = (
-            None
-            if sink.release is None
-            else fast_callable(session, feeds=count, targets=[sink.release], in_caller_thread=True)
-        )
+
+        # Not by the session's `run`: while a stall is being ended that raises in every thread.
+        def quick(op: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+            return fast_callable(session, feeds=feeds, targets=[op], in_caller_thread=True)
+
+        self._cancel = quick(sink.cancel)
+        self._release = None if sink.release is None else quick(sink.release, count)
+        self._give_back = None if sink.repair is None else quick(sink.repair.give_back)
         self._counts_with_put = bool(with_put)
         # Of the batches that have been put and not released, in order; None where the put says it, or nobody.
         self._counts: deque[int] | None = deque() if count and not with_put else None
@@ -99,7 +102,7 @@ class SinkRun:
         with self._lock:
             self._cancelled = True
             waiting = self.begun - self.ended
-        self._session.run(self.sink.cancel)
-        if self.sink.repair is not None:
+        self._cancel()
+        if self._give_back is not None:
             for _ in range(waiting):
-                self._session.run(self.sink.repair.give_back)
+                self._give_back()
