@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.feed.feed import feeds_of
+from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.source_ops import ancestors
-from staging_tf1.sources import ArraySource
+from staging_tf1.sources import ArraySource, GeneratorSource
 
 
 def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None:
@@ -30,5 +34,39 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the rest of the get
         run.repair()
         assert sess.run(repair.free) == 1, "the place that was given back twice is taken away"
+        coord.request_stop()
+        coord.join(threads, stop_grace_period_secs=5)
+
+
+def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(graph: Any) -> None:
+    ends = threading.Event()
+
+    def numbers() -> Iterator[Any]:
+        yield from np.arange(5).reshape(5, 1)
+        ends.wait(30)
+
+    source = GeneratorSource(numbers, spec=tf.TensorSpec([None], tf.int64))
+    x = staging.staged(source, devices=["/cpu:0", "/cpu:0"])
+    (unstage,) = (op for op in ancestors([x[0]]) if op.type == "Unstage")
+    (feed,) = feeds_of(graph)
+    taken = [tower.gate.meter.value for tower in feed.pipeline.towers]
+    got: list[list[int]] = []
+    with tf.Session() as sess:
+        sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+        tf.Session.run(sess, unstage)  # what a step leaves that failed before it took from the other tower
+        feed.run_in(sess).repair()
+        assert [int(part[0]) for part in sess.run(x)] == [2, 1]
+        last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
+        last.start()
+        while [Meter.reading(sums).batches for sums in tf.Session.run(sess, taken)] != [2, 2]:
+            pass  # until it has what it needs of the second tower, and waits for the first
+        ends.set()
+        last.join(30)
+        assert got == [[4, 3]]
+        for fetches in (x, x[0], x[1]):
+            with pytest.raises(tf.errors.OutOfRangeError):
+                sess.run(fetches)
         coord.request_stop()
         coord.join(threads, stop_grace_period_secs=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 
 class Rounds:
@@ -17,7 +18,7 @@ class Rounds:
         self._released = [0] * towers
         self._ended = [False] * towers
         self._closed = [False] * towers
-        self._alone = self._draining = self._asked_alone = False
+        self._alone = self._draining = self._asked_alone = self._uneven = self._rescuing = False
         self._lock = threading.Lock()
 
     def staged_one(self, tower: int) -> list[tuple[int, int]]:
@@ -46,6 +47,23 @@ class Rounds:
         """Counts that every tower will end soon. Whole rounds go on until a step asks for some of the towers only."""
         with self._lock:
             self._draining = True
+
+    def note_taken(self, batches: Sequence[int]) -> None:
+        """Notes how many batches have been taken of each tower, after a step that failed."""
+        with self._lock:
+            self._uneven = len(set(batches)) > 1
+
+    def rescue(self) -> list[tuple[int, int]]:
+        """(tower, batches) to release because a common step may wait for them that can wait for nothing else.
+
+        Where failed steps have taken from some towers only, the last whole round is not the last step's: that has
+        what it needs of one tower, and would wait for ever for what is withheld of another.
+        """
+        if not self.over:
+            return []
+        with self._lock:
+            self._rescuing = self._rescuing or self._uneven
+            return self._due()
 
     def to_close(self) -> list[int]:
         """The towers from which nothing more can come, each named once."""
@@ -84,7 +102,7 @@ class Rounds:
         whole = min(self._staged)
         due = []
         for tower, staged in enumerate(self._staged):
-            upto = staged if self._alone else max(whole, self._released[tower])
+            upto = staged if self._alone or self._rescuing else max(whole, self._released[tower])
             if upto > self._released[tower]:
                 due.append((tower, upto - self._released[tower]))
                 self._released[tower] = upto

@@ -21,6 +21,7 @@ from staging_tf1.feed.rounds import Rounds
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.feed.turnstile import Stopped
+from staging_tf1.graph.meter import Meter
 
 
 class FeedRun:
@@ -160,6 +161,9 @@ class FeedRun:
             return
         for sink in self.sinks:
             repair(sink.sink, self.session, sink.puts)
+        if self.rounds is not None:
+            sums = self.session.run([sink.sink.meter.value for sink in self.sinks])
+            self.rounds.note_taken([Meter.reading(each).batches for each in sums])
         for lane in self.lanes:
             lane.wake()
 
@@ -186,10 +190,12 @@ class FeedRun:
         with self._rounds_lock:
             if self.stopping:
                 return
-            for tower, batches in event(self.rounds):
-                self.sinks[tower].release(batches)
-            for tower in self.rounds.to_close():
-                self.sinks[tower].close()
+            # What is closed before the rescue ends the steps that have nothing of that tower, and need none.
+            for due in (event, Rounds.rescue):
+                for tower, batches in due(self.rounds):
+                    self.sinks[tower].release(batches)
+                for tower in self.rounds.to_close():
+                    self.sinks[tower].close()
 
     def _guarded(self, lane: LaneRun, state: ThreadState) -> None:
         try:
