@@ -116,6 +116,9 @@ class Loop:
             return self._way.should_stop()
         if number != self._plan.stop_at:
             return False
+        if self._plan.consumers > 1 and stop in ("break", "exception"):
+            # Another thread may wait for the round of which this one would have taken its part.
+            self._way.request_stop()
         if stop == "exception":
             self._over = True
             self._outcome.user_error = UserError("the loop's own")

@@ -26,6 +26,8 @@ class Way:
     take: Callable[[list[int], bool, int | None], Any]
     should_stop: Callable[[], bool]
     drain: Callable[[], None]
+    # Ends the steps of the other threads; None where there is one thread only.
+    request_stop: Callable[[], None] | None = None
 
 
 class RequestsStop(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -169,7 +171,7 @@ def in_plain_session(game: Any, outcome: Outcome, folder: str | None) -> Iterato
             raise NotImplementedError("a plain session has no drain()")
 
         try:
-            yield Way(take_and_ask, coord.should_stop, drain)
+            yield Way(take_and_ask, coord.should_stop, drain, coord.request_stop)
         except tf.errors.OutOfRangeError:
             pass
         finally:
