@@ -211,3 +211,23 @@ def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockste
     assert checkpoint.get_tensor("total") == sum(range(1, 31)), "each record is in the model once"
     assert checkpoint.get_tensor("staged/position").tolist() == [15]
     assert feed_threads() == []
+
+
+def test_a_ctrl_c_while_the_threads_are_started_leaves_none(graph: Any) -> None:
+    registered: list[threading.Thread] = []
+
+    class Interrupted(tf.train.Coordinator):  # type: ignore[misc]
+        def register_thread(self, thread: threading.Thread) -> None:
+            registered.append(thread)
+            if len(registered) == 3:
+                raise KeyboardInterrupt  # where Python may raise it, too
+
+    staging.staged(endless(), num_threads=4)
+    coord = Interrupted()
+    with tf.Session() as sess:
+        with pytest.raises(KeyboardInterrupt):
+            staging.start(sess, coord)
+        assert coord.should_stop()
+        for thread in registered[:2]:
+            thread.join(LIMIT_SECS)
+    assert feed_threads() == []
