@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.repair import take_away
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.source_ops import ancestors
 from staging_tf1.sources import ArraySource, GeneratorSource
@@ -36,6 +37,20 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         assert sess.run(repair.free) == 1, "the place that was given back twice is taken away"
         coord.request_stop()
         coord.join(threads, stop_grace_period_secs=5)
+
+
+def test_a_place_that_a_feeder_was_quicker_to_take_is_not_waited_for(graph: Any) -> None:
+    staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
+    (feed,) = feeds_of(graph)
+    repair = feed.pipeline.towers[0].gate.repair
+    with tf.Session() as sess:
+        sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        threads = staging.start(sess)
+        for thread in threads:
+            thread.join(10)
+        assert sess.run(repair.free) == 0
+        take_away(repair, sess)
+        assert sess.run(repair.free) == 0
 
 
 def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(graph: Any) -> None:

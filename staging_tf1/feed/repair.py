@@ -35,7 +35,7 @@ def repair(sink: Sink, session: Any, puts: Callable[[], tuple[int, int]]) -> int
     for _ in range(lost):
         session.run(sink.repair.give_back)
     for _ in range(-lost):
-        _take_away(sink.repair, session)
+        take_away(sink.repair, session)
     return lost
 
 
@@ -57,7 +57,8 @@ def release_stranded(sink: Sink, session: Any, put_feeds: Mapping[Any, Any]) -> 
     return held - ready
 
 
-def _take_away(ops: Repair, session: Any) -> None:
+def take_away(ops: Repair, session: Any) -> None:
+    """Takes one free place away, if there is one."""
     try:
         session.run(ops.take_away, options=tf.RunOptions(timeout_in_ms=int(1000 * _PATIENCE_SECS)))
     except tf.errors.DeadlineExceededError:

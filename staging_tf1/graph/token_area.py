@@ -52,12 +52,13 @@ class TokenArea:
                 self.area = StagingArea(dtypes, shapes)
             # A dequeue on another device than its Unstage could be followed by a failed step and no Unstage.
             with tf.device(None), tf.device(host_of(self.area.device)):
-                # Without a bound: a place that is given back once too often must not make the giver wait.
+                # Neither has a bound, so that only who wants an element or a place ever waits: the places are counted,
+                # but a repair may give one back once too often.
                 self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
                 if counts:
                     self.count = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
                 held = [tf.int64] * counts + [tf.string] * labels or [tf.int32]
-                self.tokens = tf.FIFOQueue(capacity, held, [[]] * len(held), name="tokens")
+                self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
