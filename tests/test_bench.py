@@ -355,6 +355,14 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "System 'feed_dict' has no number of threads, got 'feed_dict:4'. Leave out ':4'.",
         ),
         (["--systems", "staged:0"], "System 'staged' got 0 threads, wanted 1 to 256."),
+        (
+            ["--systems", "staged:1@inter=1"],
+            "There are no pools '@inter=1'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning.",
+        ),
+        (
+            ["--systems", "staged@inter_op=0"],
+            "There are no pools '@inter_op=0'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning.",
+        ),
         (["--rounds", "0"], "argument --rounds: got '0', wanted a whole number from 1 to 1000"),
         (["--threads", "1,x"], "--threads got 'x', wanted a whole number from 1 to 256"),
         (["--secs", "0"], "--secs got 0, wanted 0.01 to 600."),
@@ -411,6 +419,13 @@ def test_the_plans_hold_the_bounds_and_the_reference() -> None:
     assert list(first.requests) == ["const", "source", "staged:4"]
     assert first.requests["staged:4"] == Request("W1", "staged", "x", threads=4, records=128 * 400, secs=1)
     assert list(last.requests) == ["const", "source", "staged:4", "tf_data"]
+    (mixed,) = suites.workload_plans(
+        ["W1"], [parse_system("staged"), parse_system("staged:4@inter_op=1@no_spinning")], secs=1, folder="x"
+    )
+    with_pools = suites.with_pools(mixed, {"inter_op": 2, "intra_op": 3, "no_spinning": False})
+    pools = {name: (each.inter_op, each.intra_op, each.no_spinning) for name, each in with_pools.requests.items()}
+    assert pools["staged:1"] == pools["const"] == (2, 3, False)
+    assert pools["staged:4@inter_op=1@no_spinning"] == (1, 3, True), "its own, and those of all for the others"
     (classic,) = suites.classic_plans(["W2"], secs=1, folder="x")
     changed = classic.requests["queue, intra_op 1"]
     assert (changed.system, changed.intra_op, changed.threads, changed.input_device) == ("hand_classic", 1, 1, None)

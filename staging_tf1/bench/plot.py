@@ -56,5 +56,5 @@ def draw(tables: Sequence[Table], path: str) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    listed = SYSTEMS.get(re.split("[:,]", name)[0])
+    listed = SYSTEMS.get(re.split("[:,@]", name)[0])
     return listed is not None and listed.ours

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from staging_tf1.bench.machine import usable_cores
+from staging_tf1.bench.pools import POOLS
 from staging_tf1.bench.results import Bound, bound_of
 from staging_tf1.bench.rounds import Outcome, play_once, play_rounds
 from staging_tf1.bench.systems import BOUNDS, SystemName
@@ -15,16 +16,9 @@ from staging_tf1.bench.worker import Request
 from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.facts import FACTS
 
-__all__ = ["POOLS", "Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
+__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
 
 _QUICK_STEPS = 5
-
-# The fields of a request that are about TensorFlow's thread pools, and what a `tf.ConfigProto` calls them.
-POOLS = {
-    "inter_op": "inter_op_parallelism_threads",
-    "intra_op": "intra_op_parallelism_threads",
-    "no_spinning": "experimental.disable_thread_spinning",
-}
 
 
 @dataclass(frozen=True)
@@ -77,9 +71,12 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
 
 
 def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
-    """The same, with `POOLS` as given in every session; 0 and False leave them as they are."""
+    """The same, with `POOLS` as given in every session that has none of its own; 0 and False leave them as they are."""
     words = [f"{POOLS[name]}={value}" for name, value in pools.items() if value]
-    requests = {name: replace(each, **pools) for name, each in plan.requests.items()}
+    requests = {
+        row: replace(request, **{name: value for name, value in pools.items() if not getattr(request, name)})
+        for row, request in plan.requests.items()
+    }
     return replace(plan, title="; ".join([plan.title, *words]), requests=requests)
 
 
@@ -105,7 +102,9 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     reference = FACTS[name].reference
     if reference is not None and SystemName(reference) not in wanted:
         wanted.append(SystemName(reference))
-    requests = {str(each): replace(base, system=each.system, threads=each.threads) for each in wanted}
+    requests = {
+        str(each): replace(base, system=each.system, threads=each.threads, **dict(each.pools)) for each in wanted
+    }
     return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 

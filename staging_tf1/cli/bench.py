@@ -13,16 +13,8 @@ from tqdm import tqdm
 from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.suites import (
-    POOLS,
-    Plan,
-    classic_plans,
-    own_plan,
-    run_plan,
-    run_quickly,
-    with_pools,
-    workload_plans,
-)
+from staging_tf1.bench.pools import POOLS
+from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, with_pools, workload_plans
 from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_workload
@@ -40,11 +32,13 @@ def _listed(names: dict[str, str]) -> str:
 _EPILOG = f"""
 workloads:
 {_listed({name: facts.help_text for name, facts in FACTS.items()})}
-systems (':4' behind a name with * is a number of feed threads):
+systems (':4' behind a name with * is a number of feed threads; '@inter_op=1', '@intra_op=1' and '@no_spinning' behind
+any name set TensorFlow's thread pools for it alone):
 {_listed({name + ("*" if listed.threaded else ""): listed.help_text for name, listed in SYSTEMS.items()})}
 examples:
   staging-tf1 bench W1 W2 --rounds 5 --json out.json --plot out.png
   staging-tf1 bench W3 --systems hand_area:4,staged:1,staged:4
+  staging-tf1 bench W1 --systems hand_classic:1,staged:1,staged:1@inter_op=1
   staging-tf1 bench --train my_module:build
   staging-tf1 bench --suite classic W2
 """

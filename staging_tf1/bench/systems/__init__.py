@@ -10,9 +10,10 @@ import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1.bench.errors import BenchError
+from staging_tf1.bench.pools import parse_pool, pool_words
 
 if TYPE_CHECKING:
     from staging_tf1.bench.task import System
@@ -54,26 +55,29 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class SystemName:
-    """A system and its number of feed threads, as in `staged:4`."""
+    """A system, its number of feed threads and TensorFlow's thread pools, as in `staged:4@inter_op=1`."""
 
     system: str
     threads: int = 1
+    # Name and value, of those that are not TensorFlow's own choice.
+    pools: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
         threaded = self.system in SYSTEMS and SYSTEMS[self.system].threaded
-        return f"{self.system}:{self.threads}" if threaded else self.system
+        return (f"{self.system}:{self.threads}" if threaded else self.system) + pool_words(self.pools)
 
 
 def parse_system(text: str) -> SystemName:
-    """From `staged:4`, or `staged`, which has one thread.
+    """From `staged:4`, or `staged`, which has one thread; `@inter_op=1` and the like behind it set thread pools.
 
     Raises:
-      BenchError: no such system, or one that has no threads to count.
+      BenchError: no such system or pool, or one that has no threads to count.
 
-    >>> str(parse_system("staged:4")), str(parse_system("feed_dict"))
-    ('staged:4', 'feed_dict')
+    >>> str(parse_system("staged:4")), str(parse_system("feed_dict@no_spinning"))
+    ('staged:4', 'feed_dict@no_spinning')
     """
-    found = re.fullmatch(r"(\w+)(?::(\d+))?", text.strip())
+    text, *pools = text.strip().split("@")
+    found = re.fullmatch(r"(\w+)(?::(\d+))?", text)
     if found is None or found[1] not in SYSTEMS:
         raise BenchError(f"There is no system {text!r}. Choose among {', '.join(SYSTEMS)}.")
     threads = int(found[2] or 1)
@@ -81,7 +85,7 @@ def parse_system(text: str) -> SystemName:
         raise BenchError(f"System {found[1]!r} has no number of threads, got {text!r}. Leave out ':{found[2]}'.")
     if not 1 <= threads <= 256:
         raise BenchError(f"System {found[1]!r} got {threads} threads, wanted 1 to 256.")
-    return SystemName(found[1], threads)
+    return SystemName(found[1], threads, tuple(map(parse_pool, pools)))
 
 
 def default_systems(threads: Iterable[int]) -> list[SystemName]:

@@ -1,0 +1,41 @@
+"""TensorFlow's thread pools, as one measurement may ask for them: `@inter_op=1`, `@no_spinning`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from staging_tf1.bench.errors import BenchError
+
+__all__ = ["POOLS", "parse_pool", "pool_words"]
+
+# The fields of a request that are about the pools, and what a `tf.ConfigProto` calls them.
+POOLS = {
+    "inter_op": "inter_op_parallelism_threads",
+    "intra_op": "intra_op_parallelism_threads",
+    "no_spinning": "experimental.disable_thread_spinning",
+}
+
+
+def parse_pool(text: str) -> tuple[str, Any]:
+    """From `inter_op=1`, `intra_op=1` or `no_spinning`.
+
+    Raises:
+      BenchError: none of these.
+
+    >>> parse_pool("inter_op=2"), parse_pool("no_spinning")
+    (('inter_op', 2), ('no_spinning', True))
+    """
+    if text == "no_spinning":
+        return text, True
+    found = re.fullmatch(r"(inter_op|intra_op)=([1-9]\d{0,2})", text)
+    if found is None:
+        raise BenchError(
+            f"There are no pools '@{text}'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning."
+        )
+    return found[1], int(found[2])
+
+
+def pool_words(pools: tuple[tuple[str, Any], ...]) -> str:
+    """What `parse_pool` has read, as it was written."""
+    return "".join(f"@{name}" if name == "no_spinning" else f"@{name}={value}" for name, value in pools)
