@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import RunPython
+from running import left_over
 
 # Before anything imports TensorFlow. A GPU that is visible on purpose stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -23,12 +23,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # A shell that starts the tests in the background has them ignore SIGINT, and their children inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Threads that belong to nobody's test but live as long as the process: pytest's timer, tqdm's monitor, and
-# TensorFlow's writer of summaries, which it keeps for whoever writes to that folder next.
-_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread")
-# A thread that has done its work may still be leaving its last function.
-_GRACE_SECS = 2.0
 
 
 @pytest.fixture(autouse=True)
@@ -45,23 +39,8 @@ def _no_thread_left_behind() -> Iterator[None]:
     """Fails a test after which a thread runs that did not run before it."""
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + _GRACE_SECS
-    for thread in _new_threads(before):
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = [thread.name for thread in _new_threads(before)]
+    left = left_over(before, grace_secs=2.0)
     assert not left, f"the test left threads running: {', '.join(left)}"
-
-
-def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread not in before and not any(word in _description(thread) for word in _LASTING)
-    ]
-
-
-def _description(thread: threading.Thread) -> str:
-    return f"{type(thread).__name__} {thread.name}"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,8 +104,3 @@ def to_the_end(run: Callable[[Any], Any], parts: list[Any]) -> list[list[int]]:
         except tf.errors.OutOfRangeError:
             continue
     return got
-
-
-def feed_threads() -> list[str]:
-    """The names of our threads that run."""
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))

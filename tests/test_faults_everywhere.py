@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import INDEXED, PIPELINES, Numbers, build, feed_threads, to_the_end
+from pipelines import INDEXED, PIPELINES, Numbers, build, to_the_end
+from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError

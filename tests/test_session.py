@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
@@ -21,11 +22,6 @@ from staging_tf1.sources import ArraySource
 def numbers(count: int | None = None, batch: int = 1) -> ArraySource:
     """0, 1, 2, ...; endless if no count is given."""
     return ArraySource(np.arange(count or 100), batch_size=batch, epochs=1 if count else None)
-
-
-def feed_threads() -> list[str]:
-    """The feed threads that are alive."""
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
 
 
 class UserError(Exception):

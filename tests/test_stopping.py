@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning
@@ -19,10 +20,6 @@ from staging_tf1.sources import ArraySource, GeneratorSource
 
 LIMIT_SECS = 2.0
 SPEC = tf.TensorSpec([None], tf.int64)
-
-
-def feed_threads() -> list[str]:
-    return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
 
 
 def endless() -> ArraySource:

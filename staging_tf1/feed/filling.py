@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from staging_tf1._tf import fast_callable
@@ -14,8 +15,8 @@ from staging_tf1.graph.turns import Turns
 class Filling:
     """Keeps a queue full whenever its taker may take, so that what the taker finds does not depend on timing."""
 
-    def __init__(self, turns: Turns, sink: Sink, session: Any) -> None:
-        self._name, self._capacity, self._turns = sink.name, sink.capacity, turns
+    def __init__(self, turns: Turns, sink: Sink, session: Any, stopping: Callable[[], bool]) -> None:
+        self._name, self._capacity, self._turns, self._stopping = sink.name, sink.capacity, turns, stopping
         self._size = session.make_callable(sink.size)
         self._pending = session.make_callable(turns.pending)
         self._grant = fast_callable(session, feeds=(), targets=[turns.grant], in_caller_thread=True)
@@ -24,14 +25,13 @@ class Filling:
         self._told = session.make_callable(turns.told)
         self._tell = fast_callable(session, feeds=(), targets=[turns.tell], in_caller_thread=True)
         self._held = 0
-        self._stopped = False
 
     def make_room(self, records: int) -> None:
         """Lets the taker take until `records` more fit.
 
         Raises:
           SpecError: the queue is too small for batches of this size; it would wait for ever.
-          Stopped: it was stopped.
+          Stopped: the feeding was stopped.
         """
         while self._held + records > self._capacity:
             if self._held < max(1, self._turns.needed):
@@ -55,14 +55,11 @@ class Filling:
         if not self._told():
             self._tell()
 
-    def stop(self) -> None:
-        """Lets the feeder stop when it wakes next; the queue's cancel wakes it."""
-        self._stopped = True
-
     def _let_take(self) -> None:
         if not self._pending():
             self._grant()
         self._wait_taken()
-        if self._stopped:
+        if self._stopping():
+            # It was the queue's cancel that woke us.
             raise Stopped
         self._held = int(self._size())

@@ -52,14 +52,14 @@ class LaneRun:
         self._round = start
         # The source's batches before this number have been put, or skipped and told of.
         self._passed = start
-        self._filling = Filling(lane.turns, lane.sink, listener.session) if lane.turns is not None else None
+        self._filling = (
+            None if lane.turns is None else Filling(lane.turns, lane.sink, listener.session, lambda: listener.stopping)
+        )
 
     def stop(self) -> None:
-        """Wakes the threads that wait for their turn, and lets those stop that wait for a taker."""
+        """Wakes the threads that wait for their turn."""
         self._turnstile.stop()
         self._inputs.stop()
-        if self._filling is not None:
-            self._filling.stop()
 
     def finish(self) -> None:
         """Lets the threads end as if their source had, after the batch that they have in hand."""

@@ -59,10 +59,10 @@ class Rounds:
         Where failed steps have taken from some towers only, the last whole round is not the last step's: that has
         what it needs of one tower, and would wait for ever for what is withheld of another.
         """
-        if not self.over:
+        if not (self._uneven and self.over):
             return []
         with self._lock:
-            self._rescuing = self._rescuing or self._uneven
+            self._rescuing = True
             return self._due()
 
     def to_close(self) -> list[int]:

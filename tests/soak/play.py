@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from typing import Any
 
 import tensorflow.compat.v1 as tf
+from running import left_over
 from soak.loop import MADE_TO_FAIL, CtrlC, Loop
 from soak.outcome import Outcome
 from soak.pipelines import build
@@ -67,17 +67,5 @@ class Game:
         except (Exception, KeyboardInterrupt) as error:
             outcome.error = error
         outcome.interrupted = self._ctrl_c.sent
-        outcome.threads_left = left_over(before)
+        outcome.threads_left = left_over(before, grace_secs=1.0)
         return outcome
-
-
-def left_over(before: set[threading.Thread]) -> list[str]:
-    """The names of the threads that have been started since `before` and still run."""
-    new = [thread for thread in threading.enumerate() if thread not in before]
-    for thread in new:
-        # A Ctrl-C may have fallen while it was being started: for a moment it cannot be joined.
-        while thread.ident is None:
-            time.sleep(0.001)
-        # One that has done its work may still be leaving its last function.
-        thread.join(1.0)
-    return [thread.name for thread in new if thread.is_alive() and "_EventLoggerThread" not in type(thread).__name__]
