@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BuildError",
     "CorruptRecordError",
+    "ForkedError",
     "LeftoverWarning",
     "PlacementWarning",
     "RecordFileError",
@@ -43,6 +44,13 @@ class BuildError(StagingError, RuntimeError):
 
 class UninitializedError(StagingError, RuntimeError):
     """Feed threads were to be started before the variables had values."""
+
+
+class ForkedError(StagingError, RuntimeError):
+    """A session is used in a process that was forked after TensorFlow sessions had run.
+
+    TensorFlow's threads do not survive a fork. Start processes by spawn or forkserver, or before the first session.
+    """
 
 
 class StallError(StagingError, RuntimeError):

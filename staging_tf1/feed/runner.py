@@ -186,6 +186,7 @@ class CustomRunner:
 
         Raises:
           UninitializedError: variables have no value yet; the message lists them.
+          ForkedError: the process was forked after TensorFlow sessions had run in it.
         """
         return self._feed.create_threads(sess, coord, daemon=True, start=True)
 

@@ -207,6 +207,16 @@ def _in_main_thread() -> bool:
 
 
 _signals = _Signals()
+_fork = threading.local()
+
+
+def _before_fork() -> None:
+    # A signal that reaches the child before it has left the pipe would be taken for one of the parent's.
+    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
+
+def _after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
 def _in_child() -> None:
@@ -214,6 +224,7 @@ def _in_child() -> None:
     _signals.leave_to_parent()
     # Another thread of the parent may have held a lock of the old one.
     _signals = _Signals()
+    _after_fork()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

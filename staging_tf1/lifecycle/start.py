@@ -8,6 +8,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.plain import PlainSteps
@@ -42,6 +43,7 @@ def start(
 
     Raises:
       UninitializedError: variables have no value yet; the message lists them.
+      ForkedError: the process was forked after TensorFlow sessions had run in it.
       ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
 
     >>> import numpy as np
@@ -54,6 +56,7 @@ def start(
     ...     coord.join(threads)
     [[0, 1], [2, 3]]
     """
+    refuse_if_forked("start()")
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")
