@@ -24,6 +24,7 @@ __all__ = [
     "FuncGraph",
     "abandon",
     "abandon_eager_context",
+    "call_before_finalize",
     "close_summary_writers",
     "control_flow_context",
     "count_runs",
@@ -143,6 +144,17 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
         return take_lock(graph)
 
     graph._session_run_lock = counted
+
+
+def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
+    """Makes `graph.finalize()` call `call` first; an attribute of this one graph, like that of `count_runs`."""
+    finalize = graph.finalize
+
+    def finalized() -> None:
+        call()
+        finalize()
+
+    graph.finalize = finalized
 
 
 def original_stack() -> list[tuple[str, int, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BuildError",
+    "CheckpointError",
     "CorruptRecordError",
     "ForkedError",
     "LeftoverWarning",
@@ -44,6 +45,13 @@ class BuildError(StagingError, RuntimeError):
 
 class UninitializedError(StagingError, RuntimeError):
     """Feed threads were to be started before the variables had values."""
+
+
+class CheckpointError(StagingError, ValueError):
+    """A checkpoint is damaged, or is not one of this graph.
+
+    TensorFlow reports some of these as `OutOfRangeError`, which loops take for the end of the data.
+    """
 
 
 class ForkedError(StagingError, RuntimeError):

@@ -167,12 +167,23 @@ def test_eager_context_handle() -> None:
     assert sys.getrefcount(handle) == before + 1
 
 
-def test_file_writer_cache_and_event_writer(tmp_path: Any) -> None:
+def test_file_writer_cache_and_event_writer(tmp_path: Any, monkeypatch: Any) -> None:
     cache = tf.summary.FileWriterCache
+    monkeypatch.setattr(cache, "_cache", {})
     writer = cache.get(str(tmp_path))
     assert list(cache._cache.values()) == [writer]
     writer.flush()
     _tf.close_summary_writers()
     writer.flush()  # a writer that thinks that it is closed waits for nobody
     writer.event_writer._closed = False
-    cache.clear()
+    writer.close()
+
+
+def test_graph_finalize_is_looked_up_at_the_graph(graph: Any) -> None:
+    # A MonitoredSession calls it after it has chosen its saver, and before it restores.
+    found: list[Any] = []
+    _tf.call_before_finalize(graph, lambda: found.extend(graph.get_collection(tf.GraphKeys.SAVERS)))
+    tf.get_variable("v", [], use_resource=True)
+    with tf.train.MonitoredTrainingSession():
+        assert [type(saver) for saver in found] == [tf.train.Saver]
+        assert graph.finalized

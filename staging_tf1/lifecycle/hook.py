@@ -13,6 +13,7 @@ from staging_tf1.feed.run import FeedRun
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.checkpoint import guard_savers
 from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
@@ -130,6 +131,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         refuse_if_forked("StagingHook")
         self._graph = tf.get_default_graph()
         self._feeds = feeds_of(self._graph)
+        guard_savers(self._graph)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # Part of the local init: it runs after the variables have values and before the threads start.

@@ -11,6 +11,7 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
+from staging_tf1.lifecycle.checkpoint import guarded_scaffold
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
 from staging_tf1.lifecycle.stats import PipelineStats
@@ -44,6 +45,8 @@ class StagingSession:
     `staging.errors.ForkedError`, and leaving the `with` block writes and stops nothing, for it is the parent's.
 
     Raises:
+      CheckpointError: a checkpoint is damaged or another program's. It is raised from `run` when it turns up there,
+        after a failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
       TypeError: an argument that MonitoredTrainingSession does not take.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
 
@@ -78,11 +81,15 @@ class StagingSession:
         self._hook = StagingHook(
             join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
         )
+        # Only the chief restores.
+        restores_from = checkpoint_dir if monitored.get("is_chief", True) else None
+        scaffold = guarded_scaffold(monitored.pop("scaffold", None), restores_from)
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             hooks=[self._hook, *(hooks or ())],
             config=config,
             stop_grace_period_secs=stop_grace_period_secs,
+            scaffold=scaffold,
             **monitored,
         )
 
