@@ -8,9 +8,8 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import UninitializedError
-from staging_tf1.feed.dropping import drop
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.resuming import resume_points
+from staging_tf1.feed.ready import Ready, is_ready, make_ready, take_ready
 from staging_tf1.feed.run import FeedRun
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.callsite import CallSite
@@ -19,7 +18,9 @@ from staging_tf1.graph.readiness import uninitialized_names
 
 # Attributes of the graph and of the session: a registry of our own would keep both alive.
 _FEEDS = "_staging_tf1_feeds"
+_QUEUES = "_staging_tf1_queues"
 _RUNS = "_staging_tf1_runs"
+_TOGETHER = "_staging_tf1_together"
 
 
 class Feed(tf.train.QueueRunner):  # type: ignore[misc]
@@ -68,9 +69,8 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
         with self._feed_lock:
             if self.run_in(sess) is not None:
                 return []
-            check_initialized(sess, f"'{self.name}' (made at {self.made_at})")
-            run = FeedRun(self.name, self.resume_points(sess), sess, coord)
-            run.reset()
+            ready = self.ready_in(sess)
+            run = FeedRun(self.name, ready.points, sess, coord, ready.canceller)
             if not hasattr(sess, _RUNS):
                 setattr(sess, _RUNS, {})
             getattr(sess, _RUNS)[id(self)] = run
@@ -90,18 +90,16 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
             raise
         return run.threads
 
-    def resume_points(self, session: Any) -> list[tuple[Lane, int]]:
-        """Makes the input ready in `session`; returns each lane with the number of its first batch."""
-        if self.pipeline is None:
-            return [(lane, 0) for lane in self.lanes]
-        points = resume_points(self.pipeline, self.lanes, session)
-        if self.pipeline.init is not None:
-            session.run(self.pipeline.init)
-        if self.pipeline.drops:
-            towers = len(points)
-            consumed = min(start * towers + tower for tower, (_, start) in enumerate(points))
-            drop(session, self.pipeline.drops, consumed, points[0][0])
-        return points
+    def ready_in(self, session: Any) -> Ready:
+        """Makes the input and the sinks ready in `session`, for one start.
+
+        Raises:
+          UninitializedError: variables have no value yet; the message lists them.
+        """
+        if not is_ready(self, session):
+            check_initialized(session, f"'{self.name}' (made at {self.made_at})")
+            make_ready(feeds_of(session.graph) if getattr(session.graph, _TOGETHER, False) else [self], session)
+        return take_ready(self, session)
 
     def position_variables(self) -> list[Any]:
         """The variables in which checkpoints keep the positions of this feed."""
@@ -120,7 +118,9 @@ def register(feed: Feed, *, starts: bool = True) -> None:
     # An attribute of the graph, because a collection would be exported with it.
     if not hasattr(graph, _FEEDS):
         setattr(graph, _FEEDS, [])
+        setattr(graph, _QUEUES, set())
     getattr(graph, _FEEDS).append(feed)
+    getattr(graph, _QUEUES).update(lane.sink.queue.queue_ref.op.name for lane in feed.lanes)
     if starts:
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, feed)
 
@@ -128,6 +128,17 @@ def register(feed: Feed, *, starts: bool = True) -> None:
 def feeds_of(graph: Any) -> list[Feed]:
     """All feeds that were built in `graph`, in the order in which they were built."""
     return list(getattr(graph, _FEEDS, ()))
+
+
+def queues_of(graph: Any) -> set[str]:
+    """The names of the queues from which the values of those feeds are taken."""
+    found: set[str] = getattr(graph, _QUEUES, set())
+    return found
+
+
+def start_together(graph: Any, together: bool) -> None:
+    """Says whether all feeds of `graph` start as soon as one does, as within a MonitoredSession."""
+    setattr(graph, _TOGETHER, together)
 
 
 def check_initialized(session: Any, what: str) -> None:

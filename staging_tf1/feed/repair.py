@@ -8,7 +8,7 @@ wait for ever.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -18,43 +18,53 @@ from staging_tf1.graph.sink import Repair, Sink
 _PATIENCE_SECS = 0.005
 
 
-def repair(sink: Sink, session: Any, puts: Callable[[], tuple[int, int]]) -> int:
-    """Gives lost places back; call it between two steps. Returns how many there were.
+def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session: Any) -> list[int]:
+    """Gives lost places back; call it between two steps. Returns how many there were, for each sink.
 
     If a put under way was slow enough to be mistaken, the area holds one element more than its capacity until the
     next repair takes the place away again.
 
     Args:
-      sink: an area's; a queue takes no harm.
+      sinks: the areas' sinks; queues take no harm. With each, what tells how many puts have begun and how many have
+        ended.
       session: the session that the step failed in.
-      puts: tells how many puts have begun and how many have ended.
     """
-    if sink.repair is None:
-        return 0
-    lost = _lost_places(sink, sink.repair, session, puts)
-    for _ in range(lost):
-        session.run(sink.repair.give_back)
-    for _ in range(-lost):
-        take_away(sink.repair, session)
+    asked = [sink.repair for sink, _ in sinks if sink.repair is not None]
+    # One run for all: most have lost nothing.
+    found = iter(session.run([(ops.free, ops.held) for ops in asked]) if asked else ())
+    lost = []
+    for sink, puts in sinks:
+        missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(found))
+        lost.append(_repair_one(sink, sink.repair, session, puts) if missing and sink.repair is not None else 0)
     return lost
 
 
-def release_stranded(sink: Sink, session: Any, put_feeds: Mapping[Any, Any]) -> int:
-    """Lets elements be taken that a put staged in a step which failed before it could say so; returns how many.
+def _repair_one(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple[int, int]]) -> int:
+    lost = _lost_places(sink, ops, session, puts)
+    for _ in range(lost):
+        session.run(ops.give_back)
+    for _ in range(-lost):
+        take_away(ops, session)
+    return lost
+
+
+def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: Any) -> list[int]:
+    """Lets elements be taken that puts staged in a step which failed before they could say so; returns how many.
 
     Only for lockstep, where no put is under way between two steps.
 
     Args:
-      sink: the area's.
+      sinks: the areas' sinks, each with what that step's put was fed.
       session: the session that the step failed in.
-      put_feeds: what that step's put was fed.
     """
-    assert sink.repair is not None
-    held, ready = (int(n) for n in session.run([sink.repair.held, sink.size]))
-    counts = {sink.count: put_feeds[sink.count]} if sink.count in put_feeds else {}
-    for _ in range(held - ready):
-        session.run(sink.repair.release, counts)
-    return held - ready
+    asked = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
+    found = session.run([(ops.held, sink.size) for sink, ops, _ in asked]) if asked else []
+    stranded = [int(held) - int(ready) for held, ready in found]
+    for (sink, ops, fed), number in zip(asked, stranded, strict=True):
+        counts = {sink.count: fed[sink.count]} if sink.count in fed else {}
+        for _ in range(number):
+            session.run(ops.release, counts)
+    return stranded
 
 
 def take_away(ops: Repair, session: Any) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from absl import logging
 
+from staging_tf1._tf import tf
 from staging_tf1.errors import ResumeError
 from staging_tf1.feed.lane import Lane
 from staging_tf1.graph.pipeline import Pipeline
-from staging_tf1.graph.position import Position
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.reshard import Carried, carried_over
 
@@ -19,45 +19,81 @@ from staging_tf1.sources.reshard import Carried, carried_over
 RESUME_MODES = ("exact", "ignore", "restart")
 
 
-def resume_points(pipeline: Pipeline, lanes: tuple[Lane, ...], session: Any) -> list[tuple[Lane, int]]:
-    """Each lane, with the source as it was when the checkpoint was saved, and the batch to begin with.
+def resume_points(
+    feeds: Sequence[tuple[Pipeline | None, tuple[Lane, ...]]], session: Any
+) -> list[list[tuple[Lane, int]]]:
+    """For each feed its lanes, with the source as it was when the checkpoint was saved, and the batch to begin with.
+
+    TensorFlow prepares each new set of ops by going through the whole graph, so all feeds share the same few runs.
 
     Raises:
       ResumeError: the checkpoint was saved with another source, or for other shards at which records would come
         twice; the message has both values and the cost.
       CheckpointError: what it holds cannot be a position.
     """
-    position = pipeline.position
-    if position is None:
-        return [(lane, 0) for lane in lanes]
-    if pipeline.resume == "restart":
-        session.run(position.initializer)
-        return [(lane, 0) for lane in lanes]
-    if not session.run(position.has_value):
-        session.run(position.initializer)
-    positions, saved = position.load(session)
-    present, goes_on = position.fingerprint, (0,) * len(lanes)
-    if any(positions):
-        lanes, present = _as_saved(lanes, present, saved)
-        before = _Before(pipeline.name, positions, saved)
+    starts = [_Start(pipeline, lanes) for pipeline, lanes in feeds]
+    placed = [start for start in starts if start.position is not None]
+    for start, saved in zip(placed, _load(placed, session), strict=True):
+        start.go_on(saved)
+    stored = [start.to_store for start in placed if start.to_store is not None]
+    if stored:
+        session.run([ops for ops, _ in stored], {key: fed for _, feeds in stored for key, fed in feeds.items()})
+    return [start.points for start in starts]
+
+
+def _load(placed: Sequence[_Start], session: Any) -> list[Any]:
+    """What the variables hold, which get their initial values where they have none or are to begin anew."""
+    if not placed:
+        return []
+    wanted = [start.position.saved for start in placed]
+    if not any(start.restarts for start in placed):
         try:
-            goes_on = before.goes_on(lanes, present, pipeline.resume)
-        except ResumeError:
-            raise
-        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-            position.refuse("fingerprint", saved, "figures from which positions can be computed")
-        if pipeline.resume == "exact" and (goes_on, present) == (positions, saved):
-            _restore_stream(lanes, position, goes_on, session)
-    if (goes_on, present) != (positions, saved):
-        position.store(session, goes_on, present)
-    return list(zip(lanes, goes_on, strict=True))
+            return list(session.run(wanted))
+        except tf.errors.FailedPreconditionError:
+            # One has no value yet.
+            pass
+    ready = session.run([start.position.has_value for start in placed])
+    new = [start for start, has_value in zip(placed, ready, strict=True) if not has_value or start.restarts]
+    session.run([start.position.initializers for start in new])
+    return list(session.run(wanted))
 
 
-def _restore_stream(lanes: tuple[Lane, ...], position: Position, goes_on: tuple[int, ...], session: Any) -> None:
+class _Start:
+    """Where one feed begins."""
+
+    def __init__(self, pipeline: Pipeline | None, lanes: tuple[Lane, ...]) -> None:
+        self._pipeline, self._lanes = pipeline, lanes
+        self.position: Any = pipeline.position if pipeline is not None else None
+        self.restarts = pipeline is not None and pipeline.resume == "restart"
+        self.points = [(lane, 0) for lane in lanes]
+        # The ops and feeds that bring the variables up to date; None where they are.
+        self.to_store: tuple[list[Any], dict[Any, Any]] | None = None
+
+    def go_on(self, values: Sequence[Any]) -> None:
+        """Finds the points, from what the variables hold."""
+        assert self._pipeline is not None
+        position, saved, lanes = self.position, self.position.parsed(values), self._lanes
+        present, goes_on = position.fingerprint, (0,) * len(lanes)
+        if any(saved.positions):
+            lanes, present = _as_saved(lanes, present, saved.fingerprint)
+            before = _Before(self._pipeline.name, saved.positions, saved.fingerprint)
+            try:
+                goes_on = before.goes_on(lanes, present, self._pipeline.resume)
+            except ResumeError:
+                raise
+            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+                position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
+        if (goes_on, present) != (saved.positions, saved.fingerprint):
+            self.to_store = position.to_store(goes_on, present)
+        elif any(goes_on) and self._pipeline.resume == "exact":
+            _restore_stream(lanes, goes_on[0], saved.state())
+        self.points = list(zip(lanes, goes_on, strict=True))
+
+
+def _restore_stream(lanes: tuple[Lane, ...], position: int, state: bytes | None) -> None:
     """Gives a stream its state back, so that it reads nothing again; without it, it reads up to its place."""
-    state = position.load_state(session, goes_on[0])
     if state is not None and isinstance(lanes[0].source, StreamSource):
-        lanes[0].source.restore(goes_on[0], state)
+        lanes[0].source.restore(position, state)
 
 
 def _as_saved(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -18,7 +18,7 @@ from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.lane_run import LaneRun
 from staging_tf1.feed.repair import repair
 from staging_tf1.feed.rounds import Rounds
-from staging_tf1.feed.sink_run import SinkRun
+from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.feed.turnstile import Stopped
 from staging_tf1.fork import has_lost_tensorflow
@@ -33,7 +33,9 @@ class FeedRun:
       states: one record a feed thread.
     """
 
-    def __init__(self, name: str, points: list[tuple[Lane, int]], session: Any, coord: Any | None) -> None:
+    def __init__(
+        self, name: str, points: list[tuple[Lane, int]], session: Any, coord: Any | None, canceller: Canceller
+    ) -> None:
         lanes = [lane for lane, _ in points]
         self.name = name
         self.session = session
@@ -53,6 +55,8 @@ class FeedRun:
         self.lanes = tuple(LaneRun(lane, sinks[id(lane.sink)], self, inputs, start) for lane, start in points)
         self.states = [state for lane in self.lanes for state in lane.states]
         self.threads = self._make_threads()
+        self._canceller = canceller
+        canceller.runs.append(self)
 
     def _make_threads(self) -> list[threading.Thread]:
         threads = []
@@ -69,29 +73,23 @@ class FeedRun:
         """Whether the threads have been told to stop."""
         return self._stopping.is_set()
 
-    def reset(self) -> None:
-        """Makes the sinks ready for the first put of this session."""
-        for sink in self.sinks:
-            sink.reset()
-
     def stop(self) -> None:
         """Wakes all threads that wait, and lets none of them deliver any more; what is staged can still be taken.
 
         Does not join them.
         """
+        stop_all([self])
+
+    def _begin_to_stop(self) -> bool:
+        """Lets no thread begin a put or a release; False if that has been done before."""
         if self._stopping.is_set():
-            return
+            return False
         self._stopping.set()
         for lane in self.lanes:
             lane.stop()
-        # Not in the middle of a release, which would leave one tower with more batches than another.
+        # A release under way ends first, which would else leave one tower with more batches than another.
         with self._rounds_lock:
-            for sink in self.sinks:
-                try:
-                    sink.cancel()
-                except (tf.errors.OpError, RuntimeError) as error:
-                    # The session is gone already, and with it everything that could wait.
-                    logging.vlog(1, "feed '%s': could not cancel: %s", self.name, error)
+            return True
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
         """Joins the feed threads; returns those that are still running after `deadline_secs`."""
@@ -157,16 +155,7 @@ class FeedRun:
 
     def repair(self) -> None:
         """Puts right what a step that failed has left; call it between two steps."""
-        if self.stopping:
-            # Nobody waits for a place any more.
-            return
-        for sink in self.sinks:
-            repair(sink.sink, self.session, sink.puts)
-        if self.rounds is not None:
-            sums = self.session.run([sink.sink.meter.value for sink in self.sinks])
-            self.rounds.note_taken([Meter.reading(each).batches for each in sums])
-        for lane in self.lanes:
-            lane.wake()
+        repair_all([self])
 
     # Called by the lanes.
 
@@ -220,13 +209,47 @@ class FeedRun:
         if self._coord is not None:
             # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
             self._coord.request_stop((type(error), error, error.__traceback__))
-        self.stop()
+        self._stop_with_others()
 
     def _stop_with_coordinator(self) -> None:
         assert self._coord is not None
         self._coord.wait_for_stop()
-        self.stop()
+        self._stop_with_others()
+
+    def _stop_with_others(self) -> None:
+        """Stops all that the coordinator stops; only itself, if there is none."""
+        stop_all([run for run in self._canceller.runs if run is self or run._coord is self._coord is not None])
 
     def _session_is_gone(self, error: BaseException) -> bool:
         """Whether `error` only says that the user has closed the session under the thread."""
         return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)
+
+
+def stop_all(runs: Sequence[FeedRun]) -> None:
+    """Stops several runs; those that were started together by the same two runs of the session."""
+    begun = [run for run in runs if run._begin_to_stop()]
+    for canceller in {id(run._canceller): run._canceller for run in begun}.values():
+        together = [run for run in begun if run._canceller is canceller]
+        try:
+            canceller.cancel([sink for run in together for sink in run.sinks])
+        except (tf.errors.OpError, RuntimeError) as error:
+            # The session is gone already, and with it everything that could wait.
+            logging.vlog(1, "feed '%s': could not cancel: %s", together[0].name, error)
+
+
+def repair_all(runs: Sequence[FeedRun]) -> None:
+    """Puts right what a step that failed has left in all `runs`, of one session; call it between two steps."""
+    # Where a run is stopping, nobody waits for a place any more.
+    runs = [run for run in runs if not run.stopping]
+    if not runs:
+        return
+    session = runs[0].session
+    repair([(sink.sink, sink.puts) for run in runs for sink in run.sinks], session)
+    in_rounds = [run for run in runs if run.rounds is not None]
+    meters = [[sink.sink.meter.value for sink in run.sinks] for run in in_rounds]
+    for run, sums in zip(in_rounds, session.run(meters) if meters else (), strict=True):
+        assert run.rounds is not None
+        run.rounds.note_taken([Meter.reading(each).batches for each in sums])
+    for run in runs:
+        for lane in run.lanes:
+            lane.wake()

@@ -15,8 +15,40 @@ from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.sink import Sink
 
 
+class Canceller:
+    """Cancels the sinks of all feeds that were started together, by one callable that is made at the start.
+
+    To make a callable costs TensorFlow a search of the whole graph, and a stop must be quick.
+    """
+
+    def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
+        self._session = session
+        self._open = {id(sink) for sink in sinks}
+        self._lock = threading.Lock()
+        self._cancel_all = self._callable(sinks)
+        # The runs of the feeds, which a coordinator stops together.
+        self.runs: list[Any] = []
+
+    def cancel(self, sinks: Sequence[SinkRun]) -> None:
+        """Lets nothing more in, and wakes everybody who waits here; what has been put can be taken."""
+        waiting = max([sink.refuse_puts() for sink in sinks], default=0)
+        with self._lock:
+            self._open -= {id(sink.sink) for sink in sinks}
+            all_of_them = not self._open
+        cancel = self._cancel_all if all_of_them else self._callable([sink.sink for sink in sinks])
+        # Each time gives a place to one put of each sink, which wakes it. To cancel twice, and a place too many in a
+        # sink that takes nothing any more, do no harm.
+        for _ in range(max(1, waiting)):
+            cancel()
+
+    def _callable(self, sinks: Sequence[Sink]) -> Callable[..., Any]:
+        # Not by the session's `run`: while a stall is being ended that raises in every thread.
+        give_back = [sink.repair.give_back for sink in sinks if sink.repair is not None]
+        return _quick(self._session, [*(sink.cancel for sink in sinks), *give_back])
+
+
 class SinkRun:
-    """Runs a sink's ops in `session`."""
+    """Runs a sink's ops in `session`. The callables are made when they are first needed, by the feed threads."""
 
     def __init__(self, sink: Sink, session: Any, lanes: int) -> None:
         self.sink = sink
@@ -24,28 +56,16 @@ class SinkRun:
         self._open_lanes = lanes
         self._closed = self._cancelled = False
         self._lock = threading.Lock()
+        # Held while a callable is made.
+        self._making = threading.Lock()
         # Puts begun and ended; they differ while one is under way.
         self.begun = self.ended = 0
-        count = () if sink.count is None else (sink.count,)
-        with_put = count if sink.release is None else ()
-        # Without placeholders the graph computes the values, which the pool's threads should share.
-        self._put: Callable[..., Any] = fast_callable(
-            session,
-            feeds=[*sink.placeholders, *with_put],
-            targets=[sink.put],
-            in_caller_thread=bool(sink.placeholders),
-        )
-
-        # Not by the session's `run`: while a stall is being ended that raises in every thread.
-        def quick(op: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
-            return fast_callable(session, feeds=feeds, targets=[op], in_caller_thread=True)
-
-        self._cancel = quick(sink.cancel)
-        self._release = None if sink.release is None else quick(sink.release, count)
-        self._give_back = None if sink.repair is None else quick(sink.repair.give_back)
-        self._counts_with_put = bool(with_put)
+        self._count = () if sink.count is None else (sink.count,)
+        self._counts_with_put = bool(self._count) and sink.release is None
         # Of the batches that have been put and not released, in order; None where the put says it, or nobody.
-        self._counts: deque[int] | None = deque() if count and not with_put else None
+        self._counts: deque[int] | None = deque() if self._count and not self._counts_with_put else None
+        self._put: Callable[..., Any] | None = None
+        self._release: Callable[..., Any] | None = None
 
     def put(self, *arrays: Any, count: int = 1) -> None:
         """Puts one batch, which stands for `count` batches of the source; waits for room.
@@ -55,12 +75,13 @@ class SinkRun:
           ForkedError: a source has forked, and this is the child.
         """
         refuse_if_forked("A feed thread")
+        put = self._put or self._make_put()
         with self._lock:
             if self._cancelled:
                 raise Stopped
             self.begun += 1
         try:
-            self._put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
+            put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
         except tf.errors.CancelledError:
             if self._cancelled:
                 raise Stopped from None
@@ -71,18 +92,29 @@ class SinkRun:
         if self._counts is not None:
             self._counts.append(count)
 
+    def _make_put(self) -> Callable[..., Any]:
+        sink = self.sink
+        with self._making:
+            if self._put is None:
+                # Without placeholders the graph computes the values, which the pool's threads should share.
+                self._put = fast_callable(
+                    self._session,
+                    feeds=[*sink.placeholders, *(self._count if self._counts_with_put else ())],
+                    targets=[sink.put],
+                    in_caller_thread=bool(sink.placeholders),
+                )
+            return self._put
+
     def puts(self) -> tuple[int, int]:
         """How many puts have begun, and how many have ended."""
         with self._lock:
             return self.begun, self.ended
 
-    def reset(self) -> None:
-        """Empties the area and fills the slots."""
-        self._session.run(self.sink.reset)
-
     def release(self, batches: int) -> None:
         """Lets `batches` staged elements be taken."""
-        assert self._release is not None
+        with self._making:
+            if self._release is None:
+                self._release = _quick(self._session, [self.sink.release], self._count)
         for _ in range(batches):
             self._release(*([np.array(self._counts.popleft(), np.int64)] if self._counts is not None else ()))
 
@@ -100,12 +132,14 @@ class SinkRun:
             self._closed = True
         self._session.run(self.sink.close)
 
-    def cancel(self) -> None:
-        """Lets nothing more in, and wakes everybody who waits here; what has been put can be taken."""
+    def refuse_puts(self) -> int:
+        """Lets no put begin any more; returns how many are under way, which have to be given a place to end."""
         with self._lock:
             self._cancelled = True
-            waiting = self.begun - self.ended
-        self._cancel()
-        if self._give_back is not None:
-            for _ in range(waiting):
-                self._give_back()
+            return 0 if self.sink.repair is None else self.begun - self.ended
+
+
+def _quick(session: Any, ops: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+    if not ops:
+        return lambda: None
+    return fast_callable(session, feeds=feeds, targets=ops, in_caller_thread=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.arguments import at_least, check_name
-from staging_tf1.feed.feed import Feed, feeds_of, register
+from staging_tf1.feed.feed import Feed, queues_of, register
 from staging_tf1.feed.inlets import Inlet, Values, fitted, inlets_for
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.priority import check_nice
@@ -185,7 +185,7 @@ def _build(
 
 def _is_chained(tower: Tower) -> bool:
     """Whether the values of `tower` come from another feed of this graph."""
-    queues = {lane.sink.queue.queue_ref.op.name for feed in feeds_of(tf.get_default_graph()) for lane in feed.lanes}
+    queues = queues_of(tf.get_default_graph())
     return bool(queues) and any(op.name in queues for op in ancestors([tower.sink.put]))
 
 

@@ -43,7 +43,8 @@ class Meter:
                     condition=self._sums.is_initialized(), data=[tf.constant(unstarted)], name="is_started"
                 )
         self.reset = self._sums.initializer
-        self.value = self._sums.read_value()
+        # The read that the variable has anyway.
+        self.value = tf.get_default_graph().as_graph_element(self._sums)
 
     def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
         """Returns what `take()` made, and an op that has counted it; both makers are called to make ops."""

@@ -9,10 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import CheckpointError
+
+
+class Saved(NamedTuple):
+    """What the variables of a position hold."""
+
+    # One a tower.
+    positions: tuple[int, ...]
+    fingerprint: dict[str, int | str]
+    # Of the stream, with the position that it is the state behind; None where none is kept.
+    labelled_state: bytes | None
+
+    def state(self) -> bytes | None:
+        """The state of the stream behind the first position, if that is the one that was saved."""
+        if self.labelled_state is None:
+            return None
+        # The state and the position of steps that run at once may be those of two of them.
+        of, _, state = self.labelled_state.partition(b":")
+        return state if of == b"%d" % self.positions[0] else None
 
 
 class Position:
@@ -36,24 +54,17 @@ class Position:
             self._batches = _variable([0] * towers, tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
             self._state = _variable("", tf.string, "state") if keeps_state else None
-            self._saved_state = None if self._state is None else self._state.read_value()
-            self._value = self._batches.read_value()
-            self._saved_print = self._print.read_value()
-            # Made here, because the graph is finalized when they are wanted.
+            # Made here, because the graph is finalized when it is wanted.
             self.has_value = self._batches.is_initialized()
-            self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
-            self.initializer = tf.group(*[each.initializer for each in self.variables])
-            self._to_set = tf.placeholder(tf.int64, [towers], name="set_position")
-            self._print_to_set = tf.placeholder(tf.string, [], name="set_fingerprint")
-            self._set = tf.group(
-                self._batches.assign(self._to_set, read_value=False),
-                self._print.assign(self._print_to_set, read_value=False),
-            )
+        self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
+        # To be run together, for all positions of a session at once.
+        self.initializers = [each.initializer for each in self.variables]
+        self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
 
     def first_of_all(self) -> Any:
         """The tensor of the first batch that no step has had, of an input that the towers share in rotation: []."""
         with _on_the_host():
-            return tf.reduce_min(self._value * self.towers + tf.range(self.towers, dtype=tf.int64))
+            return tf.reduce_min(self._batches.read_value() * self.towers + tf.range(self.towers, dtype=tf.int64))
 
     def advance(self, tower: int, count: Any, label: Any) -> Any:
         """The op that counts a batch of `tower`, and keeps the state that it is labelled with.
@@ -68,22 +79,22 @@ class Position:
             counted = self._batches.assign_add(passed, read_value=False)
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
-    def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
-        """The position of each tower there was, and the fingerprint that was saved with them.
+    def parsed(self, saved: Sequence[Any]) -> Saved:
+        """What the values of `self.saved` say.
 
         Raises:
           CheckpointError: they cannot have been saved like that.
         """
-        batches, saved = session.run([self._value, self._saved_print])
+        batches, text, *state = saved
         if batches.ndim != 1 or not batches.size or (batches < 0).any():
             self.refuse("position", batches.tolist(), "a list of numbers of batches, one a tower")
         try:
-            fingerprint = json.loads(saved)
+            fingerprint = json.loads(text)
         except (ValueError, RecursionError):
             fingerprint = None
         if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
-            self.refuse("fingerprint", saved, "a JSON object of whole numbers and strings")
-        return tuple(batches.tolist()), fingerprint
+            self.refuse("fingerprint", text, "a JSON object of whole numbers and strings")
+        return Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
         """Raises CheckpointError for a value that no run of this package has saved."""
@@ -94,18 +105,12 @@ class Position:
             f"checkpoint, or give staged(resume='restart') to begin with the first batch."
         )
 
-    def load_state(self, session: Any, position: int) -> bytes | None:
-        """The state of the stream behind `position` batches, if that is the one that was saved."""
-        if self._saved_state is None:
-            return None
-        # The state and the position of steps that run at once may be those of two of them.
-        of, _, state = session.run(self._saved_state).partition(b":")
-        return state if of == b"%d" % position else None
-
-    def store(self, session: Any, positions: Sequence[int], fingerprint: dict[str, int | str]) -> None:
-        """Sets the position of each tower, and the fingerprint to that of the present source."""
-        feeds = {self._to_set: positions, self._print_to_set: json.dumps(fingerprint, sort_keys=True)}
-        session.run(self._set, feeds)
+    def to_store(self, positions: Sequence[int], fingerprint: dict[str, int | str]) -> tuple[list[Any], dict[Any, Any]]:
+        """The ops, and their feeds, that set the position of each tower, and the fingerprint."""
+        values = (positions, json.dumps(fingerprint, sort_keys=True))
+        ops = [self._batches.initializer, self._print.initializer]
+        # The second input of an assignment is its value.
+        return ops, {op.inputs[1]: value for op, value in zip(ops, values, strict=True)}
 
 
 def labelled(position: int, state: bytes) -> bytes:

@@ -61,12 +61,14 @@ class TokenArea:
                 self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
+                # One for all that is put into these queues: the number of ops decides how long a session takes to start.
+                self._zero = tf.constant(0, name="zero")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = Repair(
                     free=self.slots.size(name="free"),
                     held=self.area.size(),
-                    give_back=self.slots.enqueue(0, name="give_back"),
+                    give_back=self.slots.enqueue(self._zero, name="give_back"),
                     take_away=self.slots.dequeue(name="take_away").op,
                     release=self.release,
                 )
@@ -92,7 +94,7 @@ class TokenArea:
 
     def _token_with(self, label: Any) -> list[Any]:
         count = [] if self.count is None else [self.count]
-        return count + [label] * self._labels or [0]
+        return count + [label] * self._labels or [self._zero]
 
     def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
         """The tensors of the next element; they wait until there is one."""
@@ -106,7 +108,7 @@ class TokenArea:
             count, label = token[0] if self.count is not None else None, token[-1] if self._labels else None
             advanced = [advance(count, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
-            given_back = self.slots.enqueue(0)
+            given_back = self.slots.enqueue(self._zero)
         # Your ops start after the slot is back, so that one of them that fails cannot keep it.
         with tf.control_dependencies([given_back, *advanced]):
             return [tf.identity(tensor) for tensor in element]

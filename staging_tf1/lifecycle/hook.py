@@ -8,8 +8,8 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.errors import StuckThreadWarning
-from staging_tf1.feed.feed import Feed, feeds_of
-from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.feed import Feed, feeds_of, start_together
+from staging_tf1.feed.run import FeedRun, stop_all
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
@@ -109,11 +109,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         steps = self._steps
         # The warm-up may have failed before there was a clock.
         loop_secs = self._watchdog.clock.loop_secs if self._watchdog is not None else 0.0
-        return [
-            record
-            for feed in self._feeds
-            for record in stats_of(feed, self._session, steps.account, loop_secs, steps.readers(feed))
-        ]
+        return stats_of(self._feeds, self._session, steps.account, loop_secs, steps.readers)
 
     def drain(self) -> None:
         """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`.
@@ -132,6 +128,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._graph = tf.get_default_graph()
         self._feeds = feeds_of(self._graph)
         guard_savers(self._graph)
+        # By the session's queue runners, as soon as it is created.
+        start_together(self._graph, True)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # Part of the local init: it runs after the variables have values and before the threads start.
@@ -217,8 +215,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             self._final_stats = self.stats()
         except (tf.errors.OpError, RuntimeError):
             self._final_stats = []
-        for run in runs:
-            run.stop()
+        stop_all(runs)
+        start_together(self._graph, False)
         for run in runs:
             run.warn_of_leftovers()
             for state in run.join(self._join_secs):
@@ -226,5 +224,4 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._session = None
 
     def _interrupted(self) -> None:
-        for run in self.runs:
-            run.stop()
+        stop_all(self.runs)

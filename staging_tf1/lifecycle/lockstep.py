@@ -56,7 +56,7 @@ class Lockstep:
         assert feed.pipeline is not None
         self.name = feed.name
         self._session = session
-        points = feed.resume_points(session)
+        points = feed.ready_in(session).points
         inputs = Inputs(points)
         # Whose turn it is to read from an input that the towers share.
         self._turn = inputs.first_turn
@@ -68,12 +68,29 @@ class Lockstep:
             state.reader = inputs.reader(state.lane, start, dealt=False)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
-            session.run(state.tower.sink.reset)
 
     def warm_up(self) -> None:
         """Puts one batch into every tower, so that every later step can get and put at once."""
+        puts, feeds = self.first_puts()
+        if puts:
+            self._session.run(puts, feeds)
+        self.have_put()
+
+    def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
+        """The puts of one batch into every tower that has one, and their feeds; `have_put` comes after their run."""
         for state in self.towers:
-            self._stage(state)
+            self._read_ahead(state)
+        pending = [state for state in self.towers if state.pending is not None]
+        return [state.tower.sink.put for state in pending], {
+            k: v for s in pending for k, v in (s.pending or {}).items()
+        }
+
+    def have_put(self) -> None:
+        """Notes that the puts of `first_puts` have been run."""
+        for state in self.towers:
+            if state.pending is not None:
+                state.pending = None
+                state.staged += 1
 
     def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
         """Prepares a run that takes from the towers `needed`: the ops to add to it, and their feeds.
@@ -82,8 +99,8 @@ class Lockstep:
           tf.errors.OutOfRangeError: one of them has no batch left; nothing has been taken from the others.
         """
         states = [self.towers[index] for index in sorted(needed)]
+        _settle(states, self._session)
         for state in states:
-            self._settle(state)
             if not state.staged:
                 self._stage(state)
         self._check_not_empty(states)
@@ -108,9 +125,7 @@ class Lockstep:
 
     def repair(self) -> None:
         """Puts right what a step that failed has left."""
-        for state in self.towers:
-            release_stranded(state.tower.sink, self._session, state.pending or {})
-            repair(state.tower.sink, self._session, lambda: (0, 0))
+        repair_all([self], self._session)
 
     def drain(self) -> None:
         """Reads no more; what is staged or read ahead can still be taken."""
@@ -185,17 +200,6 @@ class Lockstep:
             for tensor, value in zip(state.tower.ends, values, strict=True)
         }
 
-    def _settle(self, state: _TowerState) -> None:
-        """Finds out how far a run got that failed after `before`: whether its put and its get were done."""
-        if not state.in_flight:
-            return
-        size, sums = self._session.run([state.tower.sink.size, state.tower.sink.meter.value])
-        taken = Meter.reading(sums).batches
-        was_put = int(size) - state.staged + (taken - state.taken) > 0
-        if was_put:
-            state.pending = None
-        state.staged, state.taken, state.in_flight = int(size), taken, False
-
     def _check_not_empty(self, states: list[_TowerState]) -> None:
         empty = [state.lane.name for state in states if not state.staged]
         if not empty:
@@ -203,3 +207,25 @@ class Lockstep:
         left = [state.lane.name for state in states if state.staged]
         more = f" Still staged, and not taken: {', '.join(left)}; run those towers alone." if left else ""
         raise tf.errors.OutOfRangeError(None, None, f"End of data in lockstep: {', '.join(empty)}.{more}")
+
+
+def repair_all(locksteps: Iterable[Lockstep], session: Any) -> None:
+    """Puts right what a step that failed has left in all `locksteps`, by as few runs as possible."""
+    towers = [state for lockstep in locksteps for state in lockstep.towers]
+    release_stranded([(state.tower.sink, state.pending or {}) for state in towers], session)
+    repair([(state.tower.sink, lambda: (0, 0)) for state in towers], session)
+    _settle(towers, session)
+
+
+def _settle(towers: Iterable[_TowerState], session: Any) -> None:
+    """Finds out how far a run got that failed after `before`: whether its put and its get were done."""
+    in_flight = [state for state in towers if state.in_flight]
+    if not in_flight:
+        return
+    found = session.run([(state.tower.sink.size, state.tower.sink.meter.value) for state in in_flight])
+    for state, (size, sums) in zip(in_flight, found, strict=True):
+        taken = Meter.reading(sums).batches
+        was_put = int(size) - state.staged + (taken - state.taken) > 0
+        if was_put:
+            state.pending = None
+        state.staged, state.taken, state.in_flight = int(size), taken, False

@@ -7,7 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.run import FeedRun, repair_all
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.lifecycle.needs import Needs
 
@@ -46,8 +46,7 @@ class PlainSteps:
             return
         self._here.repairing = True
         try:
-            for run in self._runs:
-                run.repair()
+            repair_all(self._runs)
         except (tf.errors.OpError, RuntimeError):
             # Stopped or closed: nobody waits for a place any more.
             return

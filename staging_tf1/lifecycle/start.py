@@ -8,6 +8,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
+from staging_tf1.feed.ready import make_ready
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
@@ -73,6 +74,7 @@ def start(
     with sess.graph.as_default():
         clear_areas(sess, feeds)
         observer = Observer(sess.graph, feeds)
+        make_ready(feeds, sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     if not hasattr(sess, _WATCHDOG):
         # A second start of the same session starts no second watch.

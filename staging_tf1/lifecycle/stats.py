@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.thread_state import ThreadState
-from staging_tf1.graph.meter import Meter
+from staging_tf1.graph.meter import Meter, Reading
+from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.account import Account
 from staging_tf1.lifecycle.held import full_bytes, kind_of
 from staging_tf1.lifecycle.verdict import verdict
@@ -82,45 +83,62 @@ def _amount(nbytes: int) -> str:
 
 
 def stats_of(
-    feed: Feed,
+    feeds: Sequence[Feed],
     session: Any,
     account: Account | None = None,
     loop_secs: float = 0.0,
-    readers: Sequence[ThreadState] = (),
+    readers: Callable[[Feed], Sequence[ThreadState]] = lambda feed: (),
 ) -> list[PipelineStats]:
-    """One record for each sink of `feed`, which runs in `session`.
+    """One record for each sink of `feeds`, which run in `session`.
 
     Args:
-      feed: what fills the sinks.
+      feeds: what fills the sinks.
       session: whose figures to take.
       account: knows which batches failed.
       loop_secs: how long the loop has taken so far.
-      readers: in lockstep, where the step itself reads: what it has read for each tower.
+      readers: in lockstep, where the step itself reads: what it has read for each tower of a feed.
     """
-    run = feed.run_in(session)
     failed = account.failed_by_sink() if account is not None else {}
-    records = []
-    for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values()):
-        states = [state for lane in run.lanes if lane.lane.sink is sink for state in lane.states] if run else []
-        reader = list(readers[index : index + 1])
-        reading = Meter.reading(session.run(sink.meter.value))
-        records.append(
-            PipelineStats(
-                name=sink.name,
-                batches=reading.batches,
-                records=sum(state.records for state in states + reader),
-                bytes=sum(state.bytes for state in states + reader),
-                wait_secs=reading.wait_secs + sum(state.source_secs for state in reader),
-                feeder_wait_secs=sum(state.put_secs for state in states + reader),
-                source_secs=sum(state.source_secs for state in states + reader),
-                occupancy=reading.occupancy,
-                capacity=sink.capacity,
-                failed_batches=tuple(failed.get(sink.name, ())),
-                ignored=sum(state.ignored for state in states + reader),
-                loop_secs=loop_secs,
-                full_bytes=full_bytes(feed, index, sink, states + reader),
-                kind=kind_of(feed),
-                threads=len(states),
-            )
-        )
-    return records
+    sinks = [
+        (feed, index, sink)
+        for feed in feeds
+        for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values())
+    ]
+    # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
+    sums = session.run([sink.meter.value for _, _, sink in sinks]) if sinks else []
+    return [
+        _record(feed, index, sink, Meter.reading(of_sink), session, failed, loop_secs, readers(feed))
+        for (feed, index, sink), of_sink in zip(sinks, sums, strict=True)
+    ]
+
+
+def _record(
+    feed: Feed,
+    index: int,
+    sink: Sink,
+    reading: Reading,
+    session: Any,
+    failed: Mapping[str, Sequence[int]],
+    loop_secs: float,
+    readers: Sequence[ThreadState],
+) -> PipelineStats:
+    run = feed.run_in(session)
+    states = [state for lane in run.lanes if lane.lane.sink is sink for state in lane.states] if run else []
+    reader = list(readers[index : index + 1])
+    return PipelineStats(
+        name=sink.name,
+        batches=reading.batches,
+        records=sum(state.records for state in states + reader),
+        bytes=sum(state.bytes for state in states + reader),
+        wait_secs=reading.wait_secs + sum(state.source_secs for state in reader),
+        feeder_wait_secs=sum(state.put_secs for state in states + reader),
+        source_secs=sum(state.source_secs for state in states + reader),
+        occupancy=reading.occupancy,
+        capacity=sink.capacity,
+        failed_batches=tuple(failed.get(sink.name, ())),
+        ignored=sum(state.ignored for state in states + reader),
+        loop_secs=loop_secs,
+        full_bytes=full_bytes(feed, index, sink, states + reader),
+        kind=kind_of(feed),
+        threads=len(states),
+    )

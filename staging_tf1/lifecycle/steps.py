@@ -6,10 +6,11 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.run import FeedRun, repair_all
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.lifecycle.account import Account, Gate
 from staging_tf1.lifecycle.lockstep import Lockstep
+from staging_tf1.lifecycle.lockstep import repair_all as repair_in_lockstep
 from staging_tf1.lifecycle.needs import Needs
 
 
@@ -33,8 +34,13 @@ class Steps:
 
     def warm_up(self) -> None:
         """Puts the first batch of every lockstep pipeline."""
-        for lockstep in self._lockstep.values():
-            lockstep.warm_up()
+        ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
+        if any(puts for _, puts, _ in ready):
+            # One run for all.
+            feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
+            self._session.run([puts for _, puts, _ in ready], feeds)
+        for lockstep, _, _ in ready:
+            lockstep.have_put()
 
     def readers(self, feed: Feed) -> list[ThreadState]:
         """What the steps themselves have read for each tower of `feed`; empty if it is not in lockstep."""
@@ -82,10 +88,8 @@ class Steps:
         self._under_way = None
         try:
             self.account.settle()
-            for run in self._runs:
-                run.repair()
-            for lockstep in self._lockstep.values():
-                lockstep.repair()
+            repair_all(self._runs)
+            repair_in_lockstep(self._lockstep.values(), self._session)
         except (tf.errors.OpError, RuntimeError):
             # The session itself is gone; there is nothing left to clean up.
             return

@@ -68,15 +68,14 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def _write(self, session: Any) -> None:
         step = self._runs if self._step_tensor is None else int(session.run(self._step_tensor))
         now = time.perf_counter()
-        for feed in self._feeds:
-            for stats in stats_of(feed, session):
-                scalars = _since(self._last.get(stats.name), stats, now - self._last_at)
-                values = [
-                    tf.Summary.Value(tag=f"staging/{stats.name}/{name}", simple_value=value)
-                    for name, value in scalars.items()
-                ]
-                self._writer.add_summary(tf.Summary(value=values), step)
-                self._last[stats.name] = stats
+        for stats in stats_of(self._feeds, session):
+            scalars = _since(self._last.get(stats.name), stats, now - self._last_at)
+            values = [
+                tf.Summary.Value(tag=f"staging/{stats.name}/{name}", simple_value=value)
+                for name, value in scalars.items()
+            ]
+            self._writer.add_summary(tf.Summary(value=values), step)
+            self._last[stats.name] = stats
         self._last_at = now
 
 
