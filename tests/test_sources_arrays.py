@@ -244,10 +244,6 @@ _TEN = np.arange(10)
             np.zeros(3, [("a", "i4")]),
             r"which no tensor can have\. .* fields of a structured array one by one\.$",
         ),
-        (
-            np.zeros(3, ">f4"),
-            r"byte order of another machine \(>f4\)\. Convert it: array\.astype\(np\.float32\)\.$",
-        ),
         ([[1, 2], [3]], r"^ArraySource: the array got a list of 2 that does not make an array: "),
     ],
 )
@@ -331,7 +327,9 @@ def test_there_is_no_batch_beyond_the_end() -> None:
 
 def test_a_transform_that_returns_no_arrays_is_refused() -> None:
     source = ArraySource(_TEN, batch_size=4, transform=lambda batch, rng: {"x": None})
-    with pytest.raises(SpecError, match=r"^ArraySource: transform's component 'x' got an array of Python"):
+    with pytest.raises(
+        SpecError, match=r"^ArraySource: transform's component 'x' got a NoneType, which is no array\.$"
+    ):
         source.batch(0)
 
 

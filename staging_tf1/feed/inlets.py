@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from staging_tf1._tf import Dataset, tf
+from staging_tf1.arrays import as_array, describe
 from staging_tf1.errors import SpecError
 from staging_tf1.feed import components
 from staging_tf1.feed.casting import with_casts
@@ -15,7 +18,7 @@ from staging_tf1.feed.declared_spec import with_declared
 from staging_tf1.graph.position import Position
 from staging_tf1.sources import GeneratorSource, Source, StreamSource, as_source
 from staging_tf1.sources.reshard import BY_BATCHES
-from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 
 
 class Values(NamedTuple):
@@ -70,7 +73,7 @@ def inlets_for(
     if isinstance(values, Dataset):
         return _from_dataset(values, towers, skips)
     if _is_nest_of_tensors(values, what):
-        return _from_tensors(values, towers)
+        return _from_tensors(values, towers, what)
     return _from_source(as_source(values), declared, towers, what)
 
 
@@ -108,7 +111,10 @@ def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
 def _is_nest_of_tensors(values: Any, what: str) -> bool:
     if isinstance(values, (Source, StreamSource)):
         return False
-    leaves = tf.nest.flatten(values, expand_composites=True)
+    try:
+        leaves = tf.nest.flatten(values, expand_composites=True)
+    except RecursionError:
+        refuse_endless(values, what)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
     if not tensors:
         if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
@@ -120,14 +126,22 @@ def _is_nest_of_tensors(values: Any, what: str) -> bool:
     for path, leaf in flatten_with_paths(values):
         if leaf is None:
             raise TypeError(f"{what} got None as component '{path}'. Leave it out, or give a tensor.")
+        if isinstance(leaf, np.ndarray):  # a constant among tensors: TensorFlow would drop its mask
+            as_array(leaf, None, f"{what}: {component_name(path)}")
     return True
 
 
-def _from_tensors(values: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+def _from_tensors(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
     graph = tf.get_default_graph()
     flat = tf.nest.flatten(values, expand_composites=True)
     for tensor in flat:
-        if tf.is_tensor(tensor) and tensor.graph is not graph:
+        home = getattr(tensor, "graph", None)
+        if tf.is_tensor(tensor) and home is None:
+            raise SpecError(
+                f"{what} got an eager tensor, {describe(tensor.dtype, tensor.shape)}, which belongs to no graph. "
+                "Make it within `with graph.as_default():`, or give its value: tensor.numpy()."
+            )
+        if tf.is_tensor(tensor) and home is not graph:
             raise SpecError(
                 f"tensor '{tensor.name}' belongs to another graph than the one that staged() builds in. "
                 f"Build both within the same `with graph.as_default():`."

@@ -6,13 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.spec import map_structure
 
 
 class Numbered(NamedTuple):
@@ -149,11 +146,7 @@ class DealtReader:
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:
     """The batch, in arrays that the source will not write to again."""
-    return batch if source.gives_away else map_structure(_own, batch)
-
-
-def _own(leaf: Any) -> Any:
-    return owned(leaf, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
+    return batch if source.gives_away else owned(batch)
 
 
 class naming_batch:

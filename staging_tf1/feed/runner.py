@@ -9,6 +9,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.arguments import at_least, check_name
+from staging_tf1.feed.components import as_tf_dtype, can_be_split
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.priority import check_nice
@@ -16,7 +17,7 @@ from staging_tf1.feed.skipping import ignored
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
 from staging_tf1.sources import Source, StreamSource, as_source
-from staging_tf1.spec import describe, flatten, flatten_with_paths, map_structure
+from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
 
 # Whole batches waiting in a queue: enough to ride out a slow batch or two, little enough to be cheap in memory.
 _BATCHES_AHEAD = 8
@@ -107,7 +108,7 @@ class CustomRunner:
                 self.name = scope.rstrip("/")
             self._queue = FeedQueue(
                 scope,
-                [tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype) for leaf in flatten(self._spec)],
+                [as_tf_dtype(leaf.dtype) for leaf in flatten(self._spec)],
                 [leaf.shape for leaf in flatten(self._spec)],
                 shuffle=queue == "shuffle",
                 whole_batches=whole,
@@ -216,6 +217,12 @@ class CustomRunner:
                     f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
                     f"records needs a first dimension that counts records and a known shape behind it. Pad the "
                     f"records, declare the spec, or queue whole batches: queue='fifo' without batch_size."
+                )
+            if not can_be_split(leaf.dtype):
+                raise SpecError(
+                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, and "
+                    f"TensorFlow's queues cannot split batches of that dtype into records. Queue whole batches: "
+                    f"queue='fifo' without batch_size."
                 )
 
     def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole: bool) -> tuple[int, int]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arrays import as_numpy_dtype
+
 __all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
 
 # Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512: what TensorFlow asks of memory that it does not own.
@@ -101,8 +103,8 @@ def _used_before(size: int) -> _Block | None:
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A fresh C-ordered copy that starts on a 64-byte boundary."""
-    copy = aligned_empty(array.shape, array.dtype)
+    """A fresh C-ordered copy that starts on a 64-byte boundary, in native byte order."""
+    copy = aligned_empty(array.shape, array.dtype if array.dtype.isnative else as_numpy_dtype(array.dtype))
     np.copyto(copy, array)
     return copy
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from staging_tf1.arrays import kind_of
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
@@ -33,7 +34,7 @@ def as_source(value: Any) -> Source | StreamSource:
             f"got arrays ({_kind(value)}) where batches are wanted, and no batch size. Write "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
         )
-    if callable(value) or isinstance(value, Iterable) or hasattr(value, "__iter__"):
+    if callable(value) or (hasattr(value, "__iter__") and not isinstance(value, (str, bytes, bytearray, memoryview))):
         return GeneratorSource(value)
     raise TypeError(
         f"got {value!r}, a {type(value).__name__}, where batches are wanted: a source, a generator function, "
@@ -42,18 +43,23 @@ def as_source(value: Any) -> Source | StreamSource:
 
 
 def _is_arrays(value: Any) -> bool:
-    if isinstance(value, (np.ndarray, Mapping)) or is_namedtuple(value):
+    if isinstance(value, Mapping) or is_namedtuple(value) or _is_array(value):
         return True
     # A tuple of arrays is (images, labels); a list of arrays or of structures is a list of batches.
     return (
         isinstance(value, tuple)
         and bool(value)
-        and all(isinstance(leaf, np.ndarray) for leaf in flatten(value))
+        and all(map(_is_array, flatten(value)))
         and not all(is_structure(element) for element in value)
     )
+
+
+def _is_array(value: Any) -> bool:
+    # A table of pandas is iterable, too: it would give the names of its columns.
+    return hasattr(value, "__array__") and not isinstance(value, (type, np.generic))
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "one numpy array"
-    return f"a {type(value).__name__} of {len(value)}"
+    return kind_of(value) if _is_array(value) else f"a {type(value).__name__} of {len(value)}"

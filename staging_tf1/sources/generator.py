@@ -92,7 +92,7 @@ class GeneratorSource(StreamSource):
                         f"{self._owner} yielded no batch, so its dtypes and shapes are unknown. Declare "
                         "them: GeneratorSource(..., spec=...)."
                     )
-                self._spec = infer_spec(first)
+                self._spec = infer_spec(first, f"{self._owner}: the first batch")
                 self._peeked = (first, iterator)
             return self._spec
 
@@ -147,7 +147,7 @@ class GeneratorSource(StreamSource):
                 )
         for number, batch in enumerate(iterator, start):
             if self._spec is None:
-                self._spec = infer_spec(batch)
+                self._spec = infer_spec(batch, f"{self._owner}: the first batch")
             yield self._fit(batch, number)
 
     def _fit(self, batch: Any, number: int) -> Any:

@@ -10,14 +10,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from staging_tf1.arrays import as_array
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import arguments
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.reshard import BY_BATCHES
-from staging_tf1.spec import ArraySpec, flatten, infer_spec, map_structure, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, infer_spec, map_structure, pack
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 
@@ -228,7 +227,10 @@ def _as_arrays(batch: Any, index: int) -> Any:
             f"GrainSource: element {index} is None: filter() leaves such holes in a MapDataset. Use "
             f"dataset.to_iter_dataset(), which closes them, before batch()."
         )
-    arrays = map_structure(np.asarray, batch)
+    named = [
+        (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
+    ]
+    arrays = pack(batch, [as_array(leaf, None, place) for place, leaf in named])
     if any(leaf.ndim == 0 for leaf in flatten(arrays)):
         described = map_structure(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), arrays)
         raise SpecError(

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from staging_tf1.arrays import as_array
 from staging_tf1.errors import SpecError
 from staging_tf1.sources import arguments
 from staging_tf1.sources.files.example_proto import encode_example, kind_of
-from staging_tf1.spec import as_array
 
 __all__ = ["load_npz", "shard_names", "write_records"]
 
