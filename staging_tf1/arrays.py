@@ -297,7 +297,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
             raise ValueError(f"{exact[fitted != exact].flat[0]} is none")
         return fitted
     with np.errstate(all="ignore"):
-        # From the values themselves: from float64 they would be rounded twice.
+        # As feed_dict makes them; and a cast of `exact` would drop imaginary parts.
         fitted = np.asarray(value, dtype)
         if exact.dtype == object:
             return fitted

@@ -20,7 +20,7 @@ from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.reading import StreamReader
 from staging_tf1.feed.skipping import NONE_IGNORED
-from staging_tf1.sources import ArraySource, GeneratorSource, as_source
+from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 
 _EAGER = tf2.constant([1, 2])
@@ -233,6 +233,26 @@ def test_the_message_names_whose_value_it_is() -> None:
         ArraySource(np.zeros(2), batch_size=2, transform=lambda batch: {"x": _masked()}).batch(0)
     with pytest.raises(SpecError, match=r"^area 'StagingArea' \(made at .*\): component 0 got a masked array"):
         _put(_masked())
+
+
+@pytest.mark.parametrize("gives_away", [True, False])
+def test_the_check_of_a_source_names_the_component(gives_away: bool) -> None:
+    source = Given(lambda: {"x": _masked()}, {"x": _of_spec(np.float64)}, gives_away)
+    with tf.Graph().as_default():
+        batch = staging.staged(source)
+        with pytest.raises(SpecError, match=r"^'staged': batch 0: component 'x' got a masked array"):
+            with staging.StagingSession() as session:
+                session.run(batch)
+
+
+def test_a_transform_may_give_its_aligned_memory_in_the_other_byte_order() -> None:
+    def transform(batch: Any) -> Any:
+        swapped = aligned_empty(2, ">i4")
+        swapped[:] = [1, 2]
+        return swapped
+
+    batch = ArraySource(np.zeros(2), batch_size=2, transform=transform).batch(0)
+    assert batch.dtype.isnative and batch.tolist() == [1, 2]
 
 
 def test_masks_are_found_in_lists() -> None:
