@@ -186,6 +186,11 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
         )
     if array.ndim == 0 and array.dtype == object and not isinstance(array.item(), (bytes, str)):
         raise SpecError(f"{place} got {kind_of(value)}, which is no array.{_cure(value)}")
+    nulls = getattr(value, "null_count", 0)
+    if isinstance(nulls, int) and nulls:
+        raise SpecError(
+            f"{place} got {kind_of(value)} with {nulls} missing values, which a tensor has not.{_cure(value)}"
+        )
     odd = next((each for each in _own_dtypes(value) if not _is_the_same(each, array.dtype)), None)
     if odd is not None:
         raise SpecError(
@@ -211,7 +216,7 @@ def _is_the_same(theirs: Any, ours: np.dtype[Any]) -> bool:
         return as_numpy_dtype(theirs) == as_numpy_dtype(ours)
     # torch.float32, tf.float32; an extension dtype has another name than the array that it makes.
     name = str(getattr(theirs, "name", theirs)).rpartition(".")[2]
-    return name == ours.name or (name == "string" and ours.kind in _STRING_KINDS)
+    return name == ours.name or (name in ("str", "string") and ours.kind in _STRING_KINDS)
 
 
 def _cure(value: Any) -> str:
@@ -223,7 +228,7 @@ def _cure(value: Any) -> str:
     cures = {
         "toarray": "Make it dense: value.toarray().",
         "detach": "Give its numpy array: value.detach().cpu().numpy().",
-        "to_numpy": "Say the dtype, and what missing values become: value.to_numpy(dtype=..., na_value=...).",
+        "to_numpy": "Convert it yourself, and say what missing values become: value.to_numpy(...).",
         "numpy": "Give its numpy array: value.numpy().",
     }
     return next((f" {cure}" for method, cure in cures.items() if hasattr(value, method)), "")

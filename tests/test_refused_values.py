@@ -35,7 +35,7 @@ class Int64Dtype:
 class IntegerArray:
     """Has `__array__` and a dtype as an extension array of pandas, and one value that is missing."""
 
-    dtype = Int64Dtype()
+    dtype: Any = Int64Dtype()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array([1.0, np.nan], dtype)
@@ -45,6 +45,25 @@ class IntegerArray:
 
     def to_numpy(self, dtype: Any, na_value: Any) -> Any:
         raise NotImplementedError
+
+
+class ArrowArray(IntegerArray):
+    """As pyarrow has it: no dtype of numpy's kind, but a count of what is missing."""
+
+    dtype = None
+    null_count = 1
+
+
+class Strings(IntegerArray):
+    """As a string column of pandas."""
+
+    class Dtype:
+        name = "str"
+
+    dtype: Any = Dtype()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(["a", "b"], object)
 
 
 class Frame:
@@ -148,8 +167,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an extension array": (
         IntegerArray,
         "got a test_refused_values\\.IntegerArray of dtype .*Int64.*, which as an array would be float64: .*"
-        "value\\.to_numpy\\(dtype=\\.\\.\\., na_value=\\.\\.\\.\\)\\.$",
+        "Convert it yourself, and say what missing values become: value\\.to_numpy\\(\\.\\.\\.\\)\\.$",
     ),
+    "nulls": (ArrowArray, "ArrowArray with 1 missing values, which a tensor has not\\. .* value\\.to_numpy"),
     "a mixed table": (lambda: Frame("i8", "f8"), "a test_refused_values\\.Frame of dtype int64, .* would be float64"),
     "a tensor with a gradient": (
         GradTensor,
@@ -280,6 +300,7 @@ def test_a_mask_that_array_brings_is_found() -> None:
     ("value", "dtype"),
     [
         (Frame("f4", "f4"), np.float32),
+        (Strings(), object),
         (Tensor(np.zeros(2, np.float32)), np.float32),
         (_EAGER, np.int32),
         (memoryview(np.zeros(2, ">i2")), np.int16),
