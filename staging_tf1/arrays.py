@@ -34,6 +34,8 @@ _ML_DTYPES = frozenset(
 # The one field of the structured dtypes by which TensorFlow shows quantized numbers.
 _QUANTIZED = frozenset((name,) for name in ("qint8", "quint8", "qint16", "quint16", "qint32"))
 _STRING_KINDS = "OSUT"
+# numpy's letters for bools, integers, floats and complex numbers, without the long ones.
+_PLAIN = frozenset("?bBhHiIlLqQefdFD")
 # The common ones: to compare types takes a tenth of an isinstance with an abstract class.
 _PYTHON_TYPES = frozenset((int, float, bool, complex, str, bytes))
 _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
@@ -66,12 +68,7 @@ def checked_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.nda
 
 def is_plain(value: Any) -> bool:
     """Whether `value` is an array of ordinary numbers that `as_array` would return as it is."""
-    return (
-        type(value) is np.ndarray
-        and value.dtype.kind in "biufc"
-        and value.dtype.isnative
-        and _has_tensor_type(value.dtype)
-    )
+    return type(value) is np.ndarray and value.dtype.char in _PLAIN and value.dtype.isnative
 
 
 def is_plain_list(value: Any) -> bool:
@@ -326,25 +323,25 @@ def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
     if set(map(type, elements)) <= {bytes}:
         return objects
     strings = np.empty(len(elements), object)
-    strings[:] = [each if type(each) is bytes else _encoded(each, place) for each in elements]
+    try:
+        strings[:] = [each.encode() if type(each) is str else _checked_bytes(each, place) for each in elements]
+    except UnicodeEncodeError as error:
+        raise SpecError(
+            f"{place} got the string {error.object!r:.60}, which has no UTF-8: {error.object[error.start]!r} is half "
+            "of a character (a lone surrogate). Give bytes: text.encode('utf-8', 'surrogateescape')."
+        ) from error
     return strings.reshape(objects.shape)
 
 
-def _encoded(element: Any, place: str) -> bytes:
+def _checked_bytes(element: Any, place: str) -> bytes:
     if isinstance(element, bytes):
         return element
-    if not isinstance(element, str):
-        raise SpecError(
-            f"{place} got an array of Python objects (the first is of type {type(element).__name__}), wanted "
-            f"numbers or strings. {_element_cure(element)}"
-        )
-    try:
+    if isinstance(element, str):
         return element.encode()
-    except UnicodeEncodeError as error:
-        raise SpecError(
-            f"{place} got the string {element!r:.60}, which has no UTF-8: {element[error.start]!r} is half of a "
-            "character (a lone surrogate). Give bytes: text.encode('utf-8', 'surrogateescape')."
-        ) from error
+    raise SpecError(
+        f"{place} got an array of Python objects (the first is of type {type(element).__name__}), wanted "
+        f"numbers or strings. {_element_cure(element)}"
+    )
 
 
 def _element_cure(element: Any) -> str:

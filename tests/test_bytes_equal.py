@@ -70,7 +70,7 @@ def _read_only(array: Array) -> Array:
 
 
 def _swapped(array: Array) -> Array:
-    return array.astype(array.dtype.newbyteorder(">"))
+    return array if array.dtype.kind == "T" else array.astype(array.dtype.newbyteorder(">"))
 
 
 LAYOUTS: dict[str, Callable[[Array], Any]] = {
