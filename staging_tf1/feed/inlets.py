@@ -12,6 +12,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed import components
 from staging_tf1.feed.casting import with_casts
 from staging_tf1.feed.declared_spec import with_declared
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.position import Position
 from staging_tf1.sources import GeneratorSource, Source, StreamSource, as_source
 from staging_tf1.sources.reshard import BY_BATCHES
@@ -71,7 +72,8 @@ def inlets_for(
         return _from_dataset(values, towers, skips)
     if _is_nest_of_tensors(values, what):
         return _from_tensors(values, towers)
-    return _from_source(as_source(values), declared, towers, what)
+    with errors_only(what):
+        return _from_source(as_source(values), declared, towers, what)
 
 
 def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:

@@ -13,6 +13,7 @@ from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.priority import check_nice
 from staging_tf1.feed.skipping import ignored
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
 from staging_tf1.sources import Source, StreamSource, as_source
@@ -93,8 +94,9 @@ class CustomRunner:
             skipped = ignored(ignored_exception_types, max_ignored, self._what)
             if batch_size is not None:
                 batch_size = at_least(batch_size, 1, "batch_size", self._what)
-            sources = self._sources(source, num_threads)
-            self._spec = self._common_spec(sources)
+            with errors_only(self._what):
+                sources = self._sources(source, num_threads)
+                self._spec = self._common_spec(sources)
             self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
             self._endless = all(isinstance(each, Source) and each.num_batches is None for each in sources)
             whole = queue == "fifo" and batch_size is None
