@@ -43,7 +43,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
       join_secs: seconds that the feed threads are given to return, at the end.
       stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
         0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
+        source of a lockstep pipeline is then read in a thread, for which the step waits.
       trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
         chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
 
@@ -142,13 +143,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.
                 feed.create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
-        self._steps = Steps(session, self._feeds)
+        self._steps = Steps(session, self._feeds, interruptible=self._stall_raises and self._stall_secs > 0)
         readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
         assert self._observer is not None
         self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers)
+        # After an error there is no end(), but the session is closed.
+        self.clock.on_close.append(self._steps.stop)
         self._watchdog.start()
         self._steps.warm_up()
-        # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._watcher.stop)
         self.clock.interrupted = self._watcher.owes
         if self._trace is not None:
@@ -199,11 +201,13 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             self._final_stats = self.stats()
         except (tf.errors.OpError, RuntimeError):
             self._final_stats = []
-        for run in runs:
-            run.stop()
+        stopping: list[FeedRun | Steps] = [*runs, *([] if self._steps is None else [self._steps])]
+        for each in stopping:
+            each.stop()
         for run in runs:
             run.warn_of_leftovers()
-            for state in run.join(self._join_secs):
+        for each in stopping:
+            for state in each.join(self._join_secs):
                 warnings.warn(stuck_text(state, self._join_secs), StuckThreadWarning, stacklevel=2)
         self._session = None
 

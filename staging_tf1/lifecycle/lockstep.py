@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.feed.thread_state import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.pipeline import Tower
+from staging_tf1.lifecycle.side_thread import SideThread
 
 
 @dataclass
@@ -51,11 +53,18 @@ class _TowerState:
 
 
 class Lockstep:
-    """The lockstep pipeline of one feed in one session."""
+    """The lockstep pipeline of one feed in one session.
 
-    def __init__(self, feed: Feed, session: Any) -> None:
+    Args:
+      feed: the pipeline's feed.
+      session: where it runs.
+      interruptible: whether the loop must be able to stop waiting for the source, which is then read in a thread.
+    """
+
+    def __init__(self, feed: Feed, session: Any, *, interruptible: bool = False) -> None:
         assert feed.pipeline is not None
         self.name = feed.name
+        self._side = SideThread(f"staging:read:{feed.name}") if interruptible else None
         self._session = session
         points = feed.resume_points(session)
         inputs = Inputs(points)
@@ -66,6 +75,7 @@ class Lockstep:
             state.skips = Skips(state.lane.name, state.lane.ignored)
             state.passed = start
             state.feeder.name = f"lockstep:{state.lane.name}"
+            state.feeder.give_up = None if self._side is None else self._side.give_up
             state.reader = inputs.reader(state.lane, start, dealt=False)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
@@ -113,6 +123,19 @@ class Lockstep:
             release_stranded(state.tower.sink, self._session, state.pending or {})
             repair(state.tower.sink, self._session, lambda: (0, 0))
 
+    def stop(self) -> None:
+        """Lets the thread that reads end, if there is one."""
+        if self._side is not None:
+            self._side.stop()
+
+    def join(self, deadline_secs: float) -> list[ThreadState]:
+        """Joins that thread; returns who is still in a source after `deadline_secs`."""
+        if self._side is None or self._side.thread.ident is None:
+            return []
+        self._side.thread.join(deadline_secs)
+        states = [state.feeder for state in self.towers]
+        return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
+
     def drain(self) -> None:
         """Reads no more; what is staged or read ahead can still be taken."""
         for state in self.towers:
@@ -130,7 +153,10 @@ class Lockstep:
         if state.pending is not None:
             return
         while not (state.dealt or state.ended):
-            self._read(state)
+            if self._side is None:
+                self._read(state)
+            else:
+                self._side.call(partial(self._read, state))
         if state.dealt:
             state.pending = state.dealt.popleft()
 

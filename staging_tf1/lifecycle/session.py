@@ -32,7 +32,8 @@ class StagingSession:
       stop_grace_period_secs: seconds that threads are given to return, at the end.
       stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
         0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
+        source of a lockstep pipeline is then read in a thread, for which the step waits.
       trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
         chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
       **monitored: everything else that `tf.train.MonitoredTrainingSession` takes: master, is_chief, scaffold,

@@ -13,6 +13,7 @@ from absl import logging
 from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending, read
+from staging_tf1.errors import StallError
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.thread_state import WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.lifecycle.clock import StepClock
@@ -49,8 +50,7 @@ class Watchdog:
       feeds: the feeds of the graph, to be stopped when a wait is to end.
       stall_secs: seconds; 0 watches nothing.
       stall_raises: whether a wait for input is ended: the run raises `staging.errors.StallError`.
-      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way. They
-        cannot be woken; the error is raised from the run that comes after.
+      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way.
     """
 
     def __init__(
@@ -143,6 +143,9 @@ class Watchdog:
                 run.stop()
             for lane in feed.lanes:
                 self._do(lane.sink.cancel)
+        give_up = self._readers[step.reads].give_up if step.reads else None
+        if give_up is not None:
+            give_up(StallError(report))
         touched = self._observer.touches(step)
         for key, probe in self._observer.probes.items():
             if key in touched.takes:

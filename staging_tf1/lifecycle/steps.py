@@ -14,16 +14,24 @@ from staging_tf1.lifecycle.needs import Needs
 
 
 class Steps:
-    """Adds the lockstep puts to a step, lets towers go on alone, and cleans up after a step that failed."""
+    """Adds the lockstep puts to a step, lets towers go on alone, and cleans up after a step that failed.
 
-    def __init__(self, session: Any, feeds: list[Feed]) -> None:
+    Args:
+      session: where the steps run.
+      feeds: those of its graph.
+      interruptible: whether a step that waits for a lockstep source must be able to give up.
+    """
+
+    def __init__(self, session: Any, feeds: list[Feed], *, interruptible: bool = False) -> None:
         self._session = session
         pipelines = [feed.pipeline for feed in feeds if feed.pipeline is not None]
         gates = {(p.name, index): tower.sink for p in pipelines for index, tower in enumerate(p.towers)}
         self._needs = Needs(session.graph, pipelines)
         self.account = Account(session, gates)
         self._lockstep = {
-            feed.name: Lockstep(feed, session) for feed in feeds if feed.pipeline is not None and feed.pipeline.lockstep
+            feed.name: Lockstep(feed, session, interruptible=interruptible)
+            for feed in feeds
+            if feed.pipeline is not None and feed.pipeline.lockstep
         }
         runs = [feed.run_in(session) for feed in feeds]
         self._runs: list[FeedRun] = [run for run in runs if run is not None]
@@ -94,6 +102,15 @@ class Steps:
         """Settles the account of a step that failed and was the last one."""
         if self._under_way is not None:
             self.failed()
+
+    def stop(self) -> None:
+        """Lets the threads that read for lockstep pipelines end. May be called twice."""
+        for lockstep in self._lockstep.values():
+            lockstep.stop()
+
+    def join(self, deadline_secs: float) -> list[ThreadState]:
+        """Joins those threads; returns the ones that are still in a source after `deadline_secs`."""
+        return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
     def drain(self) -> None:
         """Stops reading from the sources."""
