@@ -60,7 +60,7 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
     with watched_session(config=tf.ConfigProto(inter_op_parallelism_threads=threads)) as sess:
         cause = stall(sess, got)
     assert cause.endswith(
-        "is empty: this run gets from it, and nothing has put into it. Run its put once before the first step (the "
+        "is empty: this run gets from it, and nothing puts into it. Run its put once before the first step (the "
         "warm-up), and then fetch put and get in every step."
     )
 

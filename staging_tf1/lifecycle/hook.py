@@ -143,10 +143,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.
                 feed.create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
-        self._steps = Steps(session, self._feeds, interruptible=self._stall_raises and self._stall_secs > 0)
+        clock = StepClock(session)
+        interruptible = self._stall_raises and self._stall_secs > 0
+        self._steps = Steps(session, self._feeds, clock, interruptible=interruptible)
         readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
         assert self._observer is not None
-        self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers)
+        self._watchdog = Watchdog(
+            session, clock, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers
+        )
         # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._steps.stop)
         self._watchdog.start()
@@ -162,8 +166,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def before_run(self, run_context: Any) -> Any:
         """See base class."""
         args = run_context.original_args
-        puts, feeds = self.steps.before(self.steps.needed(args.fetches, args.feed_dict))
-        return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts else None
+        puts, feeds = self.steps.before(self.steps.demand(args.fetches, args.feed_dict))
+        return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts or feeds else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """See base class."""
@@ -206,6 +210,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             each.stop()
         for run in runs:
             run.warn_of_leftovers()
+        if self._steps is not None:
+            self._steps.warn_of_leftovers()
         for each in stopping:
             for state in each.join(self._join_secs):
                 warnings.warn(stuck_text(state, self._join_secs), StuckThreadWarning, stacklevel=2)

@@ -46,6 +46,7 @@ class Watchdog:
 
     Args:
       session: whose runs to watch; until it is closed.
+      clock: times them.
       observer: made while the graph was open.
       feeds: the feeds of the graph, to be stopped when a wait is to end.
       stall_secs: seconds; 0 watches nothing.
@@ -56,13 +57,14 @@ class Watchdog:
     def __init__(
         self,
         session: Any,
+        clock: StepClock,
         observer: Observer,
         feeds: Sequence[Feed],
         stall_secs: float,
         stall_raises: bool,
         readers: Sequence[ThreadState] = (),
     ) -> None:
-        self.clock = StepClock(session)
+        self.clock = clock
         self.clock.on_close.append(self.stop)
         self._session, self._observer, self._feeds = session, observer, tuple(feeds)
         self._stall_secs, self._raises = stall_secs, stall_raises

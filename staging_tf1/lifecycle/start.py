@@ -10,6 +10,8 @@ from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.classic import plain_areas
+from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.plain import PlainSteps
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
 
@@ -73,17 +75,17 @@ def start(
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     if not hasattr(sess, _WATCHDOG):
         # A second start of the same session starts no second watch.
-        watchdog = Watchdog(sess, observer, feeds, secs, stall_raises)
+        clock = StepClock(sess)
+        watchdog = Watchdog(sess, clock, observer, feeds, secs, stall_raises)
         setattr(sess, _WATCHDOG, watchdog)
         watchdog.start()
-        PlainSteps(sess, feeds)
+        PlainSteps(sess, feeds, clock)
     return threads
 
 
 def own_areas(graph: Any, feeds: list[Feed]) -> list[Any]:
     """The areas that belong to one session and to no pipeline, which clears its own."""
-    staged = {id(tower.gate.area) for feed in feeds if feed.pipeline for tower in feed.pipeline.towers}
-    return [area for area in areas_of(graph) if id(area) not in staged and not area.is_shared]
+    return [area for area in plain_areas(graph, feeds) if not area.is_shared]
 
 
 def clear_areas(sess: Any, feeds: list[Feed]) -> None:
