@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import flag, output_file, seconds
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.feed import Feed, feeds_of
@@ -48,6 +50,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
       trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
         chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
 
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind.
+      OSError: `trace_file` cannot be written.
+
     >>> import numpy as np
     >>> with tf.Graph().as_default():
     ...     x = staged(ArraySource(np.arange(4), batch_size=2, epochs=1), lockstep=True)
@@ -64,11 +70,13 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         join_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | None = None,
+        trace_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._join_secs = join_secs
-        self._trace = None if trace_file is None else Trace(trace_file)
-        self._stall_secs, self._stall_raises = stall_secs_or_default(stall_secs), stall_raises
+        self._join_secs = seconds("StagingHook", "join_secs", join_secs)
+        self._stall_secs = stall_secs_or_default("StagingHook", stall_secs)
+        self._stall_raises = flag("StagingHook", "stall_raises", stall_raises)
+        # Last, because it makes the file.
+        self._trace = None if trace_file is None else Trace(output_file("StagingHook", "trace_file", trace_file))
         self._observer: Observer | None = None
         self._watchdog: Watchdog | None = None
         self._graph: Any = None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import flag, folder, function, output_file, seconds
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
+from staging_tf1.lifecycle.monitored import check_config, check_monitored, checked_hooks
+from staging_tf1.lifecycle.stall import stall_secs_or_default
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
 
@@ -26,7 +30,7 @@ class StagingSession:
     threads are joined by name, and the session is closed.
 
     Args:
-      checkpoint_dir: where checkpoints are restored from and saved to; None saves none.
+      checkpoint_dir: the folder that checkpoints are restored from and saved to; None and "" save none.
       hooks: further `tf.train.SessionRunHook`s.
       config: a `tf.ConfigProto`.
       stop_grace_period_secs: seconds that threads are given to return, at the end.
@@ -41,7 +45,8 @@ class StagingSession:
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
 
     Raises:
-      TypeError: an argument that MonitoredTrainingSession does not take.
+      TypeError, ValueError: an argument of the wrong kind, or one that MonitoredTrainingSession does not take.
+      OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -55,29 +60,44 @@ class StagingSession:
     [ 8 10]
     """
 
+    # On the class, because __del__ runs even where the __init__ of a subclass has failed before this one.
+    _session: Any = None
+
     def __init__(
         self,
         *,
-        checkpoint_dir: str | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         hooks: Sequence[Any] | None = None,
         config: Any | None = None,
         stop_grace_period_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | None = None,
+        trace_file: str | os.PathLike[str] | None = None,
         **monitored: Any,
     ) -> None:
-        # First, because __del__ runs even where the rest of this fails.
-        self._session: Any = None
+        what = "StagingSession"
         self._made_at = call_site()
+        join_secs = seconds(what, "stop_grace_period_secs", stop_grace_period_secs)
+        stall_secs = stall_secs_or_default(what, stall_secs)
+        stall_raises = flag(what, "stall_raises", stall_raises)
+        # TensorFlow 1 programs give "" where a flag of theirs was not set.
+        if isinstance(checkpoint_dir, str) and not checkpoint_dir:
+            checkpoint_dir = None
+        if checkpoint_dir is not None:
+            checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
+        listed = checked_hooks("hooks", hooks)
+        check_config(config)
+        check_monitored(monitored)
+        if trace_file is not None:
+            trace_file = output_file(what, "trace_file", trace_file)
         self._hook = StagingHook(
-            join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
+            join_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
         )
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
-            hooks=[self._hook, *(hooks or ())],
+            hooks=[self._hook, *listed],
             config=config,
-            stop_grace_period_secs=stop_grace_period_secs,
+            stop_grace_period_secs=join_secs,
             **monitored,
         )
 
@@ -124,6 +144,7 @@ class StagingSession:
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """`tf.train.MonitoredSession.run_step_fn`."""
+        function("StagingSession.run_step_fn()", "step_fn", step_fn, "a function of one argument, step_context")
         try:
             return self._open().run_step_fn(step_fn)
         except Exception as error:

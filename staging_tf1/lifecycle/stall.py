@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import logging
 
+from staging_tf1.arguments import MOST_SECS, in_range, seconds, shown
 from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending, read
@@ -23,21 +24,26 @@ ENVIRONMENT = "STAGING_TF1_STALL_SECS"
 _DEFAULT_SECS = 30.0
 
 
-def stall_secs_or_default(stall_secs: float | None) -> float:
+def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
     """The seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
 
     Raises:
-      ValueError: not a number, or negative.
+      TypeError, ValueError: no number of seconds, or negative.
     """
-    value, who = (stall_secs, "stall_secs") if stall_secs is not None else (os.environ.get(ENVIRONMENT), ENVIRONMENT)
-    if value is None or value == "":
+    if stall_secs is not None:
+        return seconds(what, "stall_secs", stall_secs)
+    value = os.environ.get(ENVIRONMENT)
+    if not value:
         return _DEFAULT_SECS
     try:
         secs = float(value)
-    except (TypeError, ValueError):
+    except ValueError:
         secs = -1.0
-    if not 0 <= secs < threading.TIMEOUT_MAX:
-        raise ValueError(f"{who} is {value!r}, wanted a number of seconds, 0 or more; 0 turns the stall report off.")
+    if not 0 <= secs <= MOST_SECS:
+        raise ValueError(
+            f"{ENVIRONMENT} is {shown(value)}, wanted a number of seconds {in_range(0, MOST_SECS)}; 0 turns the stall "
+            f"report off."
+        )
     return secs
 
 
