@@ -14,7 +14,7 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 INT32_MAX = 2**31 - 1
@@ -245,16 +245,30 @@ def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
     return value
 
 
+def listed(what: str, argument: str, value: Any, wanted: str) -> list[Any]:
+    """What an iterable holds; a string is none, nor is a dict.
+
+    Raises:
+      TypeError: something else.
+    """
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        refuse(what, argument, value, wanted)
+    try:
+        return list(value)
+    except TypeError:  # an array of no dimension
+        refuse(what, argument, value, wanted)
+
+
 def names(what: str, argument: str, value: Any, wanted: str) -> list[str]:
     """A list of strings; one string is none.
 
     Raises:
       TypeError: something else.
     """
-    listed = None if isinstance(value, (str, bytes)) or not isinstance(value, Iterable) else list(value)
-    if listed is None or not all(isinstance(each, str) for each in listed):
+    found = listed(what, argument, value, wanted)
+    if not all(isinstance(each, str) for each in found):
         refuse(what, argument, value, wanted)
-    return listed
+    return found
 
 
 def path(what: str, argument: str, value: Any) -> str:

@@ -61,7 +61,7 @@ HOSTILE: dict[str, Any] = {
     "set": {1},
     "complex": 1j,
     "datetime": np.datetime64("2020-01-01"),
-    "type": int,
+    "class": Thing,
     "thing": Thing(),
     "unprintable": Unprintable(),
 }

@@ -26,8 +26,16 @@ def graph() -> Any:
         ({"dtypes": ["flaot32"]}, TypeError, r"dtypes\[0\] is 'flaot32'"),
         ({"dtypes": tf.float32}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
         ({"dtypes": "float32"}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
-        ({"dtypes": 5}, TypeError, r"takes a list with one dtype a component.*it got 5 \(int\)"),
-        ({"dtypes": {"x": tf.float32}}, TypeError, "takes a list with one dtype a component"),
+        (
+            {"dtypes": 5},
+            TypeError,
+            r" got dtypes=5, wanted a list with one dtype a component, such as \[tf\.float32, tf\.int64\]\.$",
+        ),
+        (
+            {"dtypes": {"x": tf.float32}},
+            TypeError,
+            r" got dtypes=\{'x': tf\.float32\}, wanted a list with one dtype a component, such as",
+        ),
         ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
         ({"dtypes": [tf.int8], "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
         ({"dtypes": [tf.int8], "shapes": 7}, TypeError, "shapes must be a list with one shape a component"),

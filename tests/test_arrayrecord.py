@@ -255,7 +255,9 @@ def test_what_is_no_array_record_file_is_named(tmp_path: Path, write: Write) -> 
 def test_files_that_are_not_there_or_hold_nothing_are_named(tmp_path: Path, write: Write) -> None:
     with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
         ArrayRecordSource(tmp_path / "none-*", batch_size=1)
-    with pytest.raises(RecordFileError, match=r"^ArrayRecordSource got an empty list of files\.$"):
+    with pytest.raises(
+        RecordFileError, match=r"^ArrayRecordSource got an empty list of files, wanted at least one path or"
+    ):
         ArrayRecordSource([], batch_size=1)
     path = write([])
     with pytest.raises(RecordFileError, match=rf"^ArrayRecordSource got no records: there are none in {path}\.$"):
@@ -331,7 +333,11 @@ def test_groups_are_warned_of_where_they_cost(write: Write) -> None:
             ValueError,
             r"^ArrayRecordSource got batch_size=0, wanted a whole number from 1 to 2147483647 \(",
         ),
-        ({"shard": (10, 11)}, ValueError, r"^ArrayRecordSource got shard=\(10, 11\), which would be empty: there are 10"),
+        (
+            {"shard": (10, 11)},
+            ValueError,
+            r"^ArrayRecordSource got shard=\(10, 11\), which would be empty: there are",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(write: Write, options: dict[str, Any], error: Any, message: str) -> None:

@@ -307,7 +307,7 @@ def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
         (
             {"transform": 5},
             TypeError,
-            r"^ArraySource: transform=5 must be a function transform\(batch\) or transform\(batch, rng\)\.$",
+            r"^ArraySource got transform=5, wanted a function transform\(batch\) or transform\(batch, rng\)\.$",
         ),
         (
             {"transform": lambda: None},

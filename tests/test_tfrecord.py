@@ -225,7 +225,9 @@ def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
         TFRecordSource(tmp_path / "none-*", batch_size=1)
-    with pytest.raises(RecordFileError, match=r"^TFRecordSource got an empty list of files\.$"):
+    with pytest.raises(
+        RecordFileError, match=r"^TFRecordSource got an empty list of files, wanted at least one path or"
+    ):
         TFRecordSource([], batch_size=1)
 
 

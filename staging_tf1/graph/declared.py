@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, shown, whole
+from staging_tf1.arguments import INT64_MAX, listed, shown, whole
 from staging_tf1.errors import SpecError
 
 __all__ = ["Declaration", "declare", "from_tensors", "known_bytes", "shape_text"]
@@ -72,7 +73,17 @@ def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
                 f"from_tensors takes dense tensors, component {label!r} of tensors is a {type(value).__name__}. Use "
                 "tf.convert_to_tensor for Python values; staged() takes nests, SparseTensor and RaggedTensor."
             )
-    return [tf.as_dtype(v.dtype).base_dtype for v in values], [tf.TensorShape(v.shape) for v in values], names
+    return [_dtype_of(value) for value in values], [tf.TensorShape(value.shape) for value in values], names
+
+
+def _dtype_of(value: Any) -> Any:
+    try:
+        return tf.as_dtype(value.dtype).base_dtype
+    except TypeError:
+        raise TypeError(
+            f"from_tensors got tensors of dtype {value.dtype}, which no tensor can have. Convert it, for example "
+            f"array.astype(np.int64)."
+        ) from None
 
 
 def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
@@ -122,12 +133,8 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
         raise TypeError(f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}].")
-    if isinstance(dtypes, Mapping) or not isinstance(dtypes, Iterable):
-        raise TypeError(
-            f"{what} takes a list with one dtype a component, such as [tf.float32, tf.int64], it got "
-            f"{shown(dtypes)} ({type(dtypes).__name__})."
-        )
-    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(dtypes)]
+    found = listed(what, "dtypes", dtypes, "a list with one dtype a component, such as [tf.float32, tf.int64]")
+    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(found)]
     if not checked:
         raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
     return checked
@@ -135,7 +142,7 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
 
 def _dtype(what: str, index: int, dtype: Any) -> Any:
     # tf.as_dtype also takes the numbers of its enumeration: as_dtype(1) and as_dtype(True) are float32.
-    if not isinstance(dtype, (int, float)):
+    if not isinstance(dtype, numbers.Number):
         try:
             return tf.as_dtype(dtype).base_dtype
         except TypeError:
@@ -156,7 +163,7 @@ def _dtype_name(dtype: Any) -> str:
 def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
     if shapes is None:
         return [tf.TensorShape(None)] * count
-    if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, str):
+    if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, (str, bytes)):
         raise TypeError(
             f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got "
             f"{shown(shapes)}."
@@ -178,7 +185,7 @@ def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
 def _names(what: str, names: Any, count: int) -> list[str] | None:
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Sequence):
+    if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
         raise TypeError(f"{what}: names must be a list with one string a component, it got {shown(names)}.")
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{what}: names must be strings, it got {shown(list(names))}.")

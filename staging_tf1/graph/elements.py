@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import FuncGraph, tf
+from staging_tf1.arguments import shown
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
 
@@ -94,7 +95,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
 
 def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     """A Python value as an array of the declared dtype, when it can be one without loss."""
-    got = f"got {value!r:.60} (a Python {type(value).__name__})"
+    got = f"got {shown(value)[:60]} (a Python {type(value).__name__})"
     if hasattr(value, "__array__"):
         return np.asarray(value)
     leaves = list(_leaves(value))

@@ -6,11 +6,11 @@ TensorFlow looks at some of it only when the graph is finalized and summaries ha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, flag, folder, refuse, seconds, shown, whole
+from staging_tf1.arguments import INT64_MAX, flag, folder, listed, refuse, seconds, shown, whole
 
 _WHAT = "StagingSession"
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
@@ -34,13 +34,39 @@ def checked_hooks(argument: str, hooks: Any) -> list[Any]:
     if hooks is None:
         return []
     wanted = "a list of tf.train.SessionRunHooks"
-    if not isinstance(hooks, Iterable) or isinstance(hooks, (str, bytes, Mapping)):
-        refuse(_WHAT, argument, hooks, wanted)
-    listed = list(hooks)
-    for hook in listed:
+    found = listed(_WHAT, argument, hooks, wanted)
+    for hook in found:
         if isinstance(hook, type) or not all(hasattr(hook, method) for method in _HOOK_METHODS):
             raise TypeError(f"{_WHAT} got {shown(hook)} among {argument}, wanted {wanted}.")
-    return listed
+    return found
+
+
+def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
+    """Checks the further arguments of `run`; TensorFlow takes 0 for None, and fails on others where nobody looks.
+
+    Raises:
+      TypeError: one of them is of the wrong kind.
+    """
+    what = f"{_WHAT}.run()"
+    if feed_dict is not None and not isinstance(feed_dict, Mapping):
+        refuse(what, "feed_dict", feed_dict, "a dict from tensors to their values")
+    if options is not None and not isinstance(options, tf.RunOptions):
+        refuse(what, "options", options, "a tf.RunOptions")
+    if run_metadata is not None and not isinstance(run_metadata, tf.RunMetadata):
+        refuse(what, "run_metadata", run_metadata, "a tf.RunMetadata")
+
+
+def checked_feeds(feed_list: Any) -> list[Any]:
+    """The tensors that a callable is fed by, or their names; TensorFlow looks at them only when it is called.
+
+    Raises:
+      TypeError: something else is among them.
+    """
+    what, wanted = f"{_WHAT}.make_callable()", "a list of tensors"
+    found = listed(what, "feed_list", feed_list, wanted)
+    if not all(isinstance(each, str) or tf.is_tensor(each) for each in found):
+        refuse(what, "feed_list", feed_list, wanted)
+    return found
 
 
 def check_monitored(given: Mapping[str, Any]) -> None:

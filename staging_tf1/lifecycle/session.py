@@ -14,7 +14,7 @@ from staging_tf1.errors import UnclosedWarning
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
-from staging_tf1.lifecycle.monitored import check_config, check_monitored, checked_hooks
+from staging_tf1.lifecycle.monitored import check_config, check_monitored, check_run, checked_feeds, checked_hooks
 from staging_tf1.lifecycle.stall import stall_secs_or_default
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
@@ -85,7 +85,7 @@ class StagingSession:
             checkpoint_dir = None
         if checkpoint_dir is not None:
             checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
-        listed = checked_hooks("hooks", hooks)
+        hooks = checked_hooks("hooks", hooks)
         check_config(config)
         check_monitored(monitored)
         if trace_file is not None:
@@ -95,7 +95,7 @@ class StagingSession:
         )
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
-            hooks=[self._hook, *listed],
+            hooks=[self._hook, *hooks],
             config=config,
             stop_grace_period_secs=join_secs,
             **monitored,
@@ -133,9 +133,11 @@ class StagingSession:
         A run whose fetches do not depend on a staged tensor takes no batch, and neither does one that feeds it.
 
         Raises:
+          TypeError, ValueError: the arguments are not those of `tf.Session.run`.
           tf.errors.OutOfRangeError: there are no more batches.
           Exception: what the source raised, with its own type and traceback.
         """
+        check_run(feed_dict, options, run_metadata)
         try:
             return self._open().run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
@@ -165,6 +167,8 @@ class StagingSession:
           A function of the values of `feed_list`, which raises what `run` raises.
         """
         self._open()
+        if feed_list is not None:
+            feed_list = checked_feeds(feed_list)
         step = make_stepper(self._hook.session, self._hook.steps, self._hook.clock, fetches, feed_list)
 
         def call(*values: Any) -> Any:

@@ -73,8 +73,10 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
     """
     try:
         return _empty(shape if type(shape) is tuple else _checked_dims(shape), np.dtype(dtype))
+    except MemoryError:
+        raise
     # Looked into only now: every batch comes this way.
-    except (TypeError, ValueError, OverflowError):
+    except Exception:
         dims, checked = _checked_dims(shape), _checked_dtype(dtype)
         if math.prod(dims) * checked.itemsize > INT64_MAX - ALIGNMENT_BYTES:
             refuse("aligned_empty()", "shape", shape, "a shape of less than 2**63 bytes", ValueError)
@@ -105,7 +107,7 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     try:
         made: np.dtype[Any] = np.dtype(dtype)
         return made
-    except (TypeError, ValueError):
+    except Exception:
         refuse("aligned_empty()", "dtype", dtype, "a numpy dtype, such as np.float32")
 
 

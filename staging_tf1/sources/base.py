@@ -85,7 +85,8 @@ class Source(abc.ABC):
     seed_was_drawn: bool = False
 
     def with_seed(self, seed: int) -> Source:
-        """The same source with another seed; itself where nothing is random."""
+        """The same source with another seed, from 0 to 2**63 - 1; itself where nothing is random."""
+        whole(type(self).__name__, "seed", seed, 0, INT64_MAX)
         return self
 
     @abc.abstractmethod

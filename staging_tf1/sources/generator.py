@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from staging_tf1.arguments import INT64_MAX, choice, refuse, whole
+import numpy as np
+
+from staging_tf1.arguments import INT64_MAX, choice, refuse, shown, whole
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
@@ -51,8 +53,9 @@ class GeneratorSource(StreamSource):
         resume: Literal["error", "skip"] = "error",
         name: str | None = None,
     ) -> None:
-        # A string is an iterable, too, and so are the keys of a dict.
-        iterable = hasattr(generator_fn, "__iter__") and not isinstance(generator_fn, (str, bytes, Mapping))
+        # A string is an iterable, too, so are the keys of a dict; an array of no dimension only looks like one.
+        iterable = hasattr(generator_fn, "__iter__") and getattr(generator_fn, "ndim", 1) != 0
+        iterable = iterable and not isinstance(generator_fn, (str, bytes, Mapping))
         if not callable(generator_fn) and not iterable:
             wanted = "a generator function, a generator, or an iterable of batches"
             refuse("GeneratorSource", "generator_fn", generator_fn, wanted)
@@ -181,10 +184,12 @@ def _name_of(generator_fn: Any) -> str:
 
 
 def _check_spec(owner: str, spec: Any) -> Any:
+    if not flatten_with_paths(spec):
+        refuse(owner, "spec", spec, "at least one tf.TensorSpec")
     for path, leaf in flatten_with_paths(spec):
-        if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+        if isinstance(leaf, (np.ndarray, np.generic)) or not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(
-                f"{owner}: spec{f' component {path!r}' if path else ''} is {leaf!r}; wanted a tf.TensorSpec, "
+                f"{owner}: spec{f' component {path!r}' if path else ''} is {shown(leaf)}; wanted a tf.TensorSpec, "
                 "for example tf.TensorSpec([None, 784], tf.float32), or a staging_tf1.spec.ArraySpec."
             )
     named = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1 import arguments
@@ -51,11 +50,10 @@ def matching_files(owner: str, files: Any) -> list[str]:
 def _patterns(owner: str, files: Any) -> list[str]:
     if isinstance(files, (str, os.PathLike)):
         return [arguments.path(owner, "files", files)]
-    if isinstance(files, (bytes, Mapping)) or not isinstance(files, Iterable):
-        arguments.refuse(owner, "files", files, "a path or glob, or several: strings or os.PathLikes")
-    patterns = [arguments.path(owner, "files", each) for each in files]
+    several = arguments.listed(owner, "files", files, "a path or glob, or several: strings or os.PathLikes")
+    patterns = [arguments.path(owner, "files", each) for each in several]
     if not patterns:
-        raise RecordFileError(f"{owner} got an empty list of files.")
+        raise RecordFileError(f"{owner} got an empty list of files, wanted at least one path or glob.")
     return patterns
 
 

@@ -38,7 +38,8 @@ def write_records(
     """
     shards = arguments.whole(owner, "shards", shards, 1, _MOST_SHARDS, "files to write")
     progress = arguments.flag(owner, "progress", progress)
-    if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable):
+    no_rows = isinstance(arrays, np.ndarray) and not arrays.ndim
+    if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable) or no_rows:
         arguments.refuse(owner, "arrays", arrays, "a dict of arrays, or an iterable of serialized records")
     out = arguments.path(owner, "out", out)
     if not isinstance(arrays, Mapping):
@@ -117,7 +118,10 @@ def _serialized(owner: str, records: Iterable[Any]) -> Iterator[bytes]:
 
 def _check_columns(arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     columns = {str(name): as_array(value, None, f"array '{name}'") for name, value in arrays.items()}
-    lengths = {name: len(column) if column.ndim else -1 for name, column in columns.items()}
+    for name, column in columns.items():
+        if not column.ndim:
+            raise SpecError(f"array '{name}' is one number, wanted an array with a row a record.")
+    lengths = {name: len(column) for name, column in columns.items()}
     if not lengths or max(lengths.values()) < 1:
         raise SpecError(f"there are no records to write: got the arrays {lengths or 'of an empty dict'}.")
     if len(set(lengths.values())) > 1:
