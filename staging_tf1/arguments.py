@@ -56,7 +56,8 @@ def shown(value: Any) -> str:
     except Exception:  # an int of more digits than Python prints, or a __repr__ that raises
         text = f"<{type(value).__name__}>"
     # A lone surrogate could not be printed.
-    return text.encode("utf-8", "backslashreplace").decode()
+    printable = text.encode(errors="backslashreplace")
+    return printable.decode()
 
 
 def refuse(what: str, argument: str, value: Any, wanted: str, kind: type[Exception] = TypeError) -> NoReturn:

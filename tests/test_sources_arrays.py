@@ -358,3 +358,17 @@ def test_the_page_on_sources_is_true() -> None:
     page = Path(__file__).parent.parent / "docs" / "sources.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False)
     assert attempted > 10 and not failed
+
+
+def test_a_batch_of_too_many_epochs_is_refused() -> None:
+    message = r"^ArraySource got batch_size=2147483647 with across_epochs=True, which would fill a batch from more than"
+    with pytest.raises(ValueError, match=message):
+        ArraySource(_TEN, batch_size=2**31 - 1, across_epochs=True)
+    assert ArraySource(_TEN, batch_size=2**31 - 1, epochs=1).batch(0).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("index", [1.5, True, "3", None, np.float64(1)])
+def test_a_batch_has_a_whole_number(index: Any) -> None:
+    message = r"^ArraySource got index=.*, wanted a whole number: the number of a batch, counted from 0\.$"
+    with pytest.raises(TypeError, match=message):
+        ArraySource(_TEN, batch_size=4).batch(index)

@@ -18,6 +18,9 @@ from staging_tf1.sources.transform import Transform, batch_rng, hand_over, outpu
 
 __all__ = ["Options", "RecordSource"]
 
+# Each is put together on its own.
+_MOST_EPOCHS_A_BATCH = 2**16
+
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
 
@@ -130,6 +133,11 @@ class RecordSource(Source):
                 f"{f' of shard {index} of {count}' if count > 1 else ''}, so with drop_remainder=True there "
                 f"would be no batch at all. Use a batch_size of at most {order.num_records}, or "
                 "drop_remainder=False."
+            )
+        if self._schedule.across_epochs and batch_size > _MOST_EPOCHS_A_BATCH * order.num_records:
+            raise ValueError(
+                f"{self._owner} got batch_size={batch_size} with across_epochs=True, which would fill a batch from "
+                f"more than {_MOST_EPOCHS_A_BATCH} epochs of {order.num_records} records. Use a smaller batch_size."
             )
         self._order = order
         self._schedule = Schedule(
