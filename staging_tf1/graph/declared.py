@@ -70,7 +70,7 @@ def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
         ):
             label = names[index] if isinstance(names, (list, tuple)) and index < len(names) else index
             raise TypeError(
-                f"from_tensors takes dense tensors, component {label!r} of tensors is a {type(value).__name__}. Use "
+                f"from_tensors takes dense tensors, component {label!r} is a {type(value).__name__}. Use "
                 "tf.convert_to_tensor for Python values; staged() takes nests, SparseTensor and RaggedTensor."
             )
     return [_dtype_of(value) for value in values], [tf.TensorShape(value.shape) for value in values], names

@@ -72,7 +72,8 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
     True
     """
     try:
-        return _empty(shape if type(shape) is tuple else _checked_dims(shape), np.dtype(dtype))
+        dims = shape if type(shape) is tuple else (shape,) if type(shape) is int else _checked_dims(shape)
+        return _empty(dims, np.dtype(dtype))
     except MemoryError:
         raise
     # Looked into only now: every batch comes this way.
