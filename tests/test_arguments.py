@@ -615,6 +615,15 @@ def test_an_open_file_whose_name_cannot_be_is_collected_without_a_word(ignored: 
     assert ignored == []
 
 
+@pytest.mark.parametrize("shape", [-1, (-1,), (-1, -1), (-1, 0), (-1, -1, 3), (2, -3), (True, 3), [1.5]])
+def test_a_shape_has_no_negative_dimension(shape: Any) -> None:
+    for dtype in (np.uint8, np.float64, object):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"^aligned_empty\(\) got shape=.*, wanted a whole number or a tu"
+        ):
+            sources.aligned_empty(shape, dtype)
+
+
 # What is no regular file.
 
 

@@ -87,7 +87,10 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
 def _empty(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if dtype.hasobject:  # TensorFlow always copies strings
         return np.empty(dims, dtype)
-    memory = _memory(math.prod(dims) * dtype.itemsize + ALIGNMENT_BYTES)
+    count = math.prod(dims)
+    if count < 0:  # numpy takes a -1 for "as many as there are bytes for"
+        raise ValueError
+    memory = _memory(count * dtype.itemsize + ALIGNMENT_BYTES)
     array: np.ndarray[Any, Any] = np.ndarray(dims, dtype, memory, -_address(memory) % ALIGNMENT_BYTES)
     return array
 
