@@ -240,4 +240,4 @@ class StagingSession:
             raise KeyboardInterrupt from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
-            raise cause from None
+            raise cause from cause.__cause__  # not from what it did to the step
