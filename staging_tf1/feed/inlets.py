@@ -15,8 +15,10 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed import components
 from staging_tf1.feed.casting import with_casts
 from staging_tf1.feed.declared_spec import with_declared
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.position import Position
-from staging_tf1.sources import GeneratorSource, Source, StreamSource, as_source
+from staging_tf1.sources import GeneratorSource, Source, StreamSource
+from staging_tf1.sources.coerce import source_from
 from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 
@@ -74,7 +76,8 @@ def inlets_for(
         return _from_dataset(values, towers, skips)
     if _is_nest_of_tensors(values, what):
         return _from_tensors(values, towers, what)
-    return _from_source(as_source(values), declared, towers, what)
+    with errors_only(what):
+        return _from_source(source_from(what, "values", values), declared, towers, what)
 
 
 def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:
@@ -119,7 +122,7 @@ def _is_nest_of_tensors(values: Any, what: str) -> bool:
     if not tensors:
         if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
             raise TypeError(
-                f"{what} got a {type(values).__name__} that holds no tensor. Wrap arrays in a source: "
+                f"{what} got a {type(values).__name__} as values, which holds no tensor. Wrap arrays in a source: "
                 f"staging.sources.ArraySource(arrays, batch_size=...)."
             )
         return False

@@ -97,6 +97,16 @@ class SinkRun:
             self._closed = True
         self._session.run(self.sink.close)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing will be put any more."""
+        return self._closed or self._cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether that is so because of an error or a stop, and not at the end of the source."""
+        return self._cancelled
+
     def cancel(self) -> None:
         """Lets nothing more in, and wakes everybody who waits here; what has been put can be taken."""
         with self._lock:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import FuncGraph, tf
+from staging_tf1.arguments import shown
 from staging_tf1.arrays import as_array, kind_of
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
@@ -95,7 +96,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
 
 def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     """A Python value as an array of the declared dtype, when it can be one without loss."""
-    got = f"got {value!r:.60} (a Python {type(value).__name__})"
+    got = f"got {shown(value)[:60]} (a Python {type(value).__name__})"
     try:
         leaves = list(_leaves(value))
     except RecursionError:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import refuse
 from staging_tf1.arrays import kind_of
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
@@ -25,21 +26,25 @@ def as_source(value: Any) -> Source | StreamSource:
     >>> as_source([[1, 2], [3, 4]]).resolve_spec()
     ArraySpec(int64 [?])
     """
+    return source_from("as_source()", "value", value)
+
+
+def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
+    """As `as_source`, of an argument of `what` that has another name."""
     if isinstance(value, (Source, StreamSource)):
         return value
     if is_grain(value):
         return GrainSource(value)
     if _is_arrays(value):
         raise TypeError(
-            f"got arrays ({_kind(value)}) where batches are wanted, and no batch size. Write "
+            f"{what} got arrays as {argument} ({_kind(value)}), wanted batches. Give a batch size: "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
         )
-    if callable(value) or (hasattr(value, "__iter__") and not isinstance(value, (str, bytes, bytearray, memoryview))):
-        return GeneratorSource(value)
-    raise TypeError(
-        f"got {value!r}, a {type(value).__name__}, where batches are wanted: a source, a generator function, "
-        "a generator, or an iterable of batches."
-    )
+    # A string is an iterable, too, of its characters.
+    is_text = isinstance(value, (str, bytes, bytearray, memoryview))
+    if is_text or not (callable(value) or hasattr(value, "__iter__")):
+        refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
+    return GeneratorSource(value)
 
 
 def _is_arrays(value: Any) -> bool:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from staging_tf1 import arguments
 from staging_tf1.errors import CorruptRecordError, RecordFileError
-from staging_tf1.sources import arguments
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.order import Piece
-from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.records import Options, RecordSource
 from staging_tf1.sources.stack import record_specs, stack
 from staging_tf1.spec import ArraySpec
 
-__all__ = ["SerializedFiles", "SerializedSource", "check_parsing"]
+__all__ = ["Parsing", "SerializedFiles", "SerializedSource"]
 
 
 class SerializedFiles(Protocol):
@@ -61,6 +61,59 @@ class SerializedFiles(Protocol):
         """
 
 
+class Parsing(NamedTuple):
+    """What a batch of serialized records is made into; see `TFRecordSource`."""
+
+    features: Any = None
+    parse_fn: Callable[[bytes], Any] | None = None
+    as_uint8: bool = False
+    skip_corrupt: bool = False
+    cache_bytes: int = 0
+
+    def checked(self, owner: str, transform: Any) -> Parsing:
+        """The same in the kinds that they are used in.
+
+        Raises:
+          TypeError, ValueError: one of them makes no sense, or two of them together.
+        """
+        as_uint8 = arguments.flag(owner, "as_uint8", self.as_uint8)
+        skip_corrupt = arguments.flag(owner, "skip_corrupt", self.skip_corrupt)
+        cache_bytes = arguments.whole(
+            owner, "cache_bytes", self.cache_bytes, 0, arguments.INT64_MAX, "bytes to keep in memory"
+        )
+        if self.features is not None:
+            _check_features(owner, self.features)
+        if self.parse_fn is not None:
+            arguments.function(owner, "parse_fn", self.parse_fn, "a function from bytes to arrays")
+        given = {"features=": self.features is not None, "parse_fn=": self.parse_fn is not None, "as_uint8=": as_uint8}
+        chosen = [name for name, is_given in given.items() if is_given]
+        if len(chosen) > 1:
+            raise ValueError(
+                f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
+                f"as_uint8= not at all: choose one."
+            )
+        if as_uint8 and cache_bytes:
+            raise ValueError(
+                f"{owner} got as_uint8= and cache_bytes=: the system's page cache holds such records as well."
+            )
+        if self.features is not None and transform is not None:
+            raise ValueError(
+                f"{owner} got features= and transform=: the transform would see serialized records, since "
+                "features= parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
+            )
+        return Parsing(self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes)
+
+
+def _check_features(owner: str, features: Any) -> None:
+    wanted = "a dict of tf.io.FixedLenFeature and the like, as tf.io.parse_example takes it"
+    # They are all named tuples with a dtype; this room does not import TensorFlow.
+    if not isinstance(features, Mapping) or not all(
+        isinstance(name, str) and isinstance(feature, tuple) and hasattr(feature, "dtype")
+        for name, feature in features.items()
+    ):
+        arguments.refuse(owner, "features", features, wanted)
+
+
 class SerializedSource(RecordSource):
     """Batches of records from files, as they are or parsed.
 
@@ -72,9 +125,7 @@ class SerializedSource(RecordSource):
 
     Args:
       files: what reads the records.
-      features, parse_fn, as_uint8, skip_corrupt, cache_bytes: as the subclasses say; let `check_parsing` look at
-        them before the files are opened.
-      options: those of `RecordSource`.
+      parsing, options: checked before the files were opened.
 
     Raises:
       RecordFileError: there are no records.
@@ -83,24 +134,19 @@ class SerializedSource(RecordSource):
     def __init__(
         self,
         files: SerializedFiles,
-        *,
-        features: Any = None,
-        parse_fn: Callable[[bytes], Any] | None = None,
-        as_uint8: bool = False,
-        skip_corrupt: bool = False,
-        cache_bytes: int = 0,
-        **options: Any,
+        parsing: Parsing,
+        options: Options,
     ) -> None:
         if not files.num_records:
             raise RecordFileError(f"{self._owner} got no records: there are none in {', '.join(files.paths)}.")
         self._files = files
-        self.features = features
-        self._parse = parse_fn
-        self._as_uint8 = bool(as_uint8)
-        self._skip_corrupt = skip_corrupt
-        self._cache = RecordCache(cache_bytes)
+        self.features = parsing.features
+        self._parse = parsing.parse_fn
+        self._as_uint8 = parsing.as_uint8
+        self._skip_corrupt = parsing.skip_corrupt
+        self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
-        super().__init__(files.num_records, **options)
+        super().__init__(files.num_records, **options._asdict())
 
     def _take_shard(self, index: int, count: int) -> None:
         self._parsed_spec: Any = None
@@ -199,29 +245,3 @@ class SerializedSource(RecordSource):
             places = [place for place in range(len(kept)) if place not in errors]
             kept, records = [kept[place] for place in places], [records[place] for place in places]
         return kept, records if self._parse is None else [self._parse(record) for record in records]
-
-
-def check_parsing(owner: str, features: Any, parse_fn: Any, as_uint8: bool, transform: Any, cache_bytes: Any) -> None:
-    """Refuses arguments that contradict each other.
-
-    Raises:
-      TypeError, ValueError: the message says which and what to write.
-    """
-    given = {"features=": features is not None, "parse_fn=": parse_fn is not None, "as_uint8=": as_uint8}
-    chosen = [name for name, is_given in given.items() if is_given]
-    if len(chosen) > 1:
-        raise ValueError(
-            f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
-            f"as_uint8= not at all: choose one."
-        )
-    if as_uint8 and cache_bytes:
-        raise ValueError(f"{owner} got as_uint8= and cache_bytes=: the system's page cache holds such records as well.")
-    if features is not None and transform is not None:
-        raise ValueError(
-            f"{owner} got features= and transform=: the transform would see serialized records, since "
-            "features= parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
-        )
-    if parse_fn is not None and not callable(parse_fn):
-        raise TypeError(f"{owner}: parse_fn={parse_fn!r} must be a function from bytes to arrays.")
-    if cache_bytes != 0:
-        arguments.check_count(owner, "cache_bytes", cache_bytes, "bytes to keep in memory")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
+from staging_tf1.arguments import refuse
 from staging_tf1.arrays import checked_array, is_plain
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
@@ -28,9 +29,7 @@ def wants_rng(owner: str, transform: Transform | None) -> bool:
     if transform is None:
         return False
     if not callable(transform):
-        raise TypeError(
-            f"{owner}: transform={transform!r} must be a function transform(batch) or transform(batch, rng)."
-        )
+        refuse(owner, "transform", transform, "a function transform(batch) or transform(batch, rng)")
     try:
         signature = inspect.signature(transform)
     except ValueError:  # written in C, and silent about its arguments
