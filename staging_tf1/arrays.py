@@ -161,7 +161,7 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarra
         ) from None
     except Exception as error:  # `__array__` is anybody's code
         if _is_of_tensorflow(value):
-            raise SpecError(f"{place} got {kind_of(value)}, which is no array.{_cure(value)}") from None
+            raise SpecError(f"{place} got {kind_of(value)}, wanted an array.{_cure(value)}") from None
         wanted = "an array" if dtype is None else f"{dtype.name} values"
         raise SpecError(
             f"{place} got {kind_of(value)} that does not make {wanted}: {str(error).rstrip('.')}.{_cure(value)}"
@@ -182,7 +182,7 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
             f"{place} got a np.matrix, whose rows are matrices again. Make it an array: np.asarray(matrix)."
         )
     if array.ndim == 0 and array.dtype == object and not isinstance(array.item(), (bytes, str)):
-        raise SpecError(f"{place} got {kind_of(value)}, which is no array.{_cure(value)}")
+        raise SpecError(f"{place} got {kind_of(value)}, wanted an array.{_cure(value)}")
     nulls = getattr(value, "null_count", 0)
     if isinstance(nulls, int) and nulls:
         raise SpecError(

@@ -175,10 +175,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         GradTensor,
         "GradTensor that does not make .*: Can't call .* value\\.detach\\(\\)\\.cpu\\(\\)\\.numpy\\(\\)\\.$",
     ),
-    "a sparse matrix": (CsrMatrix, "CsrMatrix, which is no array\\. Make it dense: value\\.toarray\\(\\)\\.$"),
+    "a sparse matrix": (CsrMatrix, "CsrMatrix, wanted an array\\. Make it dense: value\\.toarray\\(\\)\\.$"),
     "a tensor": (
         _symbolic,
-        "Tensor, which is no array\\. A tensor in a graph has no value yet: give it to staged\\(\\) itself, or",
+        "Tensor, wanted an array\\. A tensor in a graph has no value yet: give it to staged\\(\\) itself, or",
     ),
     "missing": (lambda: np.array([b"a", None]), "the first is of type NoneType\\), .* Fill in what is missing"),
     "mixed": (lambda: np.array(["a", 1], object), "the first is of type int\\), wanted numbers or strings\\."),
@@ -347,8 +347,8 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
         ([1, "a"], None, "the first is of type int"),
         ([[1, 2], [3]], np.float32, "does not make float32 values"),
         ([None], np.float32, "the first is of type NoneType"),
-        ({1, 2}, np.float32, "got a set, which is no array"),
-        ({"a": 1}, None, "got a dict with the keys 'a', which is no array"),
+        ({1, 2}, np.float32, "got a set, wanted an array"),
+        ({"a": 1}, None, "got a dict with the keys 'a', wanted an array"),
     ],
 )
 def test_python_values_that_lose_something_are_refused(value: Any, dtype: Any, message: str) -> None:
@@ -412,7 +412,7 @@ def test_eager_tensors_belong_to_no_graph() -> None:
 
 @pytest.mark.parametrize("value", [Frame("f4"), Tensor(np.zeros(2)), "abc", b"abc", (Tensor(np.zeros(2)),) * 2])
 def test_what_is_one_array_or_text_is_no_iterable_of_batches(value: Any) -> None:
-    with pytest.raises(TypeError, match="where batches are wanted"):
+    with pytest.raises(TypeError, match="wanted batches"):
         as_source(value)
 
 
