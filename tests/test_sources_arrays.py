@@ -327,9 +327,7 @@ def test_there_is_no_batch_beyond_the_end() -> None:
 
 def test_a_transform_that_returns_no_arrays_is_refused() -> None:
     source = ArraySource(_TEN, batch_size=4, transform=lambda batch, rng: {"x": None})
-    with pytest.raises(
-        SpecError, match=r"^ArraySource: transform's component 'x' got a NoneType, wanted an array\.$"
-    ):
+    with pytest.raises(SpecError, match=r"^ArraySource: transform's component 'x' got a NoneType, wanted an array\.$"):
         source.batch(0)
 
 
