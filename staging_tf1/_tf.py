@@ -6,12 +6,15 @@ by name when a TensorFlow release moves it.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 from tensorflow.compat.v2.data import Dataset
 from tensorflow.core.protobuf.config_pb2 import CallableOptions
+from tensorflow.python.client import session as _session
+from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import tf_stack as _tf_stack
@@ -19,6 +22,10 @@ from tensorflow.python.util import tf_stack as _tf_stack
 __all__ = [
     "Dataset",
     "FuncGraph",
+    "abandon",
+    "abandon_eager_context",
+    "call_before_finalize",
+    "close_summary_writers",
     "control_flow_context",
     "count_runs",
     "current_container",
@@ -27,6 +34,7 @@ __all__ = [
     "is_closed",
     "original_stack",
     "scope_device",
+    "sessions_created",
     "tf",
 ]
 
@@ -69,6 +77,37 @@ def is_closed(session: Any) -> bool:
     return bool(session._closed)
 
 
+def sessions_created() -> int:
+    """How many sessions this process has made so far; those before a fork count."""
+    return int(_session._python_session_create_counter.get_cell().value())
+
+
+def abandon(session: Any) -> None:
+    """Makes `session` forget what it stands for, without freeing it: closing and deleting it then do nothing.
+
+    For a forked process: what is freed there joins threads that do not exist.
+    """
+    session._session = None
+
+
+def close_summary_writers() -> None:
+    """Closes the writers that TensorFlow's hooks share, without a word to the threads that do their work.
+
+    For a forked process: to flush one waits for its thread.
+    """
+    for writer in tf.summary.FileWriterCache._cache.values():
+        writer.event_writer._closed = True
+
+
+def abandon_eager_context() -> None:
+    """Lets nobody free TensorFlow's eager context, which graph mode makes, too; see `abandon`."""
+    context = _context.context_safe()
+    handle = None if context is None else context._context_handle
+    if handle is not None:
+        # One reference more than anybody will ever give back.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
 def current_container(graph: Any) -> str:
     """The `tf.container` that new stateful ops of `graph` get; empty for the default one."""
     return str(graph._container)
@@ -105,6 +144,17 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
         return take_lock(graph)
 
     graph._session_run_lock = counted
+
+
+def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
+    """Makes `graph.finalize()` call `call` first; an attribute of this one graph, like that of `count_runs`."""
+    finalize = graph.finalize
+
+    def finalized() -> None:
+        call()
+        finalize()
+
+    graph.finalize = finalized
 
 
 def original_stack() -> list[tuple[str, int, str]]:

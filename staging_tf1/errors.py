@@ -8,7 +8,9 @@ from __future__ import annotations
 
 __all__ = [
     "BuildError",
+    "CheckpointError",
     "CorruptRecordError",
+    "ForkedError",
     "LeftoverWarning",
     "PlacementWarning",
     "RecordFileError",
@@ -51,6 +53,20 @@ class SourceError(StagingError, RuntimeError):
 
     These are StopIteration and the OutOfRangeError, AbortedError and UnavailableError of `tf.errors`, as PEP 479 makes
     a RuntimeError of a StopIteration within a generator. The exception itself is the `__cause__`.
+    """
+
+
+class CheckpointError(StagingError, ValueError):
+    """A checkpoint is damaged, or is not one of this graph.
+
+    TensorFlow reports some of these as `OutOfRangeError`, which loops take for the end of the data.
+    """
+
+
+class ForkedError(StagingError, RuntimeError):
+    """A session is used in a process that was forked after TensorFlow sessions had run.
+
+    TensorFlow's threads do not survive a fork. Start processes by spawn or forkserver, or before the first session.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from typing import Any
 
@@ -140,3 +141,49 @@ def test_session_closed() -> None:
         assert not _tf.is_closed(session)
         session.close()
         assert _tf.is_closed(session)
+
+
+def test_session_create_counter() -> None:
+    before = _tf.sessions_created()
+    with tf.Session():
+        assert _tf.sessions_created() == before + 1
+
+
+def test_session_session_is_what_is_freed() -> None:
+    session = tf.Session()
+    assert session.run(tf.constant(1)) == 1
+    _tf.abandon(session)
+    session.close()
+    del session
+
+
+def test_eager_context_handle() -> None:
+    from tensorflow.python.eager import context
+
+    context.ensure_initialized()
+    handle = context.context_safe()._context_handle
+    before = sys.getrefcount(handle)
+    _tf.abandon_eager_context()
+    assert sys.getrefcount(handle) == before + 1
+
+
+def test_file_writer_cache_and_event_writer(tmp_path: Any, monkeypatch: Any) -> None:
+    cache = tf.summary.FileWriterCache
+    monkeypatch.setattr(cache, "_cache", {})
+    writer = cache.get(str(tmp_path))
+    assert list(cache._cache.values()) == [writer]
+    writer.flush()
+    _tf.close_summary_writers()
+    writer.flush()  # a writer that thinks that it is closed waits for nobody
+    writer.event_writer._closed = False
+    writer.close()
+
+
+def test_graph_finalize_is_looked_up_at_the_graph(graph: Any) -> None:
+    # A MonitoredSession calls it after it has chosen its saver, and before it restores.
+    found: list[Any] = []
+    _tf.call_before_finalize(graph, lambda: found.extend(graph.get_collection(tf.GraphKeys.SAVERS)))
+    tf.get_variable("v", [], use_resource=True)
+    with tf.train.MonitoredTrainingSession():
+        assert [type(saver) for saver in found] == [tf.train.Saver]
+        assert graph.finalized

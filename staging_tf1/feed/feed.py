@@ -12,6 +12,7 @@ from staging_tf1.feed.dropping import drop
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.resuming import resume_points
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.pipeline import Pipeline
 from staging_tf1.graph.readiness import uninitialized_names
@@ -61,7 +62,9 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
 
         Raises:
           UninitializedError: variables have no value yet; the message lists them.
+          ForkedError: the process was forked after TensorFlow sessions had run in it.
         """
+        refuse_if_forked(f"'{self.name}' (made at {self.made_at})")
         with self._feed_lock:
             if self.run_in(sess) is not None:
                 return []

@@ -25,18 +25,27 @@ def resume_points(pipeline: Pipeline, lanes: tuple[Lane, ...], session: Any) -> 
     Raises:
       ResumeError: the checkpoint was saved with another source, or for other shards at which records would come
         twice; the message has both values and the cost.
+      CheckpointError: what it holds cannot be a position.
     """
     position = pipeline.position
     if position is None:
+        return [(lane, 0) for lane in lanes]
+    if pipeline.resume == "restart":
+        session.run(position.initializer)
         return [(lane, 0) for lane in lanes]
     if not session.run(position.has_value):
         session.run(position.initializer)
     positions, saved = position.load(session)
     present, goes_on = position.fingerprint, (0,) * len(lanes)
-    if any(positions) and pipeline.resume != "restart":
+    if any(positions):
         lanes, present = _as_saved(lanes, present, saved)
         before = _Before(pipeline.name, positions, saved)
-        goes_on = before.goes_on(lanes, present, pipeline.resume)
+        try:
+            goes_on = before.goes_on(lanes, present, pipeline.resume)
+        except ResumeError:
+            raise
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+            position.refuse("fingerprint", saved, "figures from which positions can be computed")
         if pipeline.resume == "exact" and (goes_on, present) == (positions, saved):
             _restore_stream(lanes, position, goes_on, session)
     if (goes_on, present) != (positions, saved):

@@ -21,6 +21,7 @@ from staging_tf1.feed.rounds import Rounds
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.feed.turnstile import Stopped
+from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.graph.meter import Meter
 
 
@@ -203,6 +204,9 @@ class FeedRun:
         except Stopped:
             pass
         except BaseException as error:
+            if has_lost_tensorflow():
+                # What would have to be stopped is the parent's.
+                raise
             if not (self.stopping or self._session_is_gone(error)):
                 self._failed(error, state)
         finally:

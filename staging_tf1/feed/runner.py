@@ -191,6 +191,7 @@ class CustomRunner:
 
         Raises:
           UninitializedError: variables have no value yet; the message lists them.
+          ForkedError: the process was forked after TensorFlow sessions had run in it.
           TypeError: no session, or no coordinator.
         """
         what = f"{self._what}: start_threads()"

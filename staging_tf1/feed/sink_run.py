@@ -11,6 +11,7 @@ import numpy as np
 
 from staging_tf1._tf import fast_callable, tf
 from staging_tf1.feed.turnstile import Stopped
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.sink import Sink
 
 
@@ -51,7 +52,9 @@ class SinkRun:
 
         Raises:
           Stopped: it was cancelled.
+          ForkedError: a source has forked, and this is the child.
         """
+        refuse_if_forked("A feed thread")
         with self._lock:
             if self._cancelled:
                 raise Stopped

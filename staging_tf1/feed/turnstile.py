@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from staging_tf1.fork import refuse_if_forked
+
 
 class Stopped(Exception):
     """A feed thread was told to stop while it waited, for its turn or for room."""
@@ -22,6 +24,7 @@ class Turnstile:
     @contextmanager
     def turn(self, index: int) -> Iterator[None]:
         """Waits until all batches before `index` have gone through; the body runs alone."""
+        refuse_if_forked("A feed thread")
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._next == index)
             if self._stopped:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import count_runs
+from staging_tf1.fork import refuse_if_forked
 
 if TYPE_CHECKING:
     from staging_tf1.graph.areas import BaseStagingArea
@@ -35,7 +36,12 @@ class Ledger:
     searched_ops: int = 0
 
     def note_run(self) -> None:
-        """Counts a run."""
+        """Counts a run that is about to begin.
+
+        Raises:
+          ForkedError: no session can run in this process.
+        """
+        refuse_if_forked("A session")
         self.runs += 1
 
 

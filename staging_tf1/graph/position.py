@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from staging_tf1._tf import tf
+from staging_tf1.errors import CheckpointError
 
 
 class Position:
@@ -68,9 +69,30 @@ class Position:
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
     def load(self, session: Any) -> tuple[tuple[int, ...], dict[str, int | str]]:
-        """The position of each tower there was, and the fingerprint that was saved with them."""
+        """The position of each tower there was, and the fingerprint that was saved with them.
+
+        Raises:
+          CheckpointError: they cannot have been saved like that.
+        """
         batches, saved = session.run([self._value, self._saved_print])
-        return tuple(batches.tolist()), json.loads(saved)
+        if batches.ndim != 1 or not batches.size or (batches < 0).any():
+            self.refuse("position", batches.tolist(), "a list of numbers of batches, one a tower")
+        try:
+            fingerprint = json.loads(saved)
+        except (ValueError, RecursionError):
+            fingerprint = None
+        if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
+            self.refuse("fingerprint", saved, "a JSON object of whole numbers and strings")
+        return tuple(batches.tolist()), fingerprint
+
+    def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
+        """Raises CheckpointError for a value that no run of this package has saved."""
+        shown = repr(got)
+        scope = self._batches.op.name.rpartition("/")[0]
+        raise CheckpointError(
+            f"'{scope}/{what}' in the checkpoint is damaged: got {shown[:200]}, wanted {wanted}. Restore an older "
+            f"checkpoint, or give staged(resume='restart') to begin with the first batch."
+        )
 
     def load_state(self, session: Any, position: int) -> bytes | None:
         """The state of the stream behind `position` batches, if that is the one that was saved."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from staging_tf1.doctor.snapshot import Pending
 from staging_tf1.errors import StallError
+from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
 
 
@@ -39,6 +40,7 @@ class StepClock:
         self.untimed: Callable[..., Any] = session.run
         self._close: Callable[[], None] = session.close
         session.run, session.close = self._run, self._closed
+        disarm_in_child(session)
 
     @property
     def loop_secs(self) -> float:
@@ -55,6 +57,7 @@ class StepClock:
         return self._time(fetches, feed_dict, True, self.untimed, fetches, feed_dict, options, run_metadata)
 
     def _time(self, fetches: Any, fed: Any, step: bool, call: Callable[..., Any], *args: Any) -> Any:
+        refuse_if_forked("A session")
         ident, began = threading.get_ident(), time.perf_counter()
         self._first_began = self._first_began or began
         self.pending[ident] = Pending(ident, began, fetches, fed)
@@ -80,6 +83,9 @@ class StepClock:
         return result
 
     def _closed(self) -> None:
+        if has_lost_tensorflow():
+            # It is the parent's, and so are the files that are written when it is closed.
+            return
         self._session.run, self._session.close = self.untimed, self._close
         for ends in self.on_close:
             ends()

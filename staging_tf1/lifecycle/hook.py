@@ -12,8 +12,10 @@ from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.feed import Feed, feeds_of
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.checkpoint import guard_savers
 from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
@@ -103,11 +105,16 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         return next((run.error for run in self.runs if run.error is not None), None)
 
     def stats(self) -> list[PipelineStats]:
-        """Figures of every pipeline so far; after the end, those of the end."""
+        """Figures of every pipeline so far; after the end, those of the end.
+
+        Raises:
+          ForkedError: the session is that of the parent of this process.
+        """
         if self._final_stats is not None:
             return self._final_stats
         if self._session is None or self._steps is None:
             return []
+        refuse_if_forked("StagingHook")
         steps = self._steps
         # The warm-up may have failed before there was a clock.
         loop_secs = self._watchdog.clock.loop_secs if self._watchdog is not None else 0.0
@@ -118,15 +125,22 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         ]
 
     def drain(self) -> None:
-        """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`."""
+        """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`.
+
+        Raises:
+          ForkedError: the session is that of the parent of this process.
+        """
+        refuse_if_forked("StagingHook")
         self.steps.drain()
 
     # The hook's own methods, in the order in which MonitoredSession calls them.
 
     def begin(self) -> None:
         """See base class."""
+        refuse_if_forked("StagingHook")
         self._graph = tf.get_default_graph()
         self._feeds = feeds_of(self._graph)
+        guard_savers(self._graph)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # Part of the local init: it runs after the variables have values and before the threads start.
@@ -173,6 +187,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def before_run(self, run_context: Any) -> Any:
         """See base class."""
+        refuse_if_forked("StagingHook")
         args = run_context.original_args
         puts, feeds = self.steps.before(self.steps.demand(args.fetches, args.feed_dict))
         return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts or feeds else None
@@ -201,6 +216,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Takes the last figures, stops the threads, joins them and names those that do not return."""
+        if has_lost_tensorflow():
+            # They are the parent's, and another thread of it may have held any of their locks.
+            return
         self._watcher.stop()
         if self._watchdog is not None:
             self._watchdog.stop()

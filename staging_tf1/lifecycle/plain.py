@@ -8,6 +8,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.needs import Needs
@@ -34,6 +35,7 @@ class PlainSteps:
     def _run(
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
+        refuse_if_forked("A session")
         for run in self._towers:
             run.ask({tower for name, tower in self._needs.of(fetches, feed_dict) if name == run.name})
         more = self._loops.before(self._loops.plan(fetches, feed_dict))

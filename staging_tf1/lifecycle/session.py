@@ -11,7 +11,9 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, folder, function, output_file, seconds
 from staging_tf1.errors import UnclosedWarning
+from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
+from staging_tf1.lifecycle.checkpoint import guarded_scaffold
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
 from staging_tf1.lifecycle.monitored import check_config, check_monitored, check_run, checked_feeds, checked_hooks
@@ -44,7 +46,13 @@ class StagingSession:
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
 
+    In a process that is forked while the session is open it can only be left: each method raises
+    `staging.errors.ForkedError`, and leaving the `with` block writes and stops nothing, for it is the parent's.
+
     Raises:
+      CheckpointError: a checkpoint is damaged or another program's. It is raised from `run` when it turns up there,
+        after a failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
+      ForkedError: the process was forked after TensorFlow sessions had run in it.
       TypeError, ValueError: an argument of the wrong kind, or one that MonitoredTrainingSession does not take.
       OSError: `trace_file` cannot be written.
 
@@ -90,14 +98,19 @@ class StagingSession:
         check_monitored(monitored)
         if trace_file is not None:
             trace_file = output_file(what, "trace_file", trace_file)
+        refuse_if_forked(self)
         self._hook = StagingHook(
             join_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
         )
+        # Only the chief restores.
+        restores_from = checkpoint_dir if monitored.get("is_chief", True) else None
+        scaffold = guarded_scaffold(monitored.pop("scaffold", None), restores_from)
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             hooks=[self._hook, *hooks],
             config=config,
             stop_grace_period_secs=join_secs,
+            scaffold=scaffold,
             **monitored,
         )
 
@@ -110,6 +123,9 @@ class StagingSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        if has_lost_tensorflow():
+            self._session = None
+            return False
         if kind is not None and issubclass(kind, (tf.errors.OutOfRangeError, StopIteration)):
             kind = None
         self._close(kind)
@@ -172,6 +188,7 @@ class StagingSession:
         step = make_stepper(self._hook.session, self._hook.steps, self._hook.clock, fetches, feed_list)
 
         def call(*values: Any) -> Any:
+            refuse_if_forked(self)
             try:
                 return step(*values)
             except Exception as error:
@@ -182,6 +199,7 @@ class StagingSession:
 
     def should_stop(self) -> bool:
         """Whether the loop should end, as `tf.train.MonitoredSession.should_stop`; True once closed."""
+        refuse_if_forked(self)
         return self._session is None or bool(self._session.should_stop())
 
     def drain(self) -> None:
@@ -202,17 +220,22 @@ class StagingSession:
         Raises:
           Exception: what a feed thread raised and no `run` has raised yet.
         """
+        refuse_if_forked(self)
         self._close(None)
 
     def __del__(self) -> None:
-        if self._session is not None:
+        if self._session is not None and not has_lost_tensorflow():
             warnings.warn(
                 f"StagingSession (made at {self._made_at}) was never closed. Use it in a `with` block, or close() it.",
                 UnclosedWarning,
                 stacklevel=2,
             )
 
+    def __str__(self) -> str:
+        return f"StagingSession (made at {self._made_at})"
+
     def _open(self) -> Any:
+        refuse_if_forked(self)
         if self._session is None:
             raise RuntimeError(
                 f"StagingSession (made at {self._made_at}) is closed. Make a new one; the same graph can be run again."

@@ -9,6 +9,7 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, having
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.classic import plain_areas
@@ -46,6 +47,7 @@ def start(
     Raises:
       UninitializedError: variables have no value yet; the message lists them.
       TypeError: an argument of the wrong kind.
+      ForkedError: the process was forked after TensorFlow sessions had run in it.
       ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
 
     >>> import numpy as np
@@ -61,6 +63,7 @@ def start(
     daemon = flag("start()", "daemon", daemon)
     stall_raises = flag("start()", "stall_raises", stall_raises)
     secs = stall_secs_or_default("start()", stall_secs)
+    refuse_if_forked("start()")
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")

@@ -1,0 +1,197 @@
+"""Restoring a checkpoint: one that cannot be restored is an error with its file and a cure, not the end of the data.
+
+TensorFlow answers `OutOfRangeError` for a file that has lost its end. Every training loop takes that for the end of the
+data, and a MonitoredSession ends without an error before the first step.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from staging_tf1._tf import call_before_finalize, tf
+from staging_tf1.errors import CheckpointError
+from staging_tf1.graph.source_ops import ancestors
+
+# Said of the connection to a server, or of memory, not of a file; some of them a MonitoredSession recovers from.
+_NOT_THE_FILE = (
+    tf.errors.AbortedError,
+    tf.errors.UnavailableError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.ResourceExhaustedError,
+)
+_MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
+_BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
+_GUARDED = "_staging_tf1_guarded"
+# Enough to recognize TensorFlow's message by.
+_MOST_CHARACTERS = 300
+
+
+def guard_savers(graph: Any) -> None:
+    """Makes the savers in the graph's collection raise CheckpointError, from when the graph is finalized.
+
+    That is after a MonitoredSession has chosen its saver, and before it restores.
+    """
+    if not hasattr(graph, _GUARDED):
+        setattr(graph, _GUARDED, True)
+        call_before_finalize(graph, lambda: _guard_all(graph))
+
+
+def guarded_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
+    """The scaffold, or a new one, whose saver raises CheckpointError.
+
+    A session is created, and created again after a failure, only after its scaffold has been finalized.
+
+    Args:
+      scaffold: a `tf.train.Scaffold`, or None.
+      checkpoint_dir: the folder that checkpoints are restored from; None restores none.
+    """
+    scaffold = scaffold if scaffold is not None else tf.train.Scaffold()
+
+    def finalize() -> Any:
+        if checkpoint_dir:
+            _check_state_file(os.fspath(checkpoint_dir))
+        finalized = type(scaffold).finalize(scaffold)
+        if isinstance(scaffold.saver, tf.train.Saver):
+            _guard(scaffold.saver)
+        return finalized
+
+    scaffold.finalize = finalize
+    return scaffold
+
+
+def _check_state_file(folder: str) -> None:
+    """Raises where the file that names the latest checkpoint cannot be read: TensorFlow would begin again at step 0.
+
+    Raises:
+      CheckpointError: it is there, and names no checkpoint.
+    """
+    path = os.path.join(folder, "checkpoint")
+    if not tf.io.gfile.exists(path):
+        return
+    try:
+        if tf.train.get_checkpoint_state(folder) is not None:
+            return
+        reason = "it is no text of that format"
+    except (ValueError, tf.errors.OpError) as error:
+        reason = _shortened(error)
+    prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
+    found = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
+    raise CheckpointError(
+        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{found} Write it again with "
+        f"tf.train.update_checkpoint_state('{folder}', PATH_OF_A_CHECKPOINT), or delete it to train from the start."
+    )
+
+
+def _guard_all(graph: Any) -> None:
+    for saver in graph.get_collection(tf.GraphKeys.SAVERS):
+        _guard(saver)
+
+
+def _guard(saver: Any) -> None:
+    """Wraps the `restore` of this one saver."""
+    if hasattr(saver, _GUARDED):
+        return
+    setattr(saver, _GUARDED, True)
+    restore = saver.restore
+
+    def guarded(sess: Any, save_path: Any) -> None:
+        _check_shapes(saver, sess.graph, os.fspath(save_path))
+        try:
+            restore(sess, save_path)
+        except _NOT_THE_FILE:
+            raise
+        except (tf.errors.OpError, ValueError) as error:
+            _explain(os.fspath(save_path), error)
+
+    saver.restore = guarded
+
+
+def _check_shapes(saver: Any, graph: Any, path: str) -> None:
+    """Raises where a variable has another shape in the checkpoint: TensorFlow gives it that shape without a word.
+
+    Raises:
+      CheckpointError: it names the first such variable.
+    """
+    try:
+        saved = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    except Exception:
+        # Damaged, for which it has exceptions of many types; the restoring itself will find that.
+        return
+    for name, shape in _restored(saver, graph):
+        if name in saved and not shape.is_compatible_with(saved[name]):
+            raise CheckpointError(
+                f"checkpoint '{path}' does not fit this graph: variable '{name}' is {saved[name]} in the checkpoint, "
+                f"{shape.as_list()} in the graph. {_OWN_FOLDER}"
+            )
+
+
+def _restored(saver: Any, graph: Any) -> Iterator[tuple[str, Any]]:
+    """The name in the checkpoint and the declared shape of each whole variable that `saver` restores."""
+    restore = saver.saver_def.restore_op_name if saver.saver_def is not None else ""
+    if not restore:
+        return
+    for op in ancestors([graph.get_operation_by_name(restore)]):
+        if op.type != "RestoreV2":
+            continue
+        names, slices = (tf.get_static_value(each) for each in op.inputs[1:3])
+        for name, part, output in zip(names, slices, op.outputs, strict=True):
+            for assign in _assigns(output):
+                if not part and "shape" in assign.inputs[0].op.node_def.attr:
+                    yield name.decode(), tf.TensorShape(assign.inputs[0].op.get_attr("shape"))
+
+
+def _assigns(tensor: Any) -> Iterator[Any]:
+    for op in tensor.consumers():
+        if op.type in ("AssignVariableOp", "Assign"):
+            yield op
+        elif op.type == "Identity":
+            yield from _assigns(op.outputs[0])
+
+
+def _explain(path: str, error: Exception) -> NoReturn:
+    key = _MISSING_KEY.search(str(error))
+    if key is not None:
+        raise CheckpointError(
+            f"checkpoint '{path}' has no variable '{key[1]}', which this graph has. It is another program's, or the "
+            f"graph has changed since. {_OWN_FOLDER}"
+        ) from error
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        raise CheckpointError(
+            f"checkpoint '{path}' does not fit this graph: {_shortened(error)}. {_OWN_FOLDER}"
+        ) from error
+    older = _checkpoint_before(path)
+    names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"
+    raise CheckpointError(
+        f"checkpoint '{path}' is damaged or incomplete: {_shortened(error)}. Go back to an older one with "
+        f"tf.train.update_checkpoint_state({names}), or train from the start in an empty folder."
+    ) from error
+
+
+_OWN_FOLDER = (
+    "Give checkpoint_dir a folder with checkpoints of this program or an empty one, or build the graph as it was when "
+    "the checkpoint was saved."
+)
+
+
+def _checkpoint_before(path: str) -> str | None:
+    """The checkpoint that was saved before `path` in the same folder, if its files are still there."""
+    try:
+        state = tf.train.get_checkpoint_state(os.path.dirname(path))
+    except (ValueError, tf.errors.OpError):
+        return None
+    listed = list(state.all_model_checkpoint_paths) if state is not None else []
+    before = listed[: listed.index(path)] if path in listed else []
+    kept = [each for each in before if tf.train.checkpoint_exists(each)]
+    return kept[-1] if kept else None
+
+
+def _shortened(error: Exception) -> str:
+    # Before the kernel's own words the saver puts a sentence, and TensorFlow where the op was built.
+    text = str(getattr(error, "message", error)).rpartition("Original error:")[2]
+    first = next((line for line in _BUILT_AT.sub("", text).splitlines() if line.strip()), "").strip()
+    return f"{type(error).__name__}: {first[:_MOST_CHARACTERS]}".rstrip(".")

@@ -1,0 +1,341 @@
+"""A process that is forked from one with sessions: whatever it does with ours raises at once, and harms nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(900)
+
+# `in_child` forks; the child must be done within its time, and says what it raised. What it prints must be expected.
+PRELUDE = """
+import gc, os, signal, sys, threading, traceback
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+from staging_tf1.sources import ArraySource
+
+tf.disable_v2_behavior()
+folder = sys.argv[1]
+# How much higher the ids of the next step are.
+stride = 1
+
+def source(count=100):
+    return ArraySource(np.arange(count), batch_size=1, epochs=1)
+
+def report(call):
+    try:
+        value = call()
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return f"returned {value!r}"
+
+def in_child(call, exits=False, spelled=lambda status, said: said):
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        said = open(reader).read()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return spelled(status, said) if status == 0 else f"ended by {status}: {said}"
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(60)
+    said = report(call)
+    os.write(writer, said.encode())
+    if exits:
+        # As the interpreter ends, with everything that it frees on the way.
+        raise SystemExit(0)
+    os._exit(0)
+
+def raises(said):
+    assert said.startswith("ForkedError: "), said
+    assert "threads do not survive a fork" in said and "multiprocessing.get_context('spawn')" in said, said
+
+def files():
+    return {
+        name: open(os.path.join(root, name), "rb").read() for root, _, names in os.walk(folder) for name in names
+    }
+"""
+
+PARENTS = {
+    "session": """
+x = staging.staged(source(), num_threads=2)
+sess = staging.StagingSession()
+step, run = sess.make_callable(x), lambda: sess.run(x)
+ways = dict(
+    run=run, callable=step, make_callable=lambda: sess.make_callable(x), should_stop=sess.should_stop,
+    close=sess.close, drain=sess.drain, stats=sess.stats, graph=lambda: sess.graph,
+    step_fn=lambda: sess.run_step_fn(lambda context: context.session.run(x)),
+)
+finish = sess.close
+""",
+    "lockstep": """
+x = staging.staged(source(), lockstep=True)
+sess = staging.StagingSession()
+step, run = sess.make_callable(x), lambda: sess.run(x)
+ways = dict(run=run, callable=step, close=sess.close)
+finish = sess.close
+""",
+    "hook": """
+stride = 2
+x = staging.staged(source(), devices=["/cpu:0"] * 2)
+hook = staging.StagingHook()
+sess = tf.train.MonitoredTrainingSession(hooks=[hook])
+run = lambda: sess.run(x)
+ways = dict(run=run, drain=hook.drain, stats=hook.stats, raw=lambda: hook.session.run(x))
+finish = sess.close
+""",
+    "start": """
+x = staging.staged(source())
+sess, coord = tf.Session(), tf.train.Coordinator()
+threads = staging.start(sess, coord)
+run = lambda: sess.run(x)
+ways = dict(run=run, start=lambda: staging.start(sess, coord), runners=lambda: tf.train.start_queue_runners(sess))
+def finish():
+    coord.request_stop()
+    coord.join(threads)
+    sess.close()
+""",
+    "runner": """
+runner = staging.CustomRunner(source(), queue="fifo")
+x = runner.get_inputs()
+sess, coord = tf.Session(), tf.train.Coordinator()
+run = lambda: sess.run(x)
+ways = dict(run=run, threads=lambda: runner.start_threads(sess, coord))
+threads = runner.start_threads(sess, coord)
+def finish():
+    coord.request_stop()
+    coord.join(threads)
+    sess.close()
+""",
+    "area": """
+stride = 0
+area = staging.StagingArea([tf.int64])
+put, x = area.put([tf.constant(1, tf.int64)]), area.get()
+sess = tf.Session()
+def run():
+    sess.run(put)
+    return sess.run(x)
+ways = dict(run=run)
+finish = sess.close
+""",
+}
+
+WAYS = """
+run()
+for way, call in ways.items():
+    print(way, flush=True)
+    raises(in_child(call))
+
+def again():
+    with tf.Graph().as_default():
+        y = staging.staged(source())
+        with staging.StagingSession() as other:
+            return other.run(y)
+
+def again_by_hand():
+    with tf.Graph().as_default(), tf.Session() as other:
+        staging.staged(source())
+        staging.start(other)
+
+def grandchild():
+    return in_child(run)
+
+for new in (again, again_by_hand, grandchild):
+    print(new, flush=True)
+    said = in_child(new)
+    raises(said.removeprefix('returned "').removeprefix("returned '"))
+
+def collected():
+    global sess, ways, run
+    sess = ways = run = None
+    gc.collect()
+
+before = run()
+said = in_child(collected)
+assert said == "returned None", said
+said = in_child(collected, exits=True)
+assert said == "returned None", said
+said = in_child(lambda: None, exits=True)
+assert said == "returned None", said
+after = run()
+assert np.array_equal(after, np.array(before) + stride), (before, after)
+finish()
+# Forked after the end, too: the pools are the process's, not the session's.
+raises(in_child(again))
+"""
+
+
+def succeeds(done: Any) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exception ignored" not in done.stderr and "never closed" not in done.stderr, done.stderr
+
+
+PER_SESSION = "config=tf.ConfigProto(use_per_session_threads=True)"
+# To free a session that has threads of its own joins them.
+PARENTS["session with threads of its own"] = PARENTS["session"].replace("Session()", f"Session({PER_SESSION})")
+PARENTS["start with threads of its own"] = PARENTS["start"].replace("tf.Session()", f"tf.Session({PER_SESSION})")
+
+
+@pytest.mark.parametrize("parent", PARENTS)
+def test_the_child_of_a_process_with_sessions(run_python: Any, tmp_path: Path, parent: str) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=300))
+
+
+BLOCK = """
+x = staging.staged(source())
+tf.summary.scalar("x", tf.reduce_sum(x))
+step = tf.train.get_or_create_global_step()
+train = tf.group(x, step.assign_add(1))
+options = dict(checkpoint_dir=folder, save_summaries_steps=1, save_checkpoint_steps=3, log_step_count_steps=1)
+trace = os.path.join(folder, "trace.json")
+hook = staging.StagingHook(trace_file=trace)
+sess = (
+    staging.StagingSession(trace_file=trace, hooks=[staging.StagingSummaryHook(folder=folder)], **options)
+    if sys.argv[2] == "session"
+    else tf.train.MonitoredTrainingSession(hooks=[hook, staging.StagingSummaryHook(folder=folder)], **options)
+)
+for _ in range(4):
+    sess.run(train)
+
+def leave(end):
+    with sess:
+        end()
+    return "left"
+
+def leave_by_exit():
+    with sess:
+        sys.exit(0)
+
+before = files()
+assert in_child(lambda: leave(lambda: sess.run(train))).startswith("ForkedError"), "a step in the block"
+assert files() == before, "a step in the child"
+for exits in (False, True):
+    said = in_child(lambda: leave(lambda: None), exits)
+    # MonitoredSession runs its hooks' end(), and the first run in there raises.
+    assert said == "returned 'left'" or sys.argv[2] == "hook" and said.startswith("ForkedError"), said
+    assert files() == before, ("leaving the block", exits)
+    said = in_child(leave_by_exit, exits)
+    assert said == "SystemExit: 0", said
+    assert files() == before, ("leaving it by SystemExit", exits)
+    assert in_child(lambda: None, exits) == "returned None"
+    assert files() == before, ("not leaving it", exits)
+sess.run(train)
+sess.close()
+assert files() != before and tf.train.latest_checkpoint(folder).endswith("-5")
+assert sum(1 for path in files() if "tfevents" in path) == 1
+events = [event for name in files() if "tfevents" in name
+    for event in tf.train.summary_iterator(os.path.join(folder, name))]
+steps = [event.step for event in events if any(value.tag == "x" for value in event.summary.value)]
+assert steps == [1, 2, 3, 4, 5], steps
+"""
+
+
+@pytest.mark.parametrize("way", ["session", "hook"])
+def test_leaving_the_block_in_the_child_writes_and_ends_nothing(run_python: Any, tmp_path: Path, way: str) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + BLOCK, tmp_path, way, timeout=300))
+
+
+UNHARMED = """
+import multiprocessing, subprocess
+from concurrent.futures import ProcessPoolExecutor
+
+def square(numbers):
+    return numbers * numbers
+
+def read(number):
+    return source().batch(number).tolist()
+
+# No session yet: a child may do as it likes.
+def trains():
+    with tf.Graph().as_default():
+        x = staging.staged(source(3))
+        with staging.StagingSession() as sess:
+            return [int(sess.run(x)[0]) for _ in range(3)]
+
+assert in_child(trains) == "returned [0, 1, 2]"
+assert in_child(lambda: in_child(trains)) == "returned 'returned [0, 1, 2]'"
+fork = multiprocessing.get_context("fork")
+
+# SIGTERM, by which a pool ends its workers, is handled in this program, and so in its children.
+ended = []
+signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number) if os.getpid() == parent else os._exit(0))
+parent = os.getpid()
+
+def subprocesses(batch):
+    assert subprocess.run(["true"], check=True).returncode == 0
+    assert subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, preexec_fn=os.getpid).stdout
+    return batch
+
+def forks(batch):
+    pid = os.fork()
+    if not pid:
+        os._exit(int(batch[0]) % 100)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == int(batch[0]) % 100
+    return batch
+
+def interrupted(batch):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        # What arrives before Python has set up the child is lost.
+        os.write(writer, b"ready")
+        signal.pause()
+    os.read(reader, 5)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+    return batch
+
+def forgets_to_exit(batch):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.dup2(writer, 2)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        return batch
+    os.close(writer)
+    said = open(reader).read()
+    os.waitpid(pid, 0)
+    assert "ForkedError: " in said, said
+    return batch
+
+def pools(batch):
+    # A worker that handles SIGTERM in Python may miss it as it begins to wait for work. Until then it is ours.
+    with fork.Pool(2, initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)) as pool:
+        return pool.map(square, [batch])[0]
+
+def train(source, **options):
+    with tf.Graph().as_default():
+        x = staging.staged(source, **options)
+        got = []
+        with staging.StagingSession() as sess:
+            while not sess.should_stop():
+                got.append(int(sess.run(x)[0]))
+                if len(got) == 2:
+                    with ProcessPoolExecutor(1, mp_context=fork) as executor:
+                        assert executor.submit(read, 7).result(60) == [7]
+        return got
+
+count = 6
+for transform in (subprocesses, forks, interrupted, forgets_to_exit, pools):
+    for options in (dict(num_threads=2), dict(lockstep=True)):
+        if transform is forgets_to_exit and options.get("lockstep"):
+            continue  # there the child goes on in the loop
+        print(transform, options, flush=True)
+        mapped = ArraySource(np.arange(count), batch_size=1, epochs=1, transform=transform)
+        wanted = [n * n if transform is pools else n for n in range(count)]
+        got = train(mapped, **options)
+        assert got == wanted, (transform, options, got)
+assert not ended, "a signal for a child reached the parent"
+assert in_child(lambda: source().batch(5).tolist()) == "returned [5]"
+"""
+
+
+def test_forks_that_leave_sessions_alone(run_python: Any, tmp_path: Path) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNHARMED, tmp_path, timeout=300))
