@@ -281,7 +281,7 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
         return np.array(value, object)
     if dtype is not None and (isinstance(value, (list, tuple, int, float, complex))):
         return _fitted(value, exact, dtype)
-    if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**63).any():
+    if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any():
         integers = [leaf for leaf in _leaves(value) if isinstance(leaf, (int, np.integer))]
         if len(integers) == exact.size:  # numpy makes floats of integers that no integer dtype holds together
             raise ValueError(f"no integer dtype holds both {min(integers)} and {max(integers)}")

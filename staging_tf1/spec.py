@@ -245,6 +245,9 @@ def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     wanted = f"{type(spec).__name__} of {count}"
     if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
         raise SpecError(f"{place} got {kind_of(value)}, declared a {wanted}.")
+    got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
+    if got and declared and got != declared:
+        raise SpecError(f"{place} got the fields {', '.join(got)}, declared are {', '.join(declared)}, in this order.")
     if len(value) != len(spec):
         raise SpecError(f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}.")
 

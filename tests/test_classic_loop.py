@@ -91,6 +91,17 @@ def test_every_record_is_seen(graph: Any, how: str, queue: str) -> None:
 
 
 @pytest.mark.parametrize("how", SESSIONS)
+def test_an_area_behind_a_staged_source(graph: Any, how: str) -> None:
+    x = staging.staged(staging.sources.ArraySource(np.arange(COUNT), batch_size=BATCH, epochs=1))
+    area = staging.StagingArea.from_tensors(x, capacity=2)
+    put, got = area.put(x), area.get()[0]
+    with SESSIONS[how]() as run:
+        run(put)
+        found = [found[0] for found in to_the_end(run, [got, put])] + to_the_end(run, got)
+    assert np.concatenate(found).tolist() == list(range(COUNT))
+
+
+@pytest.mark.parametrize("how", SESSIONS)
 def test_the_end_comes_while_the_step_waits(graph: Any, reports: Reports, monkeypatch: Any, how: str) -> None:
     waits = threading.Event()
     reports.on_report = waits.set

@@ -12,6 +12,7 @@ from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
 from staging_tf1.doctor.whereabouts import users_place
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, queue_key, touched_by
 from staging_tf1.graph.readiness import uninitialized_names
@@ -210,7 +211,9 @@ def _feeder(state: ThreadState) -> FeederView:
 
 
 def _text(error: BaseException | None) -> str:
-    return "" if error is None else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if error is None:
+        return ""
+    return f"{type(error).__name__}: {next(iter(text_of(error).splitlines()), '')}"
 
 
 def _queue_runners(probe: Probe) -> int:

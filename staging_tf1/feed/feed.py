@@ -10,7 +10,7 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import UninitializedError
 from staging_tf1.feed.dropping import drop
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.resuming import resume_points
+from staging_tf1.feed.resuming import resume_points, say_where_it_begins
 from staging_tf1.feed.run import FeedRun
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.callsite import CallSite
@@ -92,6 +92,8 @@ class Feed(tf.train.QueueRunner):  # type: ignore[misc]
 
     def resume_points(self, session: Any) -> list[tuple[Lane, int]]:
         """Makes the input ready in `session`; returns each lane with the number of its first batch."""
+        if self.pipeline is None or self.pipeline.resume != "restart":
+            say_where_it_begins(self.name, [lane.source for lane in self.lanes], session)
         if self.pipeline is None:
             return [(lane, 0) for lane in self.lanes]
         points = resume_points(self.pipeline, self.lanes, session)

@@ -18,7 +18,7 @@ from staging_tf1.feed.declared_spec import with_declared
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.position import Position
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
-from staging_tf1.sources.coerce import source_from
+from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 
@@ -212,10 +212,11 @@ def _from_source(
     if isinstance(source, Source):
         whole = source.fingerprint()
         shards = _dealt_out(source, towers, what) if towers > 1 else [source]
-        return [_source_inlet(shard, shard.spec, whole, shared=False) for shard in shards], lambda: None
+        specs = [check_spec(what, shard, shard.spec) for shard in shards]
+        return [_source_inlet(shard, spec, whole, shared=False) for shard, spec in zip(shards, specs)], lambda: None
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
-    spec = source.resolve_spec()
+    spec = check_spec(what, source, source.resolve_spec())
     dealt = {**source.fingerprint(), **BY_BATCHES} if source.can_resume else None
     return [_source_inlet(source, spec, dealt, shared=towers > 1)] * towers, lambda: None
 
@@ -235,12 +236,18 @@ def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
             f"{towers - most} tower(s) would get none. Give it at most {most} device(s)."
         )
     try:
-        return [source.shard(tower, towers) for tower in range(towers)]
+        shards = [source.shard(tower, towers) for tower in range(towers)]
     except ValueError as error:
         raise ValueError(
             f"{what} got {towers} devices, and its source cannot be dealt out to so many towers, one shard for each: "
             f"{error}"
         ) from error
+    if len({id(shard) for shard in shards}) < towers:
+        raise ValueError(
+            f"{what}: {type(source).__name__}.shard() gave two towers the same source, so both would get its records. "
+            f"Return a source of its own for each shard; staging_tf1.testing.assert_shards_partition proves it."
+        )
+    return shards
 
 
 def _source_inlet(

@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import logging
 
+from staging_tf1._tf import tf
 from staging_tf1.errors import ResumeError
 from staging_tf1.feed.lane import Lane
 from staging_tf1.graph.pipeline import Pipeline
@@ -51,6 +52,24 @@ def resume_points(pipeline: Pipeline, lanes: tuple[Lane, ...], session: Any) -> 
     if (goes_on, present) != (positions, saved):
         position.store(session, goes_on, present)
     return list(zip(lanes, goes_on, strict=True))
+
+
+def say_where_it_begins(name: str, sources: Sequence[Any], session: Any) -> None:
+    """Says that a restored run feeds what earlier ones have had, where a source has no position.
+
+    No error: many a generator draws its batches at random, and is the same wherever it begins.
+    """
+    step = tf.train.get_global_step(session.graph)
+    if step is None or not any(isinstance(source, StreamSource) and not source.can_resume for source in sources):
+        return
+    number = int(session.run(step))
+    if number:
+        logging.warning(
+            "'%s' begins at its first batch, though the run goes on at step %d: its generator has no position. Use "
+            "GeneratorSource(..., resume='skip') or a source with random access, to go on with the next batch.",
+            name,
+            number,
+        )
 
 
 def _restore_stream(lanes: tuple[Lane, ...], position: Position, goes_on: tuple[int, ...], session: Any) -> None:

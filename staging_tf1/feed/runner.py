@@ -18,7 +18,7 @@ from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.sources.coerce import source_from
+from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
 
 # Whole batches waiting in a queue: enough to ride out a slow batch or two, little enough to be cheap in memory.
@@ -215,7 +215,10 @@ class CustomRunner:
         return [source_from(self._what, "source", each) for each in source]
 
     def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
-        specs = [each.spec if isinstance(each, Source) else each.resolve_spec() for each in sources]
+        specs = [
+            check_spec(self._what, each, each.spec if isinstance(each, Source) else each.resolve_spec())
+            for each in sources
+        ]
         for number, spec in enumerate(specs[1:], start=1):
             if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
                 raise SpecError(

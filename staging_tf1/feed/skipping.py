@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
+from staging_tf1.feed.source_errors import text_of
 
 
 @dataclass(frozen=True)
@@ -59,4 +60,5 @@ class Skips:
                 raise error
             self.count += 1
             count = self.count
-        logging.warning("'%s' skips a bad batch, its number %d: %s: %s", self._name, count, type(error).__name__, error)
+        kind, text = type(error).__name__, text_of(error)
+        logging.warning("'%s' skips a bad batch, its number %d: %s: %s", self._name, count, kind, text)

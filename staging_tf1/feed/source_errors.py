@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -53,7 +54,7 @@ def _not_the_end(owner: str, error: BaseException) -> str:
         for note in getattr(error, "__notes__", ())
         if note.startswith("raised while the source")
     )
-    said = f": {error}" if str(error) else ""
+    said = f": {text}" if (text := text_of(error)) else ""
     return (
         f"{owner}: the source raised {kind}{batch}{said}. This is an error, not the end of the data: a source ends "
         f"with its last batch, a generator by returning. Catch the {kind} in the source, or skip the batch with "
@@ -61,6 +62,15 @@ def _not_the_end(owner: str, error: BaseException) -> str:
     )
 
 
+def text_of(error: BaseException) -> str:
+    """What the exception says; its own code may fail at that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text raises {type(failure).__name__})"
+
+
 def add_note(error: BaseException, note: str) -> None:
-    """`BaseException.add_note`, which Python 3.10 lacks."""
-    error.__notes__ = [*getattr(error, "__notes__", []), note]
+    """`BaseException.add_note`, which Python 3.10 lacks; an exception that takes no attributes stays as it is."""
+    with contextlib.suppress(Exception):
+        error.__notes__ = [*getattr(error, "__notes__", []), note]

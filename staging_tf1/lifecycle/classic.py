@@ -187,8 +187,10 @@ def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
 
 
 def _queues(session: Any, feeds: Iterable[Feed]) -> dict[str, SinkRun]:
-    """The queues that feed threads of `session` fill, by the name of the op."""
-    runs = [run for feed in feeds if feed.pipeline is None and (run := feed.run_in(session)) is not None]
+    """The queues that feed threads of `session` fill, those of tokens among them, by the name of the op."""
+    # Towers go in rounds, which are asked for by the fetches of the step itself.
+    single = [feed for feed in feeds if feed.pipeline is None or len(feed.pipeline.towers) == 1]
+    runs = [run for feed in single if (run := feed.run_in(session)) is not None]
     return {queue_key(sink.sink.queue): sink for run in runs for sink in run.sinks}
 
 

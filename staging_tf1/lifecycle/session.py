@@ -155,7 +155,9 @@ class StagingSession:
         """
         check_run(feed_dict, options, run_metadata)
         try:
-            return self._open().run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+            session = self._open()
+            with self._hook.alone(fetches, feed_dict):
+                return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
             raise

@@ -16,6 +16,7 @@ def make_stepper(
     """A callable of `feed_list`'s values that runs `fetches`, with all that `steps` does around a step."""
     feeds = list(feed_list or ())
     demand = steps.demand(fetches, feeds)
+    alone = steps.alone(demand)
     plain = session.make_callable(fetches, feed_list or None)
     if not feeds:
         # With feeds TensorFlow goes by the session's run, which is timed already.
@@ -23,14 +24,15 @@ def make_stepper(
     putting = _Putting(session, clock, fetches) if not feeds and _is_plain(session.graph, fetches) else None
 
     def step(*values: Any) -> Any:
-        puts, more = steps.before(demand)
-        if not (puts or more):
-            result = plain(*values)
-        elif putting is not None and putting.takes(more):
-            result = putting.run(puts, more)
-        else:
-            result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
-        steps.after()
+        with alone:
+            puts, more = steps.before(demand)
+            if not (puts or more):
+                result = plain(*values)
+            elif putting is not None and putting.takes(more):
+                result = putting.run(puts, more)
+            else:
+                result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
+            steps.after()
         return result
 
     return step

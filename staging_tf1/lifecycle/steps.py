@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
@@ -49,6 +51,8 @@ class Steps:
         self._towers = [run for run in self._runs if run.rounds is not None]
         # What the step under way takes from; None between two steps.
         self._under_way: frozenset[Gate] | None = None
+        self._one_at_a_time = threading.RLock()
+        self._clock, self._stepper = clock, 0
 
     def warm_up(self) -> None:
         """Puts the first batch of every lockstep pipeline."""
@@ -63,6 +67,10 @@ class Steps:
     def demand(self, fetches: Any, feed_dict: Any | None) -> Demand:
         """What a run of `fetches` takes and puts."""
         return Demand(self._needs.of(fetches, feed_dict), self._loops.plan(fetches, feed_dict))
+
+    def alone(self, demand: Demand) -> AbstractContextManager[Any]:
+        """To be held around a step of that `demand`: two steps in lockstep at once would put one batch twice."""
+        return self._one_at_a_time if self._in_lockstep(demand.towers) else nullcontext()
 
     def before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
         """The puts to add to a step of that `demand`, and what to feed in addition.
@@ -85,10 +93,21 @@ class Steps:
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for name, towers in self._in_lockstep(needed).items():
+            self._check_alone(name)
             more_puts, more_feeds = self._lockstep[name].before(towers)
             puts += more_puts
             feeds.update(more_feeds)
         return puts, feeds
+
+    def _check_alone(self, name: str) -> None:
+        """Raises where another thread takes a step in lockstep at this moment."""
+        here = threading.get_ident()
+        if self._stepper not in (0, here) and self._stepper in self._clock.pending:
+            raise RuntimeError(
+                f"'{name}' is in lockstep, and two threads take steps of it at once. Take them in one thread, or with "
+                f"StagingSession.run, which lets one wait for the other; or say staged(lockstep=False)."
+            )
+        self._stepper = here
 
     def after(self) -> None:
         """Notes that the step has succeeded."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import refuse
+from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
 from staging_tf1.arrays import kind_of
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
-from staging_tf1.spec import flatten, is_namedtuple, is_structure
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, is_namedtuple, is_structure
 
 __all__ = ["as_source"]
 
@@ -31,6 +31,8 @@ def as_source(value: Any) -> Source | StreamSource:
 
 def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
     """As `as_source`, of an argument of `what` that has another name."""
+    if isinstance(value, Source):
+        _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
         return value
     if is_grain(value):
@@ -45,6 +47,31 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
     if is_text or not (callable(value) or hasattr(value, "__iter__")):
         refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
     return GeneratorSource(value)
+
+
+def _check_numbers(what: str, source: Source) -> None:
+    """Raises where a source of the user's own counts its batches in a way that would end the data early, or never."""
+    owner = f"{what}: {type(source).__name__}"
+    whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
+    for name in ("num_records", "num_batches"):
+        count = getattr(source, name)
+        if count is not None:
+            whole(owner, name, count, 0, INT64_MAX, "or None")
+
+
+def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
+    """The spec of a source, if it is a nest of `ArraySpec`.
+
+    Raises:
+      TypeError: a source of the user's own gives something else.
+    """
+    for path, leaf in flatten_with_paths(spec):
+        if not isinstance(leaf, ArraySpec):
+            raise TypeError(
+                f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, wanted a nest of "
+                f"staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
+            )
+    return spec
 
 
 def _is_arrays(value: Any) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -131,12 +133,14 @@ class GeneratorSource(StreamSource):
         return self._checked(iterator, start)
 
     def _start(self) -> Iterator[Any]:
-        if self._once and self._started:
+        if self._once and (self._started or self._make in _BEGUN):
             raise StagingError(
                 f"{self._owner} was read already: a generator object can be read only once. Give the "
                 "generator *function* (without calling it), so that it can be started anew."
             )
         self._started = True
+        with contextlib.suppress(TypeError):  # an iterator that takes no weak reference
+            _BEGUN.add(self._make)
         iterable = self._make() if callable(self._make) else self._make
         if not hasattr(iterable, "__iter__"):
             raise TypeError(
@@ -173,6 +177,8 @@ class GeneratorSource(StreamSource):
 
 
 _END = object()
+# Generator objects that some source reads: a second source would take every other batch away from the first.
+_BEGUN: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _name_of(generator_fn: Any) -> str:

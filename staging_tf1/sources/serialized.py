@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.order import Piece
 from staging_tf1.sources.records import Options, RecordSource
 from staging_tf1.sources.stack import record_specs, stack
-from staging_tf1.spec import ArraySpec
+from staging_tf1.spec import ArraySpec, map_structure
 
 __all__ = ["Parsing", "SerializedFiles", "SerializedSource"]
 
@@ -182,9 +182,9 @@ class SerializedSource(RecordSource):
         with self._parsed_lock:
             if self._parsed_spec is None:
                 for place in range(self.num_records):
-                    _, found = self._records(self._numbers(self._order.records(Piece(0, place, place + 1))))
-                    if found:
-                        self._parsed_spec = found[0]
+                    kept, found = self._records(self._numbers(self._order.records(Piece(0, place, place + 1))))
+                    if kept:
+                        (self._parsed_spec,) = found
                         break
                 else:
                     raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
@@ -202,19 +202,22 @@ class SerializedSource(RecordSource):
         numbers, found = self._records(self._numbers(records))
         if self._parse is not None:
             return stack(self._first_parsed(), numbers, found, self._files.describe)
-        batch = aligned_empty(len(found), np.dtype(object))
-        batch[:] = found
+        batch = aligned_empty(len(numbers), np.dtype(object))
+        batch[:] = list(found)
         return batch
 
-    def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], list[Any]]:
-        """The records that are not corrupt, parsed if they are to be, and their numbers."""
+    def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
+        """The numbers of the records that are not corrupt, and the records, parsed as they are taken if they are to be.
+
+        A `parse_fn` may write each record to the same array: what is to stay has to be copied before the next.
+        """
         if not self._cache.limit_bytes:
             return self._fresh(numbers)
         held = {number: self._cache.get(number) for number in numbers.tolist()}
         missing = [number for number, record in held.items() if record is None]
         if missing:
             for number, record in zip(*self._fresh(np.array(missing, np.int64))):
-                held[number] = record
+                held[number] = record = map_structure(_copied, record)
                 self._cache.offer(number, record)
         kept = [number for number in held if held[number] is not None]
         return kept, [held[number] for number in kept]
@@ -237,11 +240,15 @@ class SerializedSource(RecordSource):
             raise errors[min(errors)]
         self._skipped.update(int(numbers[place]) for place in errors)
 
-    def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], list[Any]]:
+    def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
         records, errors = self._files.read(numbers)
         kept = numbers.tolist()
         if errors:
             self._note(errors, numbers)
             places = [place for place in range(len(kept)) if place not in errors]
             kept, records = [kept[place] for place in places], [records[place] for place in places]
-        return kept, records if self._parse is None else [self._parse(record) for record in records]
+        return kept, records if self._parse is None else map(self._parse, records)
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf

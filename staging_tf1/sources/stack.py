@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from staging_tf1.arrays import as_array, describe, is_plain
@@ -22,8 +22,8 @@ def record_specs(record: Any, batch_dim: int | None) -> Any:
     return pack(record, leaves)
 
 
-def stack(like: Any, numbers: list[int], records: list[Any], describe_record: Callable[[int], str]) -> Any:
-    """Stacks records into fresh aligned arrays.
+def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record: Callable[[int], str]) -> Any:
+    """Stacks records into fresh aligned arrays, each before the next one is taken.
 
     Args:
       like: the record that sets structure, dtypes and shapes.
@@ -35,7 +35,7 @@ def stack(like: Any, numbers: list[int], records: list[Any], describe_record: Ca
       SpecError: a record is not like `like`.
     """
     specs = flatten(record_specs(like, None))
-    batch = [aligned_empty((len(records), *spec.shape[1:]), spec.dtype) for spec in specs]
+    batch = [aligned_empty((len(numbers), *spec.shape[1:]), spec.dtype) for spec in specs]
     for row, (number, record) in enumerate(zip(numbers, records)):
         try:
             arrays = [
