@@ -7,17 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arrays import as_array, describe, kind_of
 from staging_tf1.errors import SpecError
-from staging_tf1.spec import (
-    ArraySpec,
-    as_array,
-    component_name,
-    describe,
-    flatten,
-    flatten_up_to,
-    is_structure,
-    kind_of,
-)
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, is_structure
 
 __all__ = ["Conformer", "conform", "fits"]
 
@@ -64,9 +56,11 @@ class Conformer:
 
 
 def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
-    """The batch's arrays in `tf.nest` order, checked against `spec`.
+    """The batch's arrays in `tf.nest` order, checked against `spec`: the one place where a batch is converted.
 
     Python numbers and lists become arrays of the declared dtype. An array of another is refused: a cast costs a copy.
+    Of the declared dtype in the other byte order it is converted. `staging_tf1.arrays` lists what else is converted,
+    and what is refused.
 
     Args:
       spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.
@@ -91,13 +85,12 @@ def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[An
         raise SpecError(
             f"{owner}: {component_name(path)} got {kind_of(value)}, declared {describe(wanted.dtype, wanted.shape)}."
         )
-    if not (isinstance(value, np.ndarray) and value.dtype == wanted.dtype != object):
+    if not (type(value) is np.ndarray and value.dtype == wanted.dtype != object):
         value = as_array(value, wanted.dtype, f"{owner}: {component_name(path)}")
     if value.dtype != wanted.dtype:
         raise SpecError(
             f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}. Cast it: array.astype(np.{wanted.dtype.name}), or "
-            f"declare {value.dtype.name}."
+            f"{describe(wanted.dtype, wanted.shape)}. {_cast_cure(value.dtype, wanted.dtype)}"
         )
     if not fits(value.shape, wanted.shape):
         raise SpecError(
@@ -107,6 +100,15 @@ def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[An
         )
     array: np.ndarray[Any, Any] = value
     return array
+
+
+def _cast_cure(got: np.dtype[Any], wanted: np.dtype[Any]) -> str:
+    if wanted.hasobject:
+        return f"Make strings of it, or declare {got.name}."
+    if got.hasobject:
+        return "Make numbers of the strings, or declare a string."
+    known = f"np.{wanted.name}" if wanted.kind in "iufc" and hasattr(np, wanted.name) else repr(wanted.name)
+    return f"Cast it: array.astype({known}), or declare {got.name}."
 
 
 def _as_array_spec(leaf: Any) -> ArraySpec:

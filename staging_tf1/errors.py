@@ -17,6 +17,7 @@ __all__ = [
     "RemovedModuleError",
     "RemovedNameError",
     "ResumeError",
+    "SourceError",
     "SpecError",
     "StagingError",
     "StagingWarning",
@@ -45,6 +46,14 @@ class BuildError(StagingError, RuntimeError):
 
 class UninitializedError(StagingError, RuntimeError):
     """Feed threads were to be started before the variables had values."""
+
+
+class SourceError(StagingError, RuntimeError):
+    """A source raised what a training session would take for the end of the data, or for a reason to start again.
+
+    These are StopIteration and the OutOfRangeError, AbortedError and UnavailableError of `tf.errors`, as PEP 479 makes
+    a RuntimeError of a StopIteration within a generator. The exception itself is the `__cause__`.
+    """
 
 
 class CheckpointError(StagingError, ValueError):

@@ -7,12 +7,12 @@ will. Everything else is a leaf.
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
 from staging_tf1.errors import SpecError
 
 __all__ = [
@@ -33,7 +33,7 @@ class ArraySpec:
 
     Attributes:
       shape: one entry a dimension, None where it varies; None as a whole when even the rank varies.
-      dtype: a numpy dtype; `object` stands for strings of bytes (`tf.string`).
+      dtype: a numpy dtype in native byte order; `object` stands for strings of bytes (`tf.string`).
       name: the component's name, or None.
 
     >>> ArraySpec((None, 784), np.float32, "image")
@@ -51,37 +51,6 @@ class ArraySpec:
     def __repr__(self) -> str:
         named = "" if self.name is None else f", name={self.name!r}"
         return f"ArraySpec({describe(self.dtype, self.shape)}{named})"
-
-
-def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """A numpy dtype from a numpy dtype, its name, or a `tf.DType`; strings of any length become `object`."""
-    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    return np.dtype(object) if found.kind in "SU" else found
-
-
-def as_shape(shape: Any) -> tuple[int | None, ...] | None:
-    """A tuple from a tuple, a `tf.TensorShape` or a v1 `Dimension` list; None when the rank is unknown."""
-    if shape is None or (hasattr(shape, "rank") and shape.rank is None):
-        return None
-    dims = (getattr(dim, "value", dim) for dim in shape)
-    return tuple(None if dim is None or int(dim) < 0 else int(dim) for dim in dims)
-
-
-def describe(dtype: Any, shape: Any) -> str:
-    """A dtype and a shape in words, for messages; either may be TensorFlow's.
-
-    >>> describe(np.int32, (32,)), describe(np.dtype("float32"), (None, 784)), describe(object, None)
-    ('int32 [32]', 'float32 [?, 784]', 'string of any shape')
-    """
-    name = getattr(dtype, "name", None)
-    if not isinstance(name, str):
-        name = np.dtype(dtype).name
-    if name == "object" or name.startswith(("bytes", "str")):
-        name = "string"
-    dims = as_shape(shape)
-    if dims is None:
-        return f"{name} of any shape"
-    return f"{name} [{', '.join('?' if dim is None else str(dim) for dim in dims)}]"
 
 
 def is_namedtuple(value: object) -> bool:
@@ -104,8 +73,29 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
 
     >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
+
+    Raises:
+      SpecError: two leaves have one path, or the structure contains itself.
     """
-    return list(_walk(structure, ""))
+    try:
+        found = list(_walk(structure, ""))
+    except RecursionError:
+        refuse_endless(structure)
+    _check_paths([path for path, _ in found])
+    return found
+
+
+def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:
+    """Raises what is to be said of a structure that there was no end to."""
+    raise SpecError(
+        f"{owner} got {kind_of(structure)} that contains itself. Give a dict, tuple or list of arrays."
+    ) from None
+
+
+def _check_paths(paths: list[str]) -> None:
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise SpecError(f"two components have the path {twice!r}, as messages and cast= name them. Rename a key.")
 
 
 def _walk(structure: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -142,12 +132,19 @@ def _join(path: str, key: str | int) -> str:
 
 def flatten(structure: Any) -> list[Any]:
     """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
+    try:
+        return _flatten(structure)
+    except RecursionError:
+        refuse_endless(structure)
+
+
+def _flatten(structure: Any) -> list[Any]:
     if not is_structure(structure):
         return [structure]
     children = [structure[key] for key in _sorted_keys(structure)] if _is_mapping(structure) else structure
     if not any(map(is_structure, children)):  # as in most batches
         return list(children)
-    return [leaf for child in children for leaf in flatten(child)]
+    return [leaf for child in children for leaf in _flatten(child)]
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
@@ -248,6 +245,9 @@ def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     wanted = f"{type(spec).__name__} of {count}"
     if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
         raise SpecError(f"{place} got {kind_of(value)}, declared a {wanted}.")
+    got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
+    if got and declared and got != declared:
+        raise SpecError(f"{place} got the fields {', '.join(got)}, declared are {', '.join(declared)}, in this order.")
     if len(value) != len(spec):
         raise SpecError(f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}.")
 
@@ -259,42 +259,50 @@ def component_name(path: str) -> str:
     return f"component {path}" if path.startswith("[") else f"component '{path}'"
 
 
-def kind_of(value: Any) -> str:
-    """What a message says that `value` is."""
-    if isinstance(value, np.ndarray):
-        return f"one array, {describe(value.dtype, value.shape)}"
-    if isinstance(value, Mapping):
-        return f"a dict with the keys {', '.join(repr(key) for key in value)}"
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
-
-
-def infer_spec(batch: Any) -> Any:
+def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
     """The spec that one batch suggests: its structure, dtypes and shapes, with the first dimension left open.
 
     A list of plain numbers or strings is one array, as it is to `tf.data`; a list that holds arrays is a structure.
 
+    Args:
+      batch: a nest of arrays or of what makes arrays.
+      owner: whose batch it is, for messages.
+
+    Raises:
+      SpecError: it holds what makes no array.
+
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
     """
-    paths = component_paths(batch)
+    paths = component_paths(batch, owner)
     leaves = []
-    for path, value in flatten_up_to(paths, batch):
-        array = as_array(value, None, f"the first batch: {component_name(path)}")
+    for path, value in flatten_up_to(paths, batch, owner):
+        array = as_array(value, None, f"{owner}: {component_name(path)}")
         leaves.append(ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None))
     return pack(paths, leaves)
 
 
-def component_paths(value: Any, path: str = "") -> Any:
+def component_paths(value: Any, owner: str = "the batch") -> Any:
     """The structure of `value` with each component's path in its place; a list of plain values is one.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
+
+    Raises:
+      SpecError: two components have one path, or `value` contains itself.
     """
-    if not is_structure(value) or _is_plain_list(value):
+    try:
+        paths = _component_paths(value, "")
+    except RecursionError:
+        refuse_endless(value, owner)
+    _check_paths(_flatten(paths))
+    return paths
+
+
+def _component_paths(value: Any, path: str) -> Any:
+    if not is_structure(value) or is_plain_list(value):
         return path
-    return pack_children(value, {key: component_paths(child, _join(path, key)) for key, child in _children(value)})
+    return pack_children(value, {key: _component_paths(child, _join(path, key)) for key, child in _children(value)})
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
@@ -304,53 +312,3 @@ def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
     if is_namedtuple(like):
         return type(like)(*children.values())
     return type(like)(children.values())
-
-
-def _is_plain_list(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(element, (numbers.Number, np.generic, str, bytes)) or _is_plain_list(element) for element in value
-    )
-
-
-def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """A numpy array from a leaf: arrays as they are, Python values with `dtype` where one is declared.
-
-    Raises:
-      SpecError: the value is no array: rows of different length, a Python object, numbers that do not fit
-        `dtype`.
-    """
-    if isinstance(value, np.ndarray):
-        array = value
-    else:
-        try:
-            array = np.asarray(value)
-            if dtype is not None and (_is_plain_list(value) or isinstance(value, (int, float, complex))):
-                array = _fitted(array, dtype)
-        except (ValueError, TypeError, OverflowError) as error:
-            wanted = "an array" if dtype is None else f"{dtype.name} values"
-            raise SpecError(f"{place} got {kind_of(value)} that does not make {wanted}: {error}.") from error
-    if array.dtype.kind in "SU":
-        array = _as_bytes(array)
-    if array.dtype == object and not all(isinstance(element, (bytes, str)) for element in array.flat):
-        odd = next(element for element in array.flat if not isinstance(element, (bytes, str)))
-        raise SpecError(
-            f"{place} got an array of Python objects (the first is of type {type(odd).__name__}), wanted "
-            "numbers or strings. Rows of different length must be padded to one length."
-        )
-    return array
-
-
-def _fitted(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Python numbers in the declared dtype; numpy 1 would wrap what is out of range, and cut off fractions."""
-    if dtype.kind == "O" or array.dtype.kind in "SUO":
-        return array
-    with np.errstate(invalid="ignore"):
-        fitted = array.astype(dtype)
-    if dtype.kind in "iub" and not np.array_equal(fitted, array):
-        raise ValueError(f"{array[fitted != array].flat[0]} is none")
-    return fitted
-
-
-def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    encoded = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
-    return encoded.astype(object)

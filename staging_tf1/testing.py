@@ -15,10 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from staging_tf1.arguments import INT64_MAX, MOST_THREADS, function, shown, whole
+from staging_tf1.arrays import describe
 from staging_tf1.conform import conform
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source, StreamSource
-from staging_tf1.spec import describe, flatten, flatten_with_paths
+from staging_tf1.spec import flatten, flatten_with_paths
 
 __all__ = ["assert_deterministic", "assert_resumes_everywhere", "assert_shards_partition"]
 
@@ -27,6 +29,8 @@ AnySource = Source | StreamSource
 # Batches looked at after each restart: a position that is off by one, or a state that is half restored, shows
 # at once.
 _AFTER_RESTART = 3
+# The batches that are compared are held in memory.
+_MOST_BATCHES = 2**20
 
 
 def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, max_batches: int = 64) -> None:
@@ -39,7 +43,9 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
     Raises:
       AssertionError: a restarted source delivers other batches, or the end is not where `num_batches` says.
     """
-    make = _maker(source)
+    what = "assert_resumes_everywhere()"
+    make = _maker(what, source)
+    max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
     reference = list(islice(_batches(make(), 0), max_batches))
     if not reference:
         raise AssertionError(f"{make()!r} delivers no batch at all, so there is nothing to resume.")
@@ -75,7 +81,10 @@ def assert_deterministic(source: Source | Callable[[], Source], *, threads: int 
     Raises:
       AssertionError: a batch differs between two reads, or does not fit the spec.
     """
-    tested = cast(Source, _maker(source)())
+    what = "assert_deterministic()"
+    threads = whole(what, "threads", threads, 1, MOST_THREADS)
+    max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
+    tested = cast(Source, _maker(what, source)())
     if not isinstance(tested, Source):
         raise TypeError(f"{tested!r} has no random access. Use assert_resumes_everywhere.")
     count = max_batches if tested.num_batches is None else min(max_batches, tested.num_batches)
@@ -97,33 +106,42 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
       AssertionError: records are missing, come twice, or the shards' sizes differ by more than one.
       ValueError: the source has no end of epoch, or leaves out records itself (`drop_remainder`).
     """
-    whole = cast(Source, _maker(source)())
-    expected = Counter(_epoch_records(whole))
+    what = "assert_shards_partition()"
+    n = whole(what, "n", n, 1, INT64_MAX, "shards")
+    undivided = cast(Source, _maker(what, source)())
+    expected = Counter(_epoch_records(undivided))
     total = sum(expected.values())
-    if total != whole.num_records:
+    if total != undivided.num_records:
         raise ValueError(
-            f"{whole!r} delivers {total} of its {whole.num_records} records in an epoch (drop_remainder?); "
+            f"{undivided!r} delivers {total} of its {undivided.num_records} records in an epoch (drop_remainder?); "
             "test it with a source that delivers all."
         )
-    shards = [whole.shard(index, n) for index in range(n)]
+    shards = [undivided.shard(index, n) for index in range(n)]
     sizes = [sum(1 for _ in _epoch_records(shard)) for shard in shards]
     if max(sizes) - min(sizes) > 1:
-        raise AssertionError(f"the shards of {whole!r} are not balanced to one record: they have {sizes}.")
+        raise AssertionError(f"the shards of {undivided!r} are not balanced to one record: they have {sizes}.")
     union = Counter(record for shard in shards for record in _epoch_records(shard))
     missing, twice = sum((expected - union).values()), sum((union - expected).values())
     if missing or twice:
         raise AssertionError(
-            f"{n} shards of {whole!r} are no partition of its {total} records: {missing} records are in no "
+            f"{n} shards of {undivided!r} are no partition of its {total} records: {missing} records are in no "
             f"shard, {twice} are in one too many."
         )
 
 
-def _maker(source: Any) -> Callable[[], Any]:
+def _maker(what: str, source: Any) -> Callable[[], Any]:
     if isinstance(source, (Source, StreamSource)):
         return lambda: source
-    if not callable(source):
-        raise TypeError(f"got {source!r}, wanted a source or a function that makes one.")
-    return cast(Callable[[], Any], source)
+    wanted = "a source or a function that makes one"
+    function(what, "source", source, wanted)
+
+    def make() -> Any:
+        made = source()
+        if not isinstance(made, (Source, StreamSource)):
+            raise TypeError(f"{what} got a function as source that returns {shown(made)}, wanted {wanted}.")
+        return made
+
+    return make
 
 
 def _batches(source: AnySource, start: int) -> Iterator[Any]:
@@ -211,8 +229,8 @@ def _assert_same(wanted: list[Any], got: list[Any], what: str) -> None:
                 f"{describe(first.dtype, first.shape)}."
             )
         differs = np.asarray(first != second)
-        if first.dtype.kind in "fc":
-            differs &= ~(np.isnan(first) & np.isnan(second))
+        # What differs from itself is no number, in every dtype that has such.
+        differs &= ~np.asarray((first != first) & (second != second))
         if differs.any():
             place = tuple(int(axis[0]) for axis in np.nonzero(differs))
             raise AssertionError(

@@ -26,8 +26,16 @@ def graph() -> Any:
         ({"dtypes": ["flaot32"]}, TypeError, r"dtypes\[0\] is 'flaot32'"),
         ({"dtypes": tf.float32}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
         ({"dtypes": "float32"}, TypeError, r"got a bare dtype\. Write \[tf\.float32\]\."),
-        ({"dtypes": 5}, TypeError, r"takes a list with one dtype a component.*it got 5 \(int\)"),
-        ({"dtypes": {"x": tf.float32}}, TypeError, "takes a list with one dtype a component"),
+        (
+            {"dtypes": 5},
+            TypeError,
+            r" got dtypes=5, wanted a list with one dtype a component, such as \[tf\.float32, tf\.int64\]\.$",
+        ),
+        (
+            {"dtypes": {"x": tf.float32}},
+            TypeError,
+            r" got dtypes=\{'x': tf\.float32\}, wanted a list with one dtype a component, such as",
+        ),
         ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
         ({"dtypes": [tf.int8], "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
         ({"dtypes": [tf.int8], "shapes": 7}, TypeError, "shapes must be a list with one shape a component"),
@@ -49,28 +57,28 @@ def graph() -> Any:
         (
             {"dtypes": [tf.int8], "capacity": -3},
             ValueError,
-            r"capacity=-3 must be 0 \(unbounded\) or a positive number",
+            r" got capacity=-3, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "capacity": 1.5},
             TypeError,
-            r"capacity=1\.5 is a float, it must be an integer",
+            r" got capacity=1\.5, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "capacity": True},
             TypeError,
-            "capacity=True is a bool, it must be an integer",
+            r" got capacity=True, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         ({"dtypes": [tf.int8], "capacity": 2**63}, ValueError, "capacity=9223372036854775808"),
         (
             {"dtypes": [tf.int8], "memory_limit": -1},
             ValueError,
-            "memory_limit=-1 must be 0 .* a positive number of bytes",
+            r" got memory_limit=-1, wanted a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "memory_limit": "1G"},
             TypeError,
-            "memory_limit='1G' is a str, it must be an integer",
+            r" got memory_limit='1G', wanted a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int32], "shapes": [[5]], "memory_limit": 19},

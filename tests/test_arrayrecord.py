@@ -245,15 +245,19 @@ def test_what_is_no_array_record_file_is_named(tmp_path: Path, write: Write) -> 
     empty.touch()
     staging.sources.write_tfrecords([b"record"], tfrecord)
     message = r" is no ArrayRecord file: it does not begin as one\. For TFRecord files there is TFRecordSource\.$"
-    for path in (text, empty, tfrecord, tmp_path):
+    for path in (text, empty, tfrecord):
         with pytest.raises(RecordFileError, match=rf"^{path}{message}"):
             ArrayRecordSource([write(_records(3)), path], batch_size=1)
+    with pytest.raises(RecordFileError, match=rf"^record file '{tmp_path}' is a folder, wanted a regular file\.$"):
+        ArrayRecordSource([write(_records(3)), tmp_path], batch_size=1)
 
 
 def test_files_that_are_not_there_or_hold_nothing_are_named(tmp_path: Path, write: Write) -> None:
     with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
         ArrayRecordSource(tmp_path / "none-*", batch_size=1)
-    with pytest.raises(RecordFileError, match=r"^ArrayRecordSource got an empty list of files\.$"):
+    with pytest.raises(
+        RecordFileError, match=r"^ArrayRecordSource got an empty list of files, wanted at least one path or"
+    ):
         ArrayRecordSource([], batch_size=1)
     path = write([])
     with pytest.raises(RecordFileError, match=rf"^ArrayRecordSource got no records: there are none in {path}\.$"):
@@ -323,9 +327,17 @@ def test_groups_are_warned_of_where_they_cost(write: Write) -> None:
         ({"features": {}, "parse_fn": len}, ValueError, r"^ArrayRecordSource got both features= and parse_fn=\. "),
         ({"cache_bytes": 9, "as_uint8": True}, ValueError, r"^ArrayRecordSource got as_uint8= and cache_bytes=: the s"),
         ({"features": {}, "transform": lambda b, r: b}, ValueError, r"^ArrayRecordSource got features= and transform="),
-        ({"parse_fn": 3}, TypeError, r"^ArrayRecordSource: parse_fn=3 must be a function from bytes to arrays\.$"),
-        ({"batch_size": 0}, ValueError, r"^ArrayRecordSource: batch_size=0 must be at least 1"),
-        ({"shard": (10, 11)}, ValueError, r"^ArrayRecordSource: shard=\(10, 11\) would be empty: there are 10 records"),
+        ({"parse_fn": 3}, TypeError, r"^ArrayRecordSource got parse_fn=3, wanted a function from bytes to arrays\.$"),
+        (
+            {"batch_size": 0},
+            ValueError,
+            r"^ArrayRecordSource got batch_size=0, wanted a whole number from 1 to 2147483647 \(",
+        ),
+        (
+            {"shard": (10, 11)},
+            ValueError,
+            r"^ArrayRecordSource got shard=\(10, 11\), which would be empty: there are",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(write: Write, options: dict[str, Any], error: Any, message: str) -> None:

@@ -274,7 +274,7 @@ def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
         ),
         (
             dict(ignored_exception_types=(ValueError,), max_ignored=-1),
-            "staged() got max_ignored=-1, wanted a whole number of at least 0.",
+            "staged() got max_ignored=-1, wanted a whole number from 0 to 2**63 - 1 (skipped batches).",
         ),
     ],
 )

@@ -36,13 +36,14 @@ def test_what_a_source_raises_leaves_the_session(graph: Any, name: str, bad: int
         if number != bad:
             return batch
         raised.append(BrokenDiskError(f"record {number}"))
-        raise raised[-1]
+        raise raised[-1] from OSError("a bad block")
 
     parts = build(name, Numbers(COUNT, trouble))
     got: list[list[int]] = []
     with pytest.raises(BrokenDiskError) as caught, staging.StagingSession() as sess:
         got += to_the_end(sess.run, parts)
     assert caught.value in raised, "the exception itself"
+    assert isinstance(caught.value.__cause__, OSError), "and what caused it"
     assert got == [], "no way to the end of the data"
     assert feed_threads() == []
 

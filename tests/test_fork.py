@@ -327,6 +327,8 @@ for transform in (subprocesses, forks, interrupted, forgets_to_exit, pools):
     for options in (dict(num_threads=2), dict(lockstep=True)):
         if transform is forgets_to_exit and options.get("lockstep"):
             continue  # there the child goes on in the loop
+        if transform is pools and "num_threads" in options:
+            options = dict(num_threads=1)  # two pools that threads make at once may wait for each other's workers
         print(transform, options, flush=True)
         mapped = ArraySource(np.arange(count), batch_size=1, epochs=1, transform=transform)
         wanted = [n * n if transform is pools else n for n in range(count)]

@@ -144,11 +144,11 @@ def test_an_empty_generator_has_no_spec() -> None:
 
 
 def test_what_is_no_generator_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^GeneratorSource got 5, a int: wanted a generator function"):
+    with pytest.raises(TypeError, match=r"^GeneratorSource got generator_fn=5, wanted a generator function"):
         GeneratorSource(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^generator 'g' returned a NoneType, wanted an iterator over batches: use"):
         GeneratorSource(lambda: None, name="g").batches()  # type: ignore[arg-type, return-value]
-    with pytest.raises(ValueError, match=r"^GeneratorSource: resume='maybe' must be 'error' or 'skip'\.$"):
+    with pytest.raises(ValueError, match=r"^GeneratorSource got resume='maybe', wanted 'error' or 'skip'\.$"):
         GeneratorSource(digits, resume="maybe")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^generator 'digits': spec component 'x' is .*; wanted a tf\.TensorSpec, for"):
         GeneratorSource(digits, spec={"x": "float32"})
@@ -186,13 +186,13 @@ Batch = collections.namedtuple("Batch", "image label")
     ],
 )
 def test_as_source_tells_arrays_to_take_a_batch_size(value: Any, kind: str) -> None:
-    message = rf"^got arrays \({kind}\) where batches are wanted, and no batch size\. Write .*ArraySource\("
+    message = rf"^as_source\(\) got arrays as value \({kind}\), wanted batches\. Give a batch size: .*ArraySource\("
     with pytest.raises(TypeError, match=message):
         as_source(value)
 
 
 def test_as_source_refuses_the_rest() -> None:
-    with pytest.raises(TypeError, match=r"^got 3\.5, a float, where batches are wanted: a source, a generator funct"):
+    with pytest.raises(TypeError, match=r"^as_source\(\) got value=3\.5, wanted batches: a source, a generator funct"):
         as_source(3.5)
 
 

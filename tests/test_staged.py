@@ -128,16 +128,19 @@ def test_a_dataset_with_a_sparse_component_is_staged(graph: Any) -> None:
 # What is refused, in words; and a refused call adds no op.
 
 REFUSED = [
-    (dict(capacity=0), "staged() got capacity=0, wanted a whole number of at least 1."),
-    (dict(capacity=1.5), "staged() got capacity=1.5, wanted a whole number of at least 1."),
-    (dict(capacity=True), "staged() got capacity=True, wanted a whole number of at least 1."),
-    (dict(memory_limit=-1), "staged() got memory_limit=-1, wanted a whole number of at least 0."),
-    (dict(num_threads=0), "staged() got num_threads=0, wanted a whole number of at least 1."),
+    (dict(capacity=0), "staged() got capacity=0, wanted a whole number from 1 to 1048576 (elements)."),
+    (dict(capacity=1.5), "staged() got capacity=1.5, wanted a whole number from 1 to 1048576 (elements)."),
+    (dict(capacity=True), "staged() got capacity=True, wanted a whole number from 1 to 1048576 (elements)."),
+    (
+        dict(memory_limit=-1),
+        "staged() got memory_limit=-1, wanted a whole number from 0 to 2**63 - 1 (bytes; 0 is no limit).",
+    ),
+    (dict(num_threads=0), "staged() got num_threads=0, wanted a whole number from 1 to 1024."),
     (dict(nice=20), "staged() got nice=20, wanted a whole number from 0 to 19."),
-    (dict(nice=-1), "staged() got nice=-1, wanted a whole number of at least 0."),
+    (dict(nice=-1), "staged() got nice=-1, wanted a whole number from 0 to 19."),
     (dict(lockstep=True, nice=5), "staged() got nice=5 with lockstep=True, which has no thread to be nice. Drop one."),
-    (dict(device=3), "staged() got device 3, wanted a string such as '/device:GPU:0'."),
-    (dict(device="nowhere:x:y"), "staged() got device 'nowhere:x:y', wanted a name such as '/device:GPU:0'."),
+    (dict(device=3), "staged() got device=3, wanted a string such as '/device:GPU:0'."),
+    (dict(device="nowhere:x:y"), "staged() got device='nowhere:x:y', wanted a name such as '/device:GPU:0'."),
     (dict(devices=[]), "staged() got devices=[], wanted a list with a device for each tower."),
     (dict(devices="/cpu:0"), "staged() got devices='/cpu:0', wanted a list with a device for each tower."),
     (
@@ -172,8 +175,8 @@ def test_arrays_want_a_source(graph: Any) -> None:
     with pytest.raises(TypeError) as caught:
         staging.staged({"x": np.zeros(3)})
     assert str(caught.value) == (
-        "staged() got a dict that holds no tensor. Wrap arrays in a source: staging.sources.ArraySource(arrays, "
-        "batch_size=...)."
+        "staged() got a dict as values, which holds no tensor. Wrap arrays in a source: "
+        "staging.sources.ArraySource(arrays, batch_size=...)."
     )
 
 

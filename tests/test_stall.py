@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
 
 import staging_tf1 as staging
-from staging_tf1.errors import StallError
+from staging_tf1.errors import StallError, StuckThreadWarning
 
 # Threads that were never started.
 
@@ -124,6 +124,60 @@ def test_a_source_stuck_in_lockstep_is_read_by_the_step_itself(graph: Any, repor
             sess.run(x)
     cause = cause_in(reports.texts.get_nowait())
     assert "is stuck: feed thread 'lockstep:train' has been in it for 0." in cause and " in stuck(), " in cause
+
+
+def _stuck_generator(given: threading.Event, first: bool) -> Any:
+    def stuck() -> Iterator[Any]:
+        if not first:
+            yield np.zeros(2)
+        given.wait(LIMIT_SECS)
+        yield np.ones(2)
+
+    return staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([2], tf.float64))
+
+
+def _stuck_dataset(given: threading.Event, first: bool) -> Any:
+    def stuck(number: Any) -> Any:
+        if int(number) or first:
+            given.wait(LIMIT_SECS)
+        return np.float64(number)
+
+    def batch(number: Any) -> Any:
+        return tf.ensure_shape(tf.py_func(stuck, [number], tf.float64, stateful=True), [])
+
+    return tf.data.Dataset.range(2).map(batch)
+
+
+@pytest.mark.parametrize("make", [_stuck_generator, _stuck_dataset], ids=["generator", "dataset"])
+@pytest.mark.parametrize("first", [True, False], ids=["in the warm-up", "in a step"])
+def test_a_wait_for_a_source_in_lockstep_is_ended(graph: Any, make: Any, first: bool) -> None:
+    given = threading.Event()
+    x = staging.staged(make(given, first), lockstep=True, name="train")
+    before = set(threading.enumerate())
+    with pytest.warns(StuckThreadWarning, match="'lockstep:train' is still in the source after 0.1 s"):
+        with pytest.raises(StallError) as caught, watched_session(stop_grace_period_secs=0.1) as sess:
+            try:
+                while True:
+                    sess.run(x)
+            except StallError as error:
+                with pytest.raises(StallError) as again:
+                    sess.run(x)
+                assert again.value.report == error.report
+                raise
+    assert "is stuck: feed thread 'lockstep:train' has been in it for 0." in cause_in(caught.value.report)
+    given.set()
+    left = [each for each in threading.enumerate() if each not in before and each.name.startswith("staging:")]
+    assert [thread.name for thread in left] == ["staging:read:train"]
+    left[0].join(LIMIT_SECS)
+
+
+def test_steps_in_lockstep_that_can_be_interrupted_see_every_batch(graph: Any) -> None:
+    x = staging.staged(numbers_source(10), lockstep=True, devices=["/cpu:0", "/cpu:0"])
+    seen = []
+    with staging.StagingSession(stall_raises=True) as sess:
+        while not sess.should_stop():
+            seen += [number for each in sess.run(x) for number in each.tolist()]
+    assert sorted(seen) == list(range(20))
 
 
 def test_a_source_that_never_made_a_batch(graph: Any) -> None:

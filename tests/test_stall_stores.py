@@ -60,7 +60,7 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
     with watched_session(config=tf.ConfigProto(inter_op_parallelism_threads=threads)) as sess:
         cause = stall(sess, got)
     assert cause.endswith(
-        "is empty: this run gets from it, and nothing has put into it. Run its put once before the first step (the "
+        "is empty: this run gets from it, and nothing puts into it. Run its put once before the first step (the "
         "warm-up), and then fetch put and get in every step."
     )
 
@@ -196,10 +196,10 @@ def test_looking_adds_no_op_to_a_graph_that_runs_again(graph: Any) -> None:
 
 def test_the_seconds_come_from_the_argument_the_environment_or_are_thirty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STAGING_TF1_STALL_SECS", raising=False)
-    assert stall_secs_or_default(None) == 30.0
+    assert stall_secs_or_default("start()", None) == 30.0
     monkeypatch.setenv("STAGING_TF1_STALL_SECS", "2.5")
-    assert stall_secs_or_default(None) == 2.5
-    assert stall_secs_or_default(0) == 0.0
+    assert stall_secs_or_default("start()", None) == 2.5
+    assert stall_secs_or_default("start()", 0) == 0.0
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])

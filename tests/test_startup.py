@@ -1,7 +1,7 @@
 """What a start, a stop and a repair cost is linear in the number of pipelines: each set of ops is prepared once.
 
-TensorFlow goes through the whole graph for every new set of ops that a session runs, so the number of such sets must not
-grow with the number of pipelines, but for the put of each feed thread.
+TensorFlow goes through the whole graph for every new set of ops that a session runs. So the number of such sets must
+not grow with the number of pipelines, except for the put of each feed thread.
 """
 
 from __future__ import annotations

@@ -225,7 +225,9 @@ def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
         TFRecordSource(tmp_path / "none-*", batch_size=1)
-    with pytest.raises(RecordFileError, match=r"^TFRecordSource got an empty list of files\.$"):
+    with pytest.raises(
+        RecordFileError, match=r"^TFRecordSource got an empty list of files, wanted at least one path or"
+    ):
         TFRecordSource([], batch_size=1)
 
 
@@ -285,11 +287,23 @@ def test_a_file_that_was_written_anew_is_named(write: Write) -> None:
         ({"parse_fn": len, "as_uint8": True}, ValueError, r"^TFRecordSource got both parse_fn= and as_uint8=\. "),
         ({"cache_bytes": 9, "as_uint8": True}, ValueError, r"^TFRecordSource got as_uint8= and cache_bytes=: the sys"),
         ({"features": {}, "transform": lambda b, r: b}, ValueError, r"^TFRecordSource got features= and transform=: "),
-        ({"parse_fn": 3}, TypeError, r"^TFRecordSource: parse_fn=3 must be a function from bytes to arrays\.$"),
-        ({"cache_bytes": -1}, ValueError, r"^TFRecordSource: cache_bytes=-1 must be at least 1: it is the number of"),
-        ({"access": "ftp"}, ValueError, r"^TFRecordSource: access='ftp' must be 'mmap' or 'pread'\.$"),
-        ({"batch_size": 0}, ValueError, r"^TFRecordSource: batch_size=0 must be at least 1"),
-        ({"shard": (10, 11)}, ValueError, r"^TFRecordSource: shard=\(10, 11\) would be empty: there are 10 records"),
+        ({"parse_fn": 3}, TypeError, r"^TFRecordSource got parse_fn=3, wanted a function from bytes to arrays\.$"),
+        (
+            {"cache_bytes": -1},
+            ValueError,
+            r"^TFRecordSource got cache_bytes=-1, wanted a whole number from 0 to 2\*\*63",
+        ),
+        ({"access": "ftp"}, ValueError, r"^TFRecordSource got access='ftp', wanted 'mmap' or 'pread'\.$"),
+        (
+            {"batch_size": 0},
+            ValueError,
+            r"^TFRecordSource got batch_size=0, wanted a whole number from 1 to 2147483647 \(",
+        ),
+        (
+            {"shard": (10, 11)},
+            ValueError,
+            r"^TFRecordSource got shard=\(10, 11\), which would be empty: there are 10 records",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(write: Write, options: dict[str, Any], error: Any, message: str) -> None:

@@ -14,6 +14,8 @@ _PAGE = _ROOT / "docs" / "troubleshooting.md"
 # The shim for unchanged programs, its rules and its commands have pages of their own.
 _ELSEWHERE = ("legacy/", "cli/check.py", "cli/migrate.py", "cli/run.py")
 _SAY = {"warn", "warn_explicit", "error", "warning", "info", "complain", "add_note"}
+# The checks of arguments that are told what is wanted: what they say ends with it.
+_SAY |= {"refuse", "function", "names", "listed", "having"}
 # Here messages are made that are said elsewhere: every sentence counts.
 _SPOKEN = (
     "doctor/diagnosis.py",

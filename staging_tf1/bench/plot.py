@@ -6,6 +6,7 @@ import importlib.util
 import re
 from collections.abc import Sequence
 
+from staging_tf1.arguments import output_file
 from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.systems import SYSTEMS
 from staging_tf1.bench.tables import Table
@@ -22,10 +23,11 @@ def check_plot(path: str) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
     try:
-        with open(path, "ab"):
-            pass
+        output_file("--plot", "path", path)
     except OSError as error:
         raise BenchError(f"--plot {path!r} cannot be written: {error.strerror}.") from error
+    except ValueError as error:
+        raise BenchError(str(error)) from error
 
 
 def draw(tables: Sequence[Table], path: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from staging_tf1.arguments import in_range, output_file, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -37,7 +40,7 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     """
 
     def parse(text: str) -> int:
-        wanted = f"got {text!r}, wanted a whole number from {least} to {most}"
+        wanted = f"got {shown(text)}, wanted a whole number {in_range(least, most)}"
         try:
             number = int(text)
         except ValueError:
@@ -47,3 +50,14 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def problem_of_output(flag: str, path: str) -> str | None:
+    """Why no file can be written to the path of a flag; None if one can."""
+    try:
+        output_file(flag, "path", path)
+    except OSError as error:
+        return f"{flag} {path!r} cannot be written: {os.strerror(error.errno or 0)}."
+    except ValueError as error:
+        return str(error)
+    return None

@@ -19,7 +19,7 @@ from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, pars
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_workload
 from staging_tf1.bench.workloads.facts import FACTS
-from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
 from staging_tf1.sources.files.tfrecord_index import cache_dir
 
 _PROG = "staging-tf1 bench"
@@ -102,8 +102,8 @@ def main(argv: list[str]) -> int:
         plans = _plans(options)
         if options.plot:
             check_plot(options.plot)
-        if options.json:
-            _check_writable(options.json)
+        if options.json and (problem := problem_of_output("--json", options.json)) is not None:
+            raise BenchError(problem)
     except BenchError as error:
         words.error(str(error))
     try:
@@ -155,14 +155,6 @@ def _threads(text: str) -> list[int]:
         return [count(word) for word in text.split(",")]
     except argparse.ArgumentTypeError as error:
         raise BenchError(f"--threads {error}") from None
-
-
-def _check_writable(path: str) -> None:
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise BenchError(f"--json {path!r} cannot be written: {error.strerror}.") from error
 
 
 def _measure(plans: list[Plan], rounds: int) -> list[Table]:

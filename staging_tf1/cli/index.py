@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     try:
         if options.write is not None:
             return _write(options)
-        paths = matching_files(_PROG, options.files)
+        paths = list(dict.fromkeys(matching_files(_PROG, options.files)))
     except (StagingError, ImportError, OSError, ValueError) as error:
         complain(_PROG, error)
         return 1

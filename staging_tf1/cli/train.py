@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
 from staging_tf1.data import DataFileError, LabelledImages, load_images
 from staging_tf1.recipes.settings import LogdirError, Settings, TraceFileError
 from staging_tf1.recipes.workflows import WORKFLOWS
@@ -110,11 +110,9 @@ def _make_folder(path: str | None) -> None:
 def _check_trace(path: str | None) -> None:
     if path is None:
         return
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise TraceFileError(f"--trace {path!r} cannot be written: {error.strerror}.") from error
+    problem = problem_of_output("--trace", path)
+    if problem is not None:
+        raise TraceFileError(problem)
 
 
 def _train(data: LabelledImages, settings: Settings) -> None:

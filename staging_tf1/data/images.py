@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1 import arguments
 from staging_tf1.errors import StagingError
 from staging_tf1.spec import describe
 
@@ -65,6 +66,7 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
         Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md beside the file).
 
     Raises:
+      TypeError, ValueError: no path.
       DataFileError: the file is missing or malformed, or its arrays are no labelled images.
 
     >>> digits = load_images()
@@ -72,7 +74,8 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
     ((1442, 8, 8), (355, 8, 8), 10, 16.0)
     """
     path = _DIGITS if path is None else path
-    where = f"data file {os.fspath(path)!r}"
+    path = arguments.path("load_images()", "path", path)
+    where = f"data file {path!r}"
     arrays = _read(where, Path(path))
     for part in ("train", "test"):
         _check_pair(where, part, arrays[f"x_{part}"], arrays[f"y_{part}"])

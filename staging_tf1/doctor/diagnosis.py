@@ -54,7 +54,7 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.feeders:
         rules = (_dead, _other_tower, _not_started, _ended, _shortfall, _in_source, _in_graph)
     else:
-        rules = (_dead, _no_thread, _no_put, _shortfall, _nobody_puts)
+        rules = (_dead, _no_thread, _no_put, _input_over, _shortfall, _nobody_puts)
     return next((found for rule in rules if (found := rule(store, snapshot)) is not None), None)
 
 
@@ -196,6 +196,16 @@ def _no_put(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     )
 
 
+def _input_over(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    if not store.over:
+        return None
+    return Diagnosis(
+        f"{store.name} is empty and stays so, because its input has ended: {', '.join(store.over)}",
+        "The step that met the end has put nothing, and its get may have taken the last element, which is lost then: "
+        "count the batches and leave the last put out, or use staged()",
+    )
+
+
 def _nobody_puts(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.putters:
         return Diagnosis(
@@ -203,9 +213,10 @@ def _nobody_puts(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             "Look at what that thread waits for; its values may depend on something that is empty, too",
         )
     if store.kind == "area":
+        ended = "; if its input has ended, leave the last get out" if store.may_be_over else ""
         return Diagnosis(
-            f"{store.name} is empty: this run gets from it, and nothing has put into it",
-            "Run its put once before the first step (the warm-up), and then fetch put and get in every step",
+            f"{store.name} is empty: this run gets from it, and nothing puts into it",
+            f"Run its put once before the first step (the warm-up), and then fetch put and get in every step{ended}",
         )
     return Diagnosis(
         f"{store.name} is {_emptiness(store)}, and no thread is putting into it: the thread that should has died, or "

@@ -12,10 +12,11 @@ from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
 from staging_tf1.doctor.whereabouts import users_place
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, queue_key, touched_by
 from staging_tf1.graph.readiness import uninitialized_names
-from staging_tf1.graph.source_ops import ancestors
+from staging_tf1.graph.source_ops import ancestors, can_end
 
 # Enough for a loaded machine to answer, little enough to keep nobody waiting.
 _TIMEOUT_MS = 2000
@@ -109,6 +110,7 @@ class Observer:
 
     def _raw(self, probe: Probe, session: Any, touched: Touched, putters: int) -> StoreView:
         size = read(session, probe.size)
+        over, may_be_over = ((), False) if probe.is_queue else self._over(probe, session)
         return StoreView(
             name=probe.name,
             kind="queue" if probe.is_queue else "area",
@@ -120,9 +122,32 @@ class Observer:
             min_after_dequeue=probe.min_after_dequeue,
             putters=putters,
             error=_runner_error(self._graph, probe),
+            over=over,
+            may_be_over=may_be_over,
             has_put=probe.key in self._all.puts,
             has_take=probe.key in self._all.takes,
         )
+
+    def _over(self, probe: Probe, session: Any) -> tuple[tuple[str, ...], bool]:
+        """The queues that have ended under every put into an area; and whether other data may have."""
+        puts = [op for op in self._graph.get_operations() if probe.key in touched_by([op]).puts]
+        ending = [[op for op in ancestors([put]) if can_end(op)] for put in puts]
+        over: dict[str, None] = {}
+        for ops in ending:
+            ended = [name for op in ops if (name := self._ended_queue(op, session))]
+            if not ended:
+                return (), any(not op.type.startswith("QueueDequeue") for ops in ending for op in ops)
+            over.update(dict.fromkeys(ended))
+        return tuple(over), False
+
+    def _ended_queue(self, op: Any, session: Any) -> str:
+        """What to call the queue of a dequeue that can only fail any more; empty if it can succeed."""
+        takes = touched_by([op]).takes
+        probe = self.probes.get(next(iter(takes), ""))
+        if probe is None or not _closed(session, probe):
+            return ""
+        size, wanted = read(session, probe.size), 1 if "UpTo" in op.type else takes[probe.key]
+        return f"{probe.name} is closed and holds {size}" if size is not None and int(size) < wanted else ""
 
     def _missing(self, session: Any) -> tuple[str, ...]:
         names = read(session, self._uninitialized) if self._uninitialized is not None else None
@@ -186,7 +211,9 @@ def _feeder(state: ThreadState) -> FeederView:
 
 
 def _text(error: BaseException | None) -> str:
-    return "" if error is None else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if error is None:
+        return ""
+    return f"{type(error).__name__}: {next(iter(text_of(error).splitlines()), '')}"
 
 
 def _queue_runners(probe: Probe) -> int:

@@ -57,6 +57,9 @@ class StoreView:
     pipeline: str = ""
     tower: int = 0
     withheld: int = 0
+    # What its puts take from, where that has ended, and whether it may have, unknown to us: a dataset.
+    over: tuple[str, ...] = ()
+    may_be_over: bool = False
     # Filled by the step itself.
     lockstep: bool = False
     # Why nobody fills it any more.

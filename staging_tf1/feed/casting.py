@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from staging_tf1._tf import tf
+from staging_tf1.arguments import shown
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.components import castable, is_dense
 from staging_tf1.spec import flatten_with_paths, pack
@@ -27,12 +31,12 @@ def with_casts(components: Any, cast: Any, what: str) -> Any:
         return components
     specs = dict(flatten_with_paths(components))
     if isinstance(cast, Mapping):
-        dtypes = {path: _dtype(dtype, f"cast={{{path!r}: {dtype!r}}}", what) for path, dtype in cast.items()}
+        dtypes = {path: _dtype(dtype, f"cast={{{path!r}: {shown(dtype)}}}", what) for path, dtype in cast.items()}
     else:
-        dtypes = dict.fromkeys(specs, _dtype(cast, f"cast={cast!r}", what))
+        dtypes = dict.fromkeys(specs, _dtype(cast, f"cast={shown(cast)}", what))
     for path, dtype in dtypes.items():
         if path not in specs:
-            raise SpecError(f"{what} got cast= for the component {path!r}, which there is not. {_listed(specs)}")
+            raise SpecError(f"{what} got cast= for the component {shown(path)}, which there is not. {_listed(specs)}")
         specs[path] = _cast_spec(specs[path], dtype, f"{what}: component {path!r}")
     return pack(components, specs.values())
 
@@ -40,10 +44,11 @@ def with_casts(components: Any, cast: Any, what: str) -> Any:
 def _dtype(dtype: Any, shown: str, what: str) -> Any:
     wanted = "wanted a dtype of numbers, such as tf.float16"
     try:
-        if dtype is None:
+        # tf.as_dtype takes the numbers of its enumeration, too: True and 1 are float32.
+        if dtype is None or isinstance(dtype, (numbers.Number, np.generic, np.ndarray)):
             raise TypeError
         found = tf.as_dtype(dtype).base_dtype
-    except (TypeError, ValueError):
+    except Exception:
         raise TypeError(f"{what} got {shown}, {wanted}.") from None
     if not castable(found):
         raise TypeError(f"{what} got {shown}, {wanted}.")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import tf
+from staging_tf1.arrays import as_numpy_dtype
+from staging_tf1.errors import SpecError
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.spec import flatten, map_structure
 
@@ -32,8 +34,26 @@ def of_source(source: Source | StreamSource, spec: Any) -> Any:
 
 
 def as_tf_dtype(dtype: Any) -> Any:
-    """TensorFlow's dtype for numpy's; `object` stands for strings."""
-    return tf.string if np.dtype(dtype).hasobject else tf.as_dtype(dtype)
+    """TensorFlow's dtype for numpy's; `object` stands for strings.
+
+    Raises:
+      SpecError: the installed TensorFlow has no such tensors.
+    """
+    wanted = as_numpy_dtype(dtype)
+    if wanted.hasobject:
+        return tf.string
+    try:
+        return tf.as_dtype(wanted)
+    except TypeError:
+        raise SpecError(
+            f"TensorFlow {tf.__version__} has no tensors of dtype {wanted}. Declare another one, and cast the "
+            "component to it, for example array.astype(np.float32)."
+        ) from None
+
+
+def can_be_split(dtype: np.dtype[Any]) -> bool:
+    """Whether the kernels of `enqueue_many` know the dtype: of the small ones of ml_dtypes they know one."""
+    return dtype.type.__module__ != "ml_dtypes" or dtype.name == "bfloat16"
 
 
 def element_bytes(components: Any, batch_size: int | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import shown
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.components import as_tf_dtype, is_dense
 from staging_tf1.spec import ArraySpec, describe, flatten_with_paths, pack
@@ -47,7 +48,7 @@ def _checked(leaf: Any, path: str, what: str) -> Any:
         return tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype))
     if not isinstance(leaf, tf.TypeSpec):
         raise TypeError(
-            f"{what} got spec= with {leaf!r}{f' as component {path!r}' if path else ''}, wanted a nest of "
+            f"{what} got spec= with {shown(leaf)}{f' as component {path!r}' if path else ''}, wanted a nest of "
             f"tf.TensorSpec, such as tf.TensorSpec([None, 784], tf.float32)."
         )
     return leaf

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from staging_tf1._tf import Dataset, tf
+from staging_tf1.arrays import as_array, describe
 from staging_tf1.errors import SpecError
 from staging_tf1.feed import components
 from staging_tf1.feed.casting import with_casts
 from staging_tf1.feed.declared_spec import with_declared
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.position import Position
-from staging_tf1.sources import GeneratorSource, Source, StreamSource, as_source
+from staging_tf1.sources import GeneratorSource, Source, StreamSource
+from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES
-from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 
 
 class Values(NamedTuple):
@@ -70,8 +75,9 @@ def inlets_for(
     if isinstance(values, Dataset):
         return _from_dataset(values, towers, skips)
     if _is_nest_of_tensors(values, what):
-        return _from_tensors(values, towers)
-    return _from_source(as_source(values), declared, towers, what)
+        return _from_tensors(values, towers, what)
+    with errors_only(what):
+        return _from_source(source_from(what, "values", values), declared, towers, what)
 
 
 def fitted(inlet: Inlet, spec: Any, cast: Any, what: str) -> Inlet:
@@ -108,26 +114,37 @@ def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
 def _is_nest_of_tensors(values: Any, what: str) -> bool:
     if isinstance(values, (Source, StreamSource)):
         return False
-    leaves = tf.nest.flatten(values, expand_composites=True)
+    try:
+        leaves = tf.nest.flatten(values, expand_composites=True)
+    except RecursionError:
+        refuse_endless(values, what)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
     if not tensors:
         if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
             raise TypeError(
-                f"{what} got a {type(values).__name__} that holds no tensor. Wrap arrays in a source: "
+                f"{what} got a {type(values).__name__} as values, which holds no tensor. Wrap arrays in a source: "
                 f"staging.sources.ArraySource(arrays, batch_size=...)."
             )
         return False
     for path, leaf in flatten_with_paths(values):
         if leaf is None:
             raise TypeError(f"{what} got None as component '{path}'. Leave it out, or give a tensor.")
+        if isinstance(leaf, np.ndarray):  # a constant among tensors: TensorFlow would drop its mask
+            as_array(leaf, None, f"{what}: {component_name(path)}")
     return True
 
 
-def _from_tensors(values: Any, towers: int) -> tuple[list[Inlet], Callable[[], Any]]:
+def _from_tensors(values: Any, towers: int, what: str) -> tuple[list[Inlet], Callable[[], Any]]:
     graph = tf.get_default_graph()
     flat = tf.nest.flatten(values, expand_composites=True)
     for tensor in flat:
-        if tf.is_tensor(tensor) and tensor.graph is not graph:
+        home = getattr(tensor, "graph", None)
+        if tf.is_tensor(tensor) and home is None:
+            raise SpecError(
+                f"{what} got an eager tensor, {describe(tensor.dtype, tensor.shape)}, which belongs to no graph. "
+                "Make it within `with graph.as_default():`, or give its value: tensor.numpy()."
+            )
+        if tf.is_tensor(tensor) and home is not graph:
             raise SpecError(
                 f"tensor '{tensor.name}' belongs to another graph than the one that staged() builds in. "
                 f"Build both within the same `with graph.as_default():`."
@@ -195,10 +212,11 @@ def _from_source(
     if isinstance(source, Source):
         whole = source.fingerprint()
         shards = _dealt_out(source, towers, what) if towers > 1 else [source]
-        return [_source_inlet(shard, shard.spec, whole, shared=False) for shard in shards], lambda: None
+        specs = [check_spec(what, shard, shard.spec) for shard in shards]
+        return [_source_inlet(shard, spec, whole, shared=False) for shard, spec in zip(shards, specs)], lambda: None
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
-    spec = source.resolve_spec()
+    spec = check_spec(what, source, source.resolve_spec())
     dealt = {**source.fingerprint(), **BY_BATCHES} if source.can_resume else None
     return [_source_inlet(source, spec, dealt, shared=towers > 1)] * towers, lambda: None
 
@@ -218,12 +236,18 @@ def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
             f"{towers - most} tower(s) would get none. Give it at most {most} device(s)."
         )
     try:
-        return [source.shard(tower, towers) for tower in range(towers)]
+        shards = [source.shard(tower, towers) for tower in range(towers)]
     except ValueError as error:
         raise ValueError(
             f"{what} got {towers} devices, and its source cannot be dealt out to so many towers, one shard for each: "
             f"{error}"
         ) from error
+    if len({id(shard) for shard in shards}) < towers:
+        raise ValueError(
+            f"{what}: {type(source).__name__}.shard() gave two towers the same source, so both would get its records. "
+            f"Return a source of its own for each shard; staging_tf1.testing.assert_shards_partition proves it."
+        )
+    return shards
 
 
 def _source_inlet(

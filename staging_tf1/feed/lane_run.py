@@ -17,6 +17,7 @@ from staging_tf1.feed.priority import be_nice
 from staging_tf1.feed.reading import Numbered, Reader
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.skipping import Skips
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
 
@@ -139,11 +140,12 @@ class LaneRun:
         skip = partial(self._skip, state)
         while not (self._listener.stopping or self._finishing.is_set()):
             state.now(WAITING_FOR_SOURCE)
-            numbered = reader.take(skip)
-            if numbered is None:
-                return
-            state.batch = numbered.number
-            arrays = self._arrays_or_skip(numbered, state)
+            with errors_only(f"'{self.lane.name}'"):
+                numbered = reader.take(skip)
+                if numbered is None:
+                    return
+                state.batch = numbered.number
+                arrays = self._arrays_or_skip(numbered, state)
             state.source_secs += state.now(WAITING_FOR_TURN)
             with self._turn(numbered.number):
                 if arrays is None:

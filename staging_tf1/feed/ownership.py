@@ -10,15 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.arrays import checked_array, is_plain
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_copy
+from staging_tf1.spec import map_structure
+
+_IMMUTABLE = (int, float, complex, str, bytes, np.generic)
 
 
-def owned(array: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A copy of `array` that nobody else can write to, placed so that TensorFlow need not copy it again."""
-    source: np.ndarray[Any, Any] = np.asarray(array)
-    if source.dtype.kind in "OSU":
-        # Strings are converted one by one when they are fed: that is the copy.
-        return source
-    copy: np.ndarray[Any, Any] = aligned_empty(source.shape, dtype)
-    np.copyto(copy, source, casting="no" if source.dtype == dtype else "safe")
-    return copy
+def owned(batch: Any) -> Any:
+    """The batch in arrays that nobody else can write to, placed so that TensorFlow need not copy them again.
+
+    A batch that holds what makes no array comes back as it is, for the check of the batch to say what is wrong.
+    """
+    try:
+        return map_structure(_owned, batch)
+    except SpecError:
+        return batch
+
+
+def _owned(leaf: Any) -> Any:
+    if isinstance(leaf, _IMMUTABLE):
+        return leaf
+    # Not only arrays: a memoryview or a torch tensor is as good a buffer.
+    array = leaf if is_plain(leaf) else checked_array(leaf, None, "")
+    return array.copy() if array.dtype == object else aligned_copy(array)

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from staging_tf1.feed.arguments import at_least
+from staging_tf1.arguments import whole
 
 # As low as it gets; see nice(2).
 _LOWEST = 19
@@ -19,10 +19,7 @@ def check_nice(nice: Any, what: str) -> int:
     Raises:
       TypeError, ValueError: not a whole number from 0 to 19.
     """
-    number = at_least(nice, 0, "nice", what)
-    if number > _LOWEST:
-        raise ValueError(f"{what} got nice={nice!r}, wanted a whole number from 0 to {_LOWEST}.")
-    return number
+    return whole(what, "nice", nice, 0, _LOWEST)
 
 
 def be_nice(nice: int) -> None:

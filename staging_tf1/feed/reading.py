@@ -6,13 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from staging_tf1.feed.ownership import owned
 from staging_tf1.feed.skipping import Ignored
+from staging_tf1.feed.source_errors import naming_batch
 from staging_tf1.feed.turnstile import Turnstile
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.spec import map_structure
 
 
 class Numbered(NamedTuple):
@@ -25,6 +23,9 @@ class Numbered(NamedTuple):
 
 
 Skip = Callable[[BaseException], None]
+
+
+_END = object()
 
 
 def _raise(error: BaseException) -> None:
@@ -81,22 +82,27 @@ class StreamReader:
             index = self._next
             with naming_batch(index):
                 try:
-                    if self._batches is None:
-                        self._batches = iter(self._source.batches(self._start))
-                    batch = next(self._batches)
-                except StopIteration:
-                    self._ended = True
-                    return None
+                    batch = next(self._iterator(), _END)
                 except self._ignored.types as error:
+                    if self._batches is None:  # it did not even begin, and would not the next time
+                        raise
                     # A generator is finished now, and says so the next time; other iterators may go on.
                     self._next += 1
                     return Numbered(index, None, error)
                 except BaseException:
                     self._ended = True
                     raise
+            if batch is _END:
+                self._ended = True
+                return None
             self._next += 1
             # Before the lock goes: the next thread's batch may be written to the same buffer.
             return Numbered(index, _given_away(self._source, batch))
+
+    def _iterator(self) -> Iterator[Any]:
+        if self._batches is None:
+            self._batches = iter(self._source.batches(self._start))
+        return self._batches
 
 
 class DealtReader:
@@ -149,27 +155,4 @@ class DealtReader:
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:
     """The batch, in arrays that the source will not write to again."""
-    return batch if source.gives_away else map_structure(_own, batch)
-
-
-def _own(leaf: Any) -> Any:
-    return owned(leaf, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
-
-
-class naming_batch:
-    """Notes the batch's number on an exception that the source raises; the exception itself stays as it was."""
-
-    def __init__(self, index: int) -> None:
-        self._index = index
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if error is not None:
-            add_note(error, f"raised while the source made batch {self._index}")
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """`BaseException.add_note`, which Python 3.10 lacks."""
-    error.__notes__ = [*getattr(error, "__notes__", []), note]
+    return batch if source.gives_away else owned(batch)

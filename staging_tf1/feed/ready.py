@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from staging_tf1.feed.dropping import drop
 from staging_tf1.feed.lane import Lane
-from staging_tf1.feed.resuming import resume_points
+from staging_tf1.feed.resuming import resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ def make_ready(feeds: Sequence[Feed], session: Any) -> None:
         new = [feed for feed in feeds if feed.run_in(session) is None and id(feed) not in of_session.ready]
         if not new:
             return
+        for feed in new:
+            if feed.pipeline is None or feed.pipeline.resume != "restart":
+                say_where_it_begins(feed.name, [lane.source for lane in feed.lanes], session)
         points = resume_points([(feed.pipeline, feed.lanes) for feed in new], session)
         inits = [feed.pipeline.init for feed in new if feed.pipeline is not None and feed.pipeline.init is not None]
         if inits:

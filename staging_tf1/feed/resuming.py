@@ -90,6 +90,24 @@ class _Start:
         self.points = list(zip(lanes, goes_on, strict=True))
 
 
+def say_where_it_begins(name: str, sources: Sequence[Any], session: Any) -> None:
+    """Says that a restored run feeds what earlier ones have had, where a source has no position.
+
+    No error: many a generator draws its batches at random, and is the same wherever it begins.
+    """
+    step = tf.train.get_global_step(session.graph)
+    if step is None or not any(isinstance(source, StreamSource) and not source.can_resume for source in sources):
+        return
+    number = int(session.run(step))
+    if number:
+        logging.warning(
+            "'%s' begins at its first batch, though the run goes on at step %d: its generator has no position. Use "
+            "GeneratorSource(..., resume='skip') or a source with random access, to go on with the next batch.",
+            name,
+            number,
+        )
+
+
 def _restore_stream(lanes: tuple[Lane, ...], position: int, state: bytes | None) -> None:
     """Gives a stream its state back, so that it reads nothing again; without it, it reads up to its place."""
     if state is not None and isinstance(lanes[0].source, StreamSource):

@@ -11,7 +11,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import is_closed, tf
-from staging_tf1.errors import LeftoverWarning
+from staging_tf1.errors import LeftoverWarning, SourceError
 from staging_tf1.feed import thread_state
 from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
@@ -19,6 +19,7 @@ from staging_tf1.feed.lane_run import LaneRun
 from staging_tf1.feed.repair import repair
 from staging_tf1.feed.rounds import Rounds
 from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.thread_state import ThreadState
 from staging_tf1.feed.turnstile import Stopped
 from staging_tf1.fork import has_lost_tensorflow
@@ -205,11 +206,21 @@ class FeedRun:
         with self._lock:
             if self.error is None:
                 self.error = error
-        logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, error)
+        logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, text_of(error))
         if self._coord is not None:
-            # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
-            self._coord.request_stop((type(error), error, error.__traceback__))
+            self._tell(self._coord, error)
         self._stop_with_others()
+
+    def _tell(self, coord: Any, error: BaseException) -> None:
+        """Asks for the stop because of `error`."""
+        try:
+            # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
+            coord.request_stop((type(error), error, error.__traceback__))
+        except Exception:
+            # The coordinator asks the exception for its text, which may raise.
+            named = SourceError(f"'{self.name}': the source raised {type(error).__name__} {text_of(error)}")
+            named.__cause__ = error
+            coord.request_stop((SourceError, named, error.__traceback__))
 
     def _stop_with_coordinator(self) -> None:
         assert self._coord is not None

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.arguments import at_least, check_name
+from staging_tf1.feed.components import as_tf_dtype, can_be_split
 from staging_tf1.feed.feed import Feed, register
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.priority import check_nice
 from staging_tf1.feed.skipping import ignored
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.queue_sink import FeedQueue
-from staging_tf1.sources import Source, StreamSource, as_source
-from staging_tf1.spec import describe, flatten, flatten_with_paths, map_structure
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources.coerce import check_spec, source_from
+from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
 
 # Whole batches waiting in a queue: enough to ride out a slow batch or two, little enough to be cheap in memory.
 _BATCHES_AHEAD = 8
@@ -37,9 +40,9 @@ class CustomRunner:
       batch_size: records that `get_inputs` takes if not told otherwise. None: the batches of the source as they are.
       queue: "shuffle" for a `tf.RandomShuffleQueue` of records; "fifo" for a `tf.FIFOQueue`, of whole batches if
         `batch_size` is None (which is faster: `enqueue_many` splits and rebuilds every batch), else of records.
-      capacity: elements that the queue holds: records, or batches where it holds whole batches.
+      capacity: elements that the queue holds, up to 2**24: records, or batches where it holds whole batches.
       min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
-      num_threads: feed threads. With "fifo" the batches keep the source's order however many there are.
+      num_threads: feed threads, up to 1,024. With "fifo" the batches keep the source's order however many there are.
       nice: as in `staged`.
       seed: of the shuffle queue. With a seed (or one of the graph) and one thread in all the order can be repeated: the
         feeder fills the queue before the taker may take, so that the order does not depend on timing.
@@ -83,34 +86,36 @@ class CustomRunner:
         max_ignored: int | None = None,
         name: str | None = None,
     ) -> None:
-        check_name(name, "CustomRunner")
+        op_name("CustomRunner", name)
         self._what = "CustomRunner" if name is None else f"CustomRunner '{name}'"
         with building("CustomRunner") as site:
-            if queue not in ("shuffle", "fifo"):
-                raise ValueError(f"{self._what} got queue={queue!r}, wanted 'shuffle' or 'fifo'.")
-            num_threads = at_least(num_threads, 1, "num_threads", self._what)
+            choice(self._what, "queue", queue, ("shuffle", "fifo"))
+            num_threads = whole(self._what, "num_threads", num_threads, 1, MOST_THREADS)
             nice = check_nice(nice, self._what)
             skipped = ignored(ignored_exception_types, max_ignored, self._what)
-            if batch_size is not None:
-                batch_size = at_least(batch_size, 1, "batch_size", self._what)
-            sources = self._sources(source, num_threads)
-            self._spec = self._common_spec(sources)
+            batch_size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records")
+            capacity = self._whole("capacity", capacity, 1, MOST_QUEUED, "elements of the queue")
+            min_after_dequeue = self._whole("min_after_dequeue", min_after_dequeue, 0, MOST_QUEUED, "records")
+            seed = self._whole("seed", seed, -INT64_MAX - 1, INT64_MAX)
+            with errors_only(self._what):
+                sources = self._sources(source, num_threads)
+                self._spec = self._common_spec(sources)
             self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
             self._endless = all(isinstance(each, Source) and each.num_batches is None for each in sources)
-            whole = queue == "fifo" and batch_size is None
-            if not whole:
+            whole_batches = queue == "fifo" and batch_size is None
+            if not whole_batches:
                 self._check_records()
             self._batch_size = batch_size or self._source_batch
-            capacity, floor = self._sizes(capacity, min_after_dequeue, queue, whole)
+            capacity, floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             seeded = seed is not None or tf.get_default_graph().seed is not None
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
             self._queue = FeedQueue(
                 scope,
-                [tf.string if leaf.dtype == object else tf.as_dtype(leaf.dtype) for leaf in flatten(self._spec)],
+                [as_tf_dtype(leaf.dtype) for leaf in flatten(self._spec)],
                 [leaf.shape for leaf in flatten(self._spec)],
                 shuffle=queue == "shuffle",
-                whole_batches=whole,
+                whole_batches=whole_batches,
                 capacity=capacity,
                 min_after_dequeue=floor,
                 seed=seed,
@@ -156,12 +161,12 @@ class CustomRunner:
           ValueError: no batch size is known; whole batches are queued and another size is asked for; or the queue's
             capacity would never let that many records through.
         """
-        size = self._batch_size if batch_size is None else at_least(batch_size, 1, "batch_size", self._what)
+        size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
         if self._queue.whole_batches:
-            if batch_size is not None and batch_size != self._source_batch:
+            if batch_size is not None and size != self._source_batch:
                 raise ValueError(
-                    f"{self._what}: get_inputs(batch_size={batch_size}), but its queue holds whole batches as the "
-                    f"source makes them. Give the constructor batch_size={batch_size} to queue single records."
+                    f"{self._what}: get_inputs(batch_size={size}), but its queue holds whole batches as the "
+                    f"source makes them. Give the constructor batch_size={size} to queue single records."
                 )
         elif size is None:
             raise ValueError(
@@ -187,21 +192,33 @@ class CustomRunner:
         Raises:
           UninitializedError: variables have no value yet; the message lists them.
           ForkedError: the process was forked after TensorFlow sessions had run in it.
+          TypeError: no session, or no coordinator.
         """
+        what = f"{self._what}: start_threads()"
+        having(what, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
+        if coord is not None:
+            having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         return self._feed.create_threads(sess, coord, daemon=True, start=True)
+
+    def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
+        """None, or a whole number."""
+        return None if value is None else whole(self._what, argument, value, least, most, meaning)
 
     def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
         if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
-            return [as_source(source)]
+            return [source_from(self._what, "source", source)]
         if num_threads not in (1, len(source)):
             raise ValueError(
                 f"{self._what} got {len(source)} generator functions and num_threads={num_threads}. Each generator "
                 f"has a thread of its own: leave num_threads out."
             )
-        return [as_source(each) for each in source]
+        return [source_from(self._what, "source", each) for each in source]
 
     def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
-        specs = [each.spec if isinstance(each, Source) else each.resolve_spec() for each in sources]
+        specs = [
+            check_spec(self._what, each, each.spec if isinstance(each, Source) else each.resolve_spec())
+            for each in sources
+        ]
         for number, spec in enumerate(specs[1:], start=1):
             if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
                 raise SpecError(
@@ -218,20 +235,25 @@ class CustomRunner:
                     f"records needs a first dimension that counts records and a known shape behind it. Pad the "
                     f"records, declare the spec, or queue whole batches: queue='fifo' without batch_size."
                 )
+            if not can_be_split(leaf.dtype):
+                raise SpecError(
+                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, and "
+                    f"TensorFlow's queues cannot split batches of that dtype into records. Queue whole batches: "
+                    f"queue='fifo' without batch_size."
+                )
 
-    def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole: bool) -> tuple[int, int]:
+    def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole_batches: bool) -> tuple[int, int]:
         if floor is not None and queue != "shuffle":
             raise ValueError(f"{self._what} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
         records = max(self._batch_size or 0, self._source_batch or 0) or 128
         if floor is None:
             # Ten batches to choose among, as TensorFlow's own reading guide advised to begin with.
-            floor = 10 * records if queue == "shuffle" and capacity is None else 0
-            if queue == "shuffle" and capacity is not None:
-                floor = max(0, min(10 * records, capacity - 3 * records))
-        floor = at_least(floor, 0, "min_after_dequeue", self._what)
+            floor = 0
+            if queue == "shuffle":
+                floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
         if capacity is None:
-            return (_BATCHES_AHEAD if whole else floor + 3 * records), floor
-        return at_least(capacity, 1, "capacity", self._what), floor
+            capacity = _BATCHES_AHEAD if whole_batches else min(floor + 3 * records, MOST_QUEUED)
+        return capacity, floor
 
     def _check_room(self, taken: int) -> None:
         given = self._source_batch or 1

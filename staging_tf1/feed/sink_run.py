@@ -132,6 +132,16 @@ class SinkRun:
             self._closed = True
         self._session.run(self.sink.close)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing will be put any more."""
+        return self._closed or self._cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether that is so because of an error or a stop, and not at the end of the source."""
+        return self._cancelled
+
     def refuse_puts(self) -> int:
         """Lets no put begin any more; returns how many are under way, which have to be given a place to end."""
         with self._lock:

@@ -8,7 +8,8 @@ from typing import Any
 
 from absl import logging
 
-from staging_tf1.feed.arguments import at_least
+from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
+from staging_tf1.feed.source_errors import text_of
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,19 @@ def ignored(types: Any, most: Any, what: str) -> Ignored:
     Raises:
       TypeError, ValueError: they are no exception classes, or no number.
     """
+    wanted = "subclasses of Exception, such as (tf.errors.DataLossError,)"
+    if not isinstance(types, (type, tuple, list, set, frozenset)):
+        refuse(what, "ignored_exception_types", types, wanted)
     listed = (types,) if isinstance(types, type) else tuple(types)
     for each in listed:
         if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise TypeError(
-                f"{what} got {each!r} among ignored_exception_types, wanted subclasses of Exception, such as "
-                f"(tf.errors.DataLossError,)."
-            )
+            raise TypeError(f"{what} got {shown(each)} among ignored_exception_types, wanted {wanted}.")
     if most is None:
         return Ignored(listed)
+    number = whole(what, "max_ignored", most, 0, INT64_MAX, "skipped batches")
     if not listed:
-        raise ValueError(f"{what} got max_ignored={most!r} without ignored_exception_types. Name the exceptions, too.")
-    return Ignored(listed, at_least(most, 0, "max_ignored", what))
+        raise ValueError(f"{what} got max_ignored={number} without ignored_exception_types. Name the exceptions, too.")
+    return Ignored(listed, number)
 
 
 class Skips:
@@ -58,4 +60,5 @@ class Skips:
                 raise error
             self.count += 1
             count = self.count
-        logging.warning("'%s' skips a bad batch, its number %d: %s: %s", self._name, count, type(error).__name__, error)
+        kind, text = type(error).__name__, text_of(error)
+        logging.warning("'%s' skips a bad batch, its number %d: %s: %s", self._name, count, kind, text)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.feed.arguments import at_least, check_name
+from staging_tf1.arguments import INT64_MAX, MOST_STAGED, MOST_THREADS, choice, flag, op_name, refuse, shown, whole
 from staging_tf1.feed.feed import Feed, queues_of, register
 from staging_tf1.feed.inlets import Inlet, Values, fitted, inlets_for
 from staging_tf1.feed.lane import Lane
@@ -53,14 +53,15 @@ def staged(
       values: any nest of tensors (dict, tuple, list, namedtuple, one tensor, `tf.SparseTensor`, `tf.RaggedTensor`),
         a source (`staging.sources`), an iterable or generator function of numpy batches, or a `tf.data.Dataset`.
         Tensors are computed anew for every batch, by the feed thread.
-      capacity: elements (batches) that the area holds at most.
+      capacity: elements (batches) that the area holds at most, up to 2**20.
       memory_limit: bytes that the area holds at most; 0 is no limit. Lowers `capacity` to what fits, so the shapes
         must be known.
       device: where the area is, such as "/device:GPU:0"; the device scope of the call if None.
       devices: a device for each tower. The result is a list with one structure a tower, each fed other batches by
         its own thread. If the towers' numbers of batches differ, the step that not every tower has a batch for takes
         from none; the towers that have some left can then be run alone.
-      num_threads: feed threads a tower. Batches of a source keep their order; of tensors only with one thread.
+      num_threads: feed threads a tower; all towers together have up to 1,024. Batches of a source keep their order; of
+        tensors only with one thread.
       nice: by how much the priority of the feed threads is lowered, 0 to 19, as nice(2) counts (Linux; elsewhere it
         does nothing). 10 lets a step of several milliseconds have the cores it wants, and the threads those it leaves:
         see docs/performance.md. Steps of a millisecond get slower, and so does all where other programs want the cores.
@@ -103,19 +104,19 @@ def staged(
     ...         [int(sess.run(total)), int(sess.run(total))]
     [6, 9]
     """
-    check_name(name, "staged()")
+    op_name("staged()", name)
     what = "staged()" if name is None else f"staged(name='{name}')"
     with building("staged()") as site:
         towers = _check_devices(device, devices, what)
-        capacity = at_least(capacity, 1, "capacity", what)
-        memory_limit = at_least(memory_limit, 0, "memory_limit", what)
-        num_threads = at_least(num_threads, 1, "num_threads", what)
+        capacity = whole(what, "capacity", capacity, 1, MOST_STAGED, "elements")
+        memory_limit = whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is no limit")
+        num_threads = whole(what, "num_threads", num_threads, 1, MOST_THREADS // len(towers))
         nice = check_nice(nice, what)
+        lockstep = flag(what, "lockstep", lockstep)
         skipped = ignored(ignored_exception_types, max_ignored, what)
+        choice(what, "resume", resume, RESUME_MODES)
         inlets, make_init = inlets_for(values, spec, len(towers), what, skips=bool(skipped.types))
         inlets = [fitted(inlet, spec, cast, what) for inlet in inlets]
-        if resume not in RESUME_MODES:
-            raise ValueError(f"{what} got resume={resume!r}, wanted one of {', '.join(map(repr, RESUME_MODES))}.")
         _check_lockstep(lockstep, num_threads, nice, inlets, what)
         capacity = _fit(capacity, memory_limit, inlets, what)
         # What the caller's step depends on here would otherwise be computed in every step that takes a batch.
@@ -194,9 +195,14 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
         _check_device(device, what)
         return [device]
     if device is not None:
-        raise ValueError(f"{what} got both device={device!r} and devices={devices!r}. Give one: devices= makes towers.")
-    if isinstance(devices, str) or not devices:
-        raise ValueError(f"{what} got devices={devices!r}, wanted a list with a device for each tower.")
+        raise ValueError(
+            f"{what} got both device={shown(device)} and devices={shown(devices)}. Give one: devices= makes towers."
+        )
+    wanted = "a list with a device for each tower"
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        refuse(what, "devices", devices, wanted)
+    if not 0 < len(devices) <= MOST_THREADS:
+        refuse(what, "devices", devices, wanted, ValueError)
     for each in devices:
         _check_device(each, what)
     return list(devices)
@@ -206,11 +212,11 @@ def _check_device(device: Any, what: str) -> None:
     if device is None:
         return
     if not isinstance(device, str):
-        raise TypeError(f"{what} got device {device!r}, wanted a string such as '/device:GPU:0'.")
+        refuse(what, "device", device, "a string such as '/device:GPU:0'")
     try:
         tf.DeviceSpec.from_string(device)
     except ValueError as error:
-        raise ValueError(f"{what} got device {device!r}, wanted a name such as '/device:GPU:0'.") from error
+        raise ValueError(f"{what} got device={shown(device)}, wanted a name such as '/device:GPU:0'.") from error
 
 
 def _check_lockstep(lockstep: bool, num_threads: int, nice: int, inlets: list[Inlet], what: str) -> None:

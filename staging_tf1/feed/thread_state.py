@@ -33,6 +33,8 @@ class ThreadState:
     source_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
+    # Raises an error from the step that waits for this thread; None where the thread is the step's own.
+    give_up: Callable[[BaseException], None] | None = None
     # Told of each state that it leaves, with its start and end; for a timeline.
     on_left: Callable[[ThreadState, float, float], None] | None = None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
+from staging_tf1.arguments import INT32_MAX, as_int, op_name, shown
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import element_indices, to_tensors
@@ -159,8 +159,14 @@ class BaseStagingArea:
         return f"area {self._name!r} (made at {self.made_at})"
 
     @contextmanager
-    def _in_graph(self, what: str) -> Iterator[Any]:
-        """Enters the area's graph, unless the default graph is a function (of a cond, a map...) within it."""
+    def _in_graph(self, what: str, name: str | None = None) -> Iterator[Any]:
+        """Enters the area's graph, unless the default graph is a function (of a cond, a map...) within it.
+
+        Raises:
+          BuildError: `what` is called in another graph.
+          TypeError, ValueError: no op can be called `name`.
+        """
+        op_name(f"{self}: {what}", name, in_scope=True)
         here = tf.get_default_graph() if has_default_graph() else self.graph
         inside = here
         while inside is not self.graph:
@@ -190,7 +196,7 @@ class BaseStagingArea:
 
     def _on_store(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
         """Makes one op of the store."""
-        with self._in_graph(what) as graph, self._at_store(graph):
+        with self._in_graph(what, name) as graph, self._at_store(graph):
             return raw(
                 capacity=self.capacity,
                 memory_limit=self.memory_limit,
@@ -308,7 +314,7 @@ class StagingArea(BaseStagingArea):
         ...
         staging_tf1.errors.SpecError: area 'train' (made at ...): component 'label' got int32 [32] ...
         """
-        with self._in_graph("put") as graph:
+        with self._in_graph("put", name) as graph:
             listed, indices = element_indices(str(self), self._declared, values)
             self._check_complete(indices)
             with self._put_scope(name) as scope:
@@ -346,7 +352,7 @@ class StagingArea(BaseStagingArea):
         return self._once(MISFIT, make)
 
     def _take(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
-        with self._in_graph(what):
+        with self._in_graph(what, name):
             tensors = self._on_store(what, name, raw, dtypes=self.dtypes, **arguments)
             return self._element(tensors, range(len(self.dtypes)))
 
@@ -362,22 +368,21 @@ class StagingArea(BaseStagingArea):
     def _checked_index(self, index: Any) -> Any:
         if tf.is_tensor(index):
             return tf.cast(index, tf.int32)
-        if isinstance(index, bool):
-            raise TypeError(f"{self}: peek takes the number of an element, it got {index!r}.")
-        try:
-            number = operator.index(index)
-        except TypeError as error:
-            raise TypeError(f"{self}: peek takes the number of an element, it got {index!r}.") from error
-        if number < 0 or (self.capacity and number >= self.capacity):
-            most = f" and below the capacity, {self.capacity}" if self.capacity else ""
-            raise ValueError(f"{self}: peek({number}) would wait for ever; the index must be 0 or more{most}.")
+        number = as_int(index)
+        if number is None:
+            raise TypeError(f"{self}: peek takes the index (the number) of an element, it got {shown(index)}.")
+        if not 0 <= number <= INT32_MAX or (self.capacity and number >= self.capacity):
+            most = f"the capacity, {self.capacity}" if self.capacity else "2**31"
+            raise ValueError(
+                f"{self}: peek({shown(number)}) would wait for ever; the index must be 0 or more and below {most}."
+            )
         return number
 
 
 def _checked_name(what: str, shared_name: Any) -> str:
     if not isinstance(shared_name, str):
         raise ValueError(  # a TypeError by rights; upstream raises this
-            f"{what}: shared_name must be a string, it got {shared_name!r} ({type(shared_name).__name__})."
+            f"{what}: shared_name must be a string, it got {shown(shared_name)} ({type(shared_name).__name__})."
         )
     if not shared_name:
         raise ValueError(f"{what}: shared_name is empty; leave it out for a store that is not shared.")

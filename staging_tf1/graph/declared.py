@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import operator
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, listed, shown, whole
 from staging_tf1.errors import SpecError
 
 __all__ = ["Declaration", "declare", "from_tensors", "known_bytes", "shape_text"]
 
-_INT64_MAX = 2**63 - 1
 # The kernels sum the bytes of an element in a C `int` when there is a limit to compare them with.
 _COUNTABLE_BYTES = 2**31 - 1
 
@@ -44,8 +44,8 @@ def declare(
         dtypes=checked_dtypes,
         shapes=_shapes(what, shapes, len(checked_dtypes)),
         names=_names(what, names, len(checked_dtypes)),
-        capacity=_count(what, "capacity", capacity, "elements"),
-        memory_limit=_count(what, "memory_limit", memory_limit, "bytes"),
+        capacity=whole(what, "capacity", capacity, 0, INT64_MAX, "elements; 0 is unbounded"),
+        memory_limit=whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is unbounded"),
     )
     check_fits(what, declaration, zip(declaration.dtypes, declaration.shapes, strict=True))
     return declaration
@@ -73,7 +73,17 @@ def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
                 f"from_tensors takes dense tensors, component {label!r} is a {type(value).__name__}. Use "
                 "tf.convert_to_tensor for Python values; staged() takes nests, SparseTensor and RaggedTensor."
             )
-    return [tf.as_dtype(v.dtype).base_dtype for v in values], [tf.TensorShape(v.shape) for v in values], names
+    return [_dtype_of(value) for value in values], [tf.TensorShape(value.shape) for value in values], names
+
+
+def _dtype_of(value: Any) -> Any:
+    try:
+        return tf.as_dtype(value.dtype).base_dtype
+    except TypeError:
+        raise TypeError(
+            f"from_tensors got tensors of dtype {value.dtype}, which no tensor can have. Convert it, for example "
+            f"array.astype(np.int64)."
+        ) from None
 
 
 def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
@@ -123,12 +133,8 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
         raise TypeError(f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}].")
-    if isinstance(dtypes, Mapping) or not isinstance(dtypes, Iterable):
-        raise TypeError(
-            f"{what} takes a list with one dtype a component, such as [tf.float32, tf.int64], it got "
-            f"{dtypes!r} ({type(dtypes).__name__})."
-        )
-    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(dtypes)]
+    found = listed(what, "dtypes", dtypes, "a list with one dtype a component, such as [tf.float32, tf.int64]")
+    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(found)]
     if not checked:
         raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
     return checked
@@ -136,13 +142,13 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
 
 def _dtype(what: str, index: int, dtype: Any) -> Any:
     # tf.as_dtype also takes the numbers of its enumeration: as_dtype(1) and as_dtype(True) are float32.
-    if not isinstance(dtype, (int, float)):
+    if not isinstance(dtype, numbers.Number):
         try:
             return tf.as_dtype(dtype).base_dtype
         except TypeError:
             pass
     raise TypeError(
-        f"{what}: dtypes[{index}] is {dtype!r} ({type(dtype).__name__}), which is no dtype. Write a tf.DType "
+        f"{what}: dtypes[{index}] is {shown(dtype)} ({type(dtype).__name__}), which is no dtype. Write a tf.DType "
         "such as tf.float32."
     )
 
@@ -157,9 +163,10 @@ def _dtype_name(dtype: Any) -> str:
 def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
     if shapes is None:
         return [tf.TensorShape(None)] * count
-    if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, str):
+    if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, (str, bytes)):
         raise TypeError(
-            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got {shapes!r}."
+            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got "
+            f"{shown(shapes)}."
         )
     if len(shapes) != count:
         raise ValueError(
@@ -171,36 +178,20 @@ def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
         try:
             checked.append(tf.TensorShape(shape))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{what}: shapes[{index}] is {shape!r}, which is no shape ({error}).") from error
+            raise ValueError(f"{what}: shapes[{index}] is {shown(shape)}, which is no shape ({error}).") from error
     return checked
 
 
 def _names(what: str, names: Any, count: int) -> list[str] | None:
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise TypeError(f"{what}: names must be a list with one string a component, it got {names!r}.")
+    if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
+        raise TypeError(f"{what}: names must be a list with one string a component, it got {shown(names)}.")
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{what}: names must be strings, it got {list(names)}.")
+        raise TypeError(f"{what}: names must be strings, it got {shown(list(names))}.")
     if len(names) != count:
         raise ValueError(f"{what}: names has {len(names)} entries, dtypes has {count}; give one name a component.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{what}: names must differ, {twice[0]!r} stands more than once in {list(names)}.")
     return list(names)
-
-
-def _count(what: str, argument: str, value: Any, unit: str) -> int:
-    if not isinstance(value, bool):
-        try:
-            number = operator.index(value)
-        except TypeError:
-            pass
-        else:
-            if 0 <= number <= _INT64_MAX:
-                return number
-            raise ValueError(f"{what}: {argument}={value!r} must be 0 (unbounded) or a positive number of {unit}.")
-    raise TypeError(
-        f"{what}: {argument}={value!r} is a {type(value).__name__}, it must be an integer: a number of "
-        f"{unit}, or 0 for unbounded."
-    )

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import FuncGraph, tf
+from staging_tf1.arguments import shown
+from staging_tf1.arrays import as_array, kind_of
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
 
@@ -79,10 +81,10 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
             f"{where} got a {type(value).__name__}, {wanted}. An area holds dense tensors; staged() takes "
             "SparseTensor and RaggedTensor."
         )
-    if callable(getattr(value, "numpy", None)) and not is_variable(value):
-        value = value.numpy()  # an eager tensor: its value is known, and its graph is none
-    if not (_is_symbolic(value) or isinstance(value, (np.ndarray, np.generic))):
-        value = _array(where, wanted, dtype, value)
+    # An eager tensor has an array: its value is known, and its graph is none.
+    if not _is_symbolic(value) or (hasattr(value, "numpy") and not is_variable(value)):
+        is_python = type(value).__module__ == "builtins" and not _has_array(value)
+        value = _array(where, wanted, dtype, value) if is_python else as_array(value, None, where)
     got = f"got {_described(value)}"
     if _dtype_of(value) != dtype:
         raise SpecError(f"{where} {got}, {wanted}. {_cast_cure(declared, index, value)}")
@@ -94,20 +96,20 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
 
 def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     """A Python value as an array of the declared dtype, when it can be one without loss."""
-    got = f"got {value!r:.60} (a Python {type(value).__name__})"
-    if hasattr(value, "__array__"):
-        return np.asarray(value)
-    leaves = list(_leaves(value))
+    got = f"got {shown(value)[:60]} (a Python {type(value).__name__})"
+    try:
+        leaves = list(_leaves(value))
+    except RecursionError:
+        raise SpecError(f"{where} got {kind_of(value)} that contains itself, {wanted}. Put an array.") from None
     if any(_is_symbolic(leaf) for leaf in leaves):
         raise SpecError(f"{where} got a {type(value).__name__} of tensors, {wanted}. Make it one: tf.stack([...]).")
     try:
-        if any(isinstance(leaf, (np.generic, np.ndarray)) for leaf in leaves):
-            return np.asarray(value)
+        if any(map(_has_array, leaves)):
+            return as_array(value, None, where)
         if not all(_may_stand_for(leaf, dtype) for leaf in leaves):
             raise SpecError(f"{where} {got}, {wanted}. Put a value of that dtype, or declare another one.")
         if dtype == tf.string:
-            # numpy's own string arrays cut trailing zero bytes off.
-            return np.array(value, dtype=object)
+            return as_array(value, np.dtype(object), where)
         exact = np.array(value)
         with np.errstate(over="ignore", invalid="ignore"):
             array = exact.astype(dtype.as_numpy_dtype)
@@ -118,6 +120,10 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     if not _lossless(exact, array):
         raise SpecError(f"{where} {got}, {wanted}. The value does not fit into {dtype.name}.")
     return array
+
+
+def _has_array(value: Any) -> bool:
+    return hasattr(value, "__array__")
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -147,7 +153,7 @@ def _lossless(exact: Any, array: Any) -> bool:
     if exact.dtype.kind in "iuO":
         return bool(np.all(array.astype(object) == exact.astype(object)))
     if exact.dtype.kind in "fc":
-        return bool(np.all(np.isfinite(array.astype(exact.dtype)) == np.isfinite(exact)))
+        return bool(np.all(np.isfinite(array) == np.isfinite(exact)))
     return True
 
 
@@ -177,6 +183,11 @@ def _cast_cure(declared: Declaration, index: int, value: Any) -> str:
 
 def _check_graph(where: str, graph: Any, value: Any) -> None:
     home = getattr(value, "graph", None)
+    if home is None and is_variable(value):
+        raise SpecError(
+            f"{where} got an eager variable, which belongs to no graph. Build it within "
+            "`with graph.as_default():`, or put its value."
+        )
     if home is None:
         return
     inside = graph

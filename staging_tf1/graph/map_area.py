@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, as_int, flag, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.areas import BaseStagingArea
 from staging_tf1.graph.declared import shape_text
@@ -56,7 +56,7 @@ class MapStagingArea(BaseStagingArea):
         capacity: int = 0,
         memory_limit: int = 0,
     ) -> None:
-        self._kind = "OrderedMapStage" if ordered else "MapStage"
+        self._kind = "OrderedMapStage" if flag("MapStagingArea", "ordered", ordered) else "MapStage"
         super().__init__(dtypes, shapes, names, shared_name, capacity, memory_limit)
 
     @property
@@ -79,7 +79,7 @@ class MapStagingArea(BaseStagingArea):
           staging_tf1.errors.SpecError: key, number, names, dtypes, shapes or graph of the values do not fit.
           TypeError, ValueError: indices are no numbers of components.
         """
-        with self._in_graph("put") as graph:
+        with self._in_graph("put", name) as graph:
             listed, numbers = self._put_components(vals, indices)
             key = self._checked_key("put", key)
             with self._put_scope(name) as scope:
@@ -111,7 +111,7 @@ class MapStagingArea(BaseStagingArea):
           staging_tf1.errors.SpecError: key is no int64 scalar.
           TypeError, ValueError: indices are no components of this area.
         """
-        with self._in_graph("get"):
+        with self._in_graph("get", name):
             numbers, dtypes = self._taken_components("get", indices)
             if key is None:
                 taken, tensors = self._on_store(
@@ -127,7 +127,7 @@ class MapStagingArea(BaseStagingArea):
         Returns:
           The element as from `StagingArea.get`, without the key.
         """
-        with self._in_graph("peek"):
+        with self._in_graph("peek", name):
             numbers, dtypes = self._taken_components("peek", indices)
             return self._element(self._keyed("peek", name, self._raw("Peek"), key, numbers, dtypes), numbers)
 
@@ -168,7 +168,7 @@ class MapStagingArea(BaseStagingArea):
 
     def _numbers(self, what: str, indices: Sequence[Any]) -> list[int]:
         """Component numbers from numbers or names."""
-        where = f"{self}: {what} got indices={indices!r}"
+        where = f"{self}: {what} got indices={shown(indices)}"
         if not isinstance(indices, (list, tuple)):
             raise TypeError(f"{where}; they must be a list of component numbers or names.")
         if not indices:
@@ -187,11 +187,10 @@ class MapStagingArea(BaseStagingArea):
             if index not in self.names:
                 raise ValueError(f"{where}, but {index!r} is not among its names {self.names}.")
             return self.names.index(index)
-        try:
-            number = operator.index(index)
-        except TypeError as error:
-            raise TypeError(f"{where}; {index!r} is neither a component's number nor a name.") from error
-        if isinstance(index, bool) or not 0 <= number < len(self.dtypes):
+        number = as_int(index)
+        if number is None:
+            raise TypeError(f"{where}; {shown(index)} is neither a component's number nor a name.")
+        if not 0 <= number < len(self.dtypes):
             raise ValueError(f"{where}, but its components are numbered 0 to {len(self.dtypes) - 1}.")
         return number
 
@@ -205,12 +204,11 @@ class MapStagingArea(BaseStagingArea):
             if not key.shape.is_compatible_with([]):
                 raise SpecError(f"{where} int64 {shape_text(key.shape)}. Put the elements one by one.")
             return key
-        try:
-            number = operator.index(key)
-        except TypeError as error:
-            raise SpecError(f"{where} {key!r} ({type(key).__name__}). Hash it to an integer.") from error
-        if isinstance(key, bool) or not -(2**63) <= number < 2**63:
-            raise SpecError(f"{where} {key!r}. Give an integer of 64 bits.")
+        number = as_int(key)
+        if number is None:
+            raise SpecError(f"{where} {shown(key)} ({type(key).__name__}). Hash it to an integer.")
+        if not -INT64_MAX <= number + 1 <= INT64_MAX + 1:
+            raise SpecError(f"{where} {shown(key)}. Give an integer of 64 bits.")
         return number
 
 

@@ -93,10 +93,20 @@ def touched_by(ops: Iterable[Any]) -> Touched:
         elif op.type.startswith("QueueEnqueue"):
             puts.add(op.inputs[0].op.name)
         elif op.type in _TAKES:
-            takes[area_key(op.get_attr("shared_name").decode() or op.name)] = 1
-        elif op.type in _PUTS and not op.name.endswith(MISFIT):
-            puts.add(area_key(op.get_attr("shared_name").decode() or op.name))
+            takes[area_key(store_of(op))] = 1
+        elif op.type in _PUTS and not is_misfit(op):
+            puts.add(area_key(store_of(op)))
     return Touched(takes, frozenset(puts))
+
+
+def store_of(op: Any) -> str:
+    """The name of the store that an op of an area uses."""
+    return str(op.get_attr("shared_name").decode() or op.name)
+
+
+def is_misfit(op: Any) -> bool:
+    """Whether it is `StagingArea.misfit_op`, which puts nothing that could be taken."""
+    return bool(op.name.endswith(MISFIT))
 
 
 def _elements_of(op: Any) -> int:

@@ -38,22 +38,23 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     As near to the data as possible, so that what the graph computes behind them stays in the step; empty for values
     that never end.
     """
-    ending = [op for op in ancestors(values) if _can_end(op)]
+    ending = [op for op in ancestors(values) if can_end(op)]
     if not ending:
         return []
     cut = [output for op in ending for output in op.outputs]
     # A control edge past the cut would run the op again, and drop what it gives.
-    clean = not any(_can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
+    clean = not any(can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
     if clean and all(map(_is_feedable, cut)):
         return cut
-    return [value for value in values if any(_can_end(op) for op in ancestors([value]))]
+    return [value for value in values if any(can_end(op) for op in ancestors([value]))]
 
 
 def _is_feedable(tensor: Any) -> bool:
     return tensor.dtype.base_dtype not in (tf.resource, tf.variant) and bool(tensor.graph.is_feedable(tensor))
 
 
-def _can_end(op: Any) -> bool:
+def can_end(op: Any) -> bool:
+    """Whether `op` answers OutOfRangeError when there are no more data."""
     if op.type in _PYTHON_OPS:
         return all(tensor.op.type in _GIVEN_OPS for tensor in op.inputs)
     return op.type in _ENDING_OPS

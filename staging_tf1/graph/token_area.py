@@ -61,7 +61,7 @@ class TokenArea:
                 self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
                 self.meter = Meter("area")
                 self.size = self.tokens.size(name="size")
-                # One for all that is put into these queues: the number of ops decides how long a session takes to start.
+                # One for all that is put into these queues: the more ops, the longer a session takes to start.
                 self._zero = tf.constant(0, name="zero")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
+from staging_tf1.arguments import flag, names
 from staging_tf1.legacy import old_names, submodules
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
@@ -29,6 +30,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
         ``collections.Mapping``); each use is logged once.
 
     Raises:
+      TypeError: an argument of the wrong kind; nothing is installed.
       RuntimeError: it was installed already, with other arguments.
 
     Example:
@@ -39,7 +41,12 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     >>> tf.contrib.staging.StagingArea([tf.float32])  # doctest: +SKIP
     """
     global _installed
-    wanted = Settings(tuple(sorted(packages)), claim_version, old_names)
+    listed = names("install()", "packages", packages, "a list of the names of packages, such as ['my_models']")
+    wanted = Settings(
+        tuple(sorted(listed)),
+        flag("install()", "claim_version", claim_version),
+        flag("install()", "old_names", old_names),
+    )
     if _installed is not None:
         if _installed != wanted:
             raise RuntimeError(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from staging_tf1.arguments import kind_of_file
+
 _PRINT_STATEMENT = re.compile(r"^\s*print\s+[^\s(=.\[]|^\s*print\s*$|^\s*print\s*>>")
 _OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"\w]|^\s*raise\s+[\w.]+\s*,\s")
 
@@ -55,6 +57,9 @@ def read(path: str) -> SourceFile:
       UnreadableError: it cannot be read, is not Python, or is Python 2.
     """
     try:
+        kind = kind_of_file(path)
+        if kind is not None:  # a named pipe would block
+            raise UnreadableError(f"{path}: is {kind}, not a regular file")
         with open(path, "rb") as file:
             content = file.read()
     except OSError as error:

@@ -47,16 +47,16 @@ class StepClock:
         """Seconds from the start of the first run to the end of the last."""
         return self._last_ended - self._first_began
 
-    def timed(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, which runs `fetches` without the session's `run`, timed like that."""
-        return partial(self._time, fetches, None, call)
+    def timed(self, fetches: Any, call: Callable[..., Any], *, step: bool = True) -> Callable[..., Any]:
+        """`call`, which runs `fetches` without the session's `run`, timed like that; unless it is a `step`, untold."""
+        return partial(self._time, fetches, None, step, call)
 
     def _run(
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
-        return self._time(fetches, feed_dict, self.untimed, fetches, feed_dict, options, run_metadata)
+        return self._time(fetches, feed_dict, True, self.untimed, fetches, feed_dict, options, run_metadata)
 
-    def _time(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
+    def _time(self, fetches: Any, fed: Any, step: bool, call: Callable[..., Any], *args: Any) -> Any:
         refuse_if_forked("A session")
         ident, began = threading.get_ident(), time.perf_counter()
         self._first_began = self._first_began or began
@@ -78,7 +78,7 @@ class StepClock:
         if self.stall_report is not None:
             # It came through, on what the watchdog cleared away for it.
             raise StallError(self.stall_report)
-        if self.on_run is not None:
+        if self.on_run is not None and step:
             self.on_run(began, self._last_ended)
         return result
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import flag, output_file, seconds
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.feed import Feed, feeds_of, start_together
@@ -45,9 +48,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
       join_secs: seconds that the feed threads are given to return, at the end.
       stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
         0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
+        source of a lockstep pipeline is then read in a thread, for which the step waits.
       trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
         chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
+
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind.
+      OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -65,11 +73,13 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         join_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | None = None,
+        trace_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._join_secs = join_secs
-        self._trace = None if trace_file is None else Trace(trace_file)
-        self._stall_secs, self._stall_raises = stall_secs_or_default(stall_secs), stall_raises
+        self._join_secs = seconds("StagingHook", "join_secs", join_secs)
+        self._stall_secs = stall_secs_or_default("StagingHook", stall_secs)
+        self._stall_raises = flag("StagingHook", "stall_raises", stall_raises)
+        # Last, because it makes the file.
+        self._trace = None if trace_file is None else Trace(output_file("StagingHook", "trace_file", trace_file))
         self._observer: Observer | None = None
         self._watchdog: Watchdog | None = None
         self._graph: Any = None
@@ -154,13 +164,18 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 # Those that stand in QUEUE_RUNNERS run already; a second start starts nothing.
                 feed.create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
-        self._steps = Steps(session, self._feeds)
+        clock = StepClock(session)
+        interruptible = self._stall_raises and self._stall_secs > 0
+        self._steps = Steps(session, self._feeds, clock, interruptible=interruptible)
         readers = [state for feed in self._feeds for state in self._steps.readers(feed)]
         assert self._observer is not None
-        self._watchdog = Watchdog(session, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers)
+        self._watchdog = Watchdog(
+            session, clock, self._observer, self._feeds, self._stall_secs, self._stall_raises, readers
+        )
+        # After an error there is no end(), but the session is closed.
+        self.clock.on_close.append(self._steps.stop)
         self._watchdog.start()
         self._steps.warm_up()
-        # After an error there is no end(), but the session is closed.
         self.clock.on_close.append(self._watcher.stop)
         self.clock.interrupted = self._watcher.owes
         if self._trace is not None:
@@ -173,8 +188,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """See base class."""
         refuse_if_forked("StagingHook")
         args = run_context.original_args
-        puts, feeds = self.steps.before(self.steps.needed(args.fetches, args.feed_dict))
-        return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts else None
+        puts, feeds = self.steps.before(self.steps.demand(args.fetches, args.feed_dict))
+        return tf.train.SessionRunArgs(puts, feed_dict=feeds) if puts or feeds else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """See base class."""
@@ -191,6 +206,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """What is done around the steps of the present session."""
         assert self._steps is not None
         return self._steps
+
+    def alone(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
+        """To be held around a step of `fetches`, so that steps in lockstep come one after the other."""
+        return nullcontext() if self._steps is None else self._steps.alone(self._steps.demand(fetches, feed_dict))
 
     @property
     def clock(self) -> StepClock:
@@ -216,10 +235,16 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         except (tf.errors.OpError, RuntimeError):
             self._final_stats = []
         stop_all(runs)
+        if self._steps is not None:
+            self._steps.stop()
         start_together(self._graph, False)
+        stopping: list[FeedRun | Steps] = [*runs, *([] if self._steps is None else [self._steps])]
         for run in runs:
             run.warn_of_leftovers()
-            for state in run.join(self._join_secs):
+        if self._steps is not None:
+            self._steps.warn_of_leftovers()
+        for each in stopping:
+            for state in each.join(self._join_secs):
                 warnings.warn(stuck_text(state, self._join_secs), StuckThreadWarning, stacklevel=2)
         self._session = None
 

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from staging_tf1.feed.inputs import Inputs
 from staging_tf1.feed.lane import Lane
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.skipping import Skips
+from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.feed.thread_state import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.graph.meter import Meter
 from staging_tf1.graph.pipeline import Tower
+from staging_tf1.lifecycle.side_thread import SideThread
 
 
 @dataclass
@@ -50,11 +53,18 @@ class _TowerState:
 
 
 class Lockstep:
-    """The lockstep pipeline of one feed in one session."""
+    """The lockstep pipeline of one feed in one session.
 
-    def __init__(self, feed: Feed, session: Any) -> None:
+    Args:
+      feed: the pipeline's feed.
+      session: where it runs.
+      interruptible: whether the loop must be able to stop waiting for the source, which is then read in a thread.
+    """
+
+    def __init__(self, feed: Feed, session: Any, *, interruptible: bool = False) -> None:
         assert feed.pipeline is not None
         self.name = feed.name
+        self._side = SideThread(f"staging:read:{feed.name}") if interruptible else None
         self._session = session
         points = feed.ready_in(session).points
         inputs = Inputs(points)
@@ -65,6 +75,7 @@ class Lockstep:
             state.skips = Skips(state.lane.name, state.lane.ignored)
             state.passed = start
             state.feeder.name = f"lockstep:{state.lane.name}"
+            state.feeder.give_up = None if self._side is None else self._side.give_up
             state.reader = inputs.reader(state.lane, start, dealt=False)
             if state.tower.ends:
                 state.read_ends = session.make_callable(list(state.tower.ends))
@@ -78,12 +89,13 @@ class Lockstep:
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
         """The puts of one batch into every tower that has one, and their feeds; `have_put` comes after their run."""
+        puts, feeds = [], {}
         for state in self.towers:
             self._read_ahead(state)
-        pending = [state for state in self.towers if state.pending is not None]
-        return [state.tower.sink.put for state in pending], {
-            k: v for s in pending for k, v in (s.pending or {}).items()
-        }
+            if state.pending is not None:
+                puts.append(state.tower.sink.put)
+                feeds.update(state.pending)
+        return puts, feeds
 
     def have_put(self) -> None:
         """Notes that the puts of `first_puts` have been run."""
@@ -127,6 +139,19 @@ class Lockstep:
         """Puts right what a step that failed has left."""
         repair_all([self], self._session)
 
+    def stop(self) -> None:
+        """Lets the thread that reads end, if there is one."""
+        if self._side is not None:
+            self._side.stop()
+
+    def join(self, deadline_secs: float) -> list[ThreadState]:
+        """Joins that thread; returns who is still in a source after `deadline_secs`."""
+        if self._side is None or self._side.thread.ident is None:
+            return []
+        self._side.thread.join(deadline_secs)
+        states = [state.feeder for state in self.towers]
+        return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
+
     def drain(self) -> None:
         """Reads no more; what is staged or read ahead can still be taken."""
         for state in self.towers:
@@ -144,7 +169,10 @@ class Lockstep:
         if state.pending is not None:
             return
         while not (state.dealt or state.ended):
-            self._read(state)
+            if self._side is None:
+                self._read(state)
+            else:
+                self._side.call(partial(self._read, state))
         if state.dealt:
             state.pending = state.dealt.popleft()
 
@@ -155,11 +183,7 @@ class Lockstep:
         reading.feeder.thread = threading.current_thread()
         reading.feeder.now(WAITING_FOR_SOURCE)
         try:
-            feeds = self._read_source(reading) if reading.reader is not None else self._read_graph(reading)
-        except reading.lane.ignored.types as error:
-            reading.skips.skip(error)
-            reading.feeder.ignored += 1
-        else:
+            feeds = self._read_graph(reading) if reading.reader is None else self._read_source(reading)
             # A bad batch costs no turn, as in the feed threads.
             self._turn += state.lane.rotates
             if feeds is not None:
@@ -171,34 +195,49 @@ class Lockstep:
             reading.feeder.source_secs += reading.feeder.now(BETWEEN_STEPS)
 
     def _read_source(self, state: _TowerState) -> dict[Any, Any] | None:
-        numbered = state.reader.take()
-        if numbered is None:
-            return None
-        if numbered.error is not None:
-            raise numbered.error
-        arrays = state.lane.arrays(numbered.number, numbered.batch)
-        state.feeder.batch = numbered.number
-        state.feeder.count(arrays)
-        return dict(zip(state.lane.sink.placeholders, arrays, strict=True)) | self._count(state, numbered.number)
+        """The feeds of the next batch that is not skipped; None at the end."""
+        with errors_only(f"'{state.lane.name}'"):
+            while (numbered := state.reader.take()) is not None:
+                try:
+                    if numbered.error is not None:
+                        raise numbered.error
+                    arrays = state.lane.arrays(numbered.number, numbered.batch)
+                except state.lane.ignored.types as error:
+                    self._skip(state, error)
+                    continue
+                state.feeder.batch = numbered.number
+                state.feeder.count(arrays)
+                feeds = dict(zip(state.lane.sink.placeholders, arrays, strict=True))
+                return feeds | self._count(state, numbered.number)
+        return None
+
+    def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:
+        """As `_read_source`, of what the graph computes: the tensors at which the data can end."""
+        if state.read_ends is None:
+            return {}
+        while True:
+            try:
+                values = state.read_ends()
+            except tf.errors.OutOfRangeError:
+                return None
+            except state.lane.ignored.types as error:
+                self._skip(state, error)
+                continue
+            # A session gives scalars as Python's own, and callables take arrays only.
+            return {
+                tensor: np.asarray(value, tensor.dtype.as_numpy_dtype)
+                for tensor, value in zip(state.tower.ends, values, strict=True)
+            }
+
+    def _skip(self, state: _TowerState, error: BaseException) -> None:
+        state.skips.skip(error)
+        state.feeder.ignored += 1
 
     def _count(self, state: _TowerState, number: int) -> dict[Any, Any]:
         """The feed that says for how many batches the one of this number stands."""
         passed, state.passed = state.passed, number + 1
         count = state.tower.sink.count
         return {} if count is None else {count: state.passed - passed}
-
-    def _read_graph(self, state: _TowerState) -> dict[Any, Any] | None:
-        if state.read_ends is None:
-            return {}
-        try:
-            values = state.read_ends()
-        except tf.errors.OutOfRangeError:
-            return None
-        # A session gives scalars as Python's own, and callables take arrays only.
-        return {
-            tensor: np.asarray(value, tensor.dtype.as_numpy_dtype)
-            for tensor, value in zip(state.tower.ends, values, strict=True)
-        }
 
     def _check_not_empty(self, states: list[_TowerState]) -> None:
         empty = [state.lane.name for state in states if not state.staged]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import flag, folder, function, output_file, seconds
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.checkpoint import guarded_scaffold
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
+from staging_tf1.lifecycle.monitored import check_config, check_monitored, check_run, checked_feeds, checked_hooks
+from staging_tf1.lifecycle.stall import stall_secs_or_default
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
 
@@ -28,13 +32,14 @@ class StagingSession:
     threads are joined by name, and the session is closed.
 
     Args:
-      checkpoint_dir: where checkpoints are restored from and saved to; None saves none.
+      checkpoint_dir: the folder that checkpoints are restored from and saved to; None and "" save none.
       hooks: further `tf.train.SessionRunHook`s.
       config: a `tf.ConfigProto`.
       stop_grace_period_secs: seconds that threads are given to return, at the end.
       stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
         0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well.
+      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
+        source of a lockstep pipeline is then read in a thread, for which the step waits.
       trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
         chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
       **monitored: everything else that `tf.train.MonitoredTrainingSession` takes: master, is_chief, scaffold,
@@ -47,8 +52,9 @@ class StagingSession:
     Raises:
       CheckpointError: a checkpoint is damaged or another program's. It is raised from `run` when it turns up there,
         after a failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
-      TypeError: an argument that MonitoredTrainingSession does not take.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
+      TypeError, ValueError: an argument of the wrong kind, or one that MonitoredTrainingSession does not take.
+      OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -62,33 +68,48 @@ class StagingSession:
     [ 8 10]
     """
 
+    # On the class, because __del__ runs even where the __init__ of a subclass has failed before this one.
+    _session: Any = None
+
     def __init__(
         self,
         *,
-        checkpoint_dir: str | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         hooks: Sequence[Any] | None = None,
         config: Any | None = None,
         stop_grace_period_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | None = None,
+        trace_file: str | os.PathLike[str] | None = None,
         **monitored: Any,
     ) -> None:
-        # First, because __del__ runs even where the rest of this fails.
-        self._session: Any = None
+        what = "StagingSession"
         self._made_at = call_site()
+        join_secs = seconds(what, "stop_grace_period_secs", stop_grace_period_secs)
+        stall_secs = stall_secs_or_default(what, stall_secs)
+        stall_raises = flag(what, "stall_raises", stall_raises)
+        # TensorFlow 1 programs give "" where a flag of theirs was not set.
+        if isinstance(checkpoint_dir, str) and not checkpoint_dir:
+            checkpoint_dir = None
+        if checkpoint_dir is not None:
+            checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
+        hooks = checked_hooks("hooks", hooks)
+        check_config(config)
+        check_monitored(monitored)
+        if trace_file is not None:
+            trace_file = output_file(what, "trace_file", trace_file)
         refuse_if_forked(self)
         self._hook = StagingHook(
-            join_secs=stop_grace_period_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
+            join_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
         )
         # Only the chief restores.
         restores_from = checkpoint_dir if monitored.get("is_chief", True) else None
         scaffold = guarded_scaffold(monitored.pop("scaffold", None), restores_from)
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
-            hooks=[self._hook, *(hooks or ())],
+            hooks=[self._hook, *hooks],
             config=config,
-            stop_grace_period_secs=stop_grace_period_secs,
+            stop_grace_period_secs=join_secs,
             scaffold=scaffold,
             **monitored,
         )
@@ -128,17 +149,22 @@ class StagingSession:
         A run whose fetches do not depend on a staged tensor takes no batch, and neither does one that feeds it.
 
         Raises:
+          TypeError, ValueError: the arguments are not those of `tf.Session.run`.
           tf.errors.OutOfRangeError: there are no more batches.
           Exception: what the source raised, with its own type and traceback.
         """
+        check_run(feed_dict, options, run_metadata)
         try:
-            return self._open().run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+            session = self._open()
+            with self._hook.alone(fetches, feed_dict):
+                return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
             raise
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """`tf.train.MonitoredSession.run_step_fn`."""
+        function("StagingSession.run_step_fn()", "step_fn", step_fn, "a function of one argument, step_context")
         try:
             return self._open().run_step_fn(step_fn)
         except Exception as error:
@@ -159,6 +185,8 @@ class StagingSession:
           A function of the values of `feed_list`, which raises what `run` raises.
         """
         self._open()
+        if feed_list is not None:
+            feed_list = checked_feeds(feed_list)
         step = make_stepper(self._hook.session, self._hook.steps, self._hook.clock, fetches, feed_list)
 
         def call(*values: Any) -> Any:
@@ -237,4 +265,4 @@ class StagingSession:
             raise KeyboardInterrupt from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
-            raise cause from None
+            raise cause from cause.__cause__  # not from what it did to the step

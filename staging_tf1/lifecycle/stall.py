@@ -10,9 +10,11 @@ from typing import Any
 
 from absl import logging
 
+from staging_tf1.arguments import MOST_SECS, in_range, seconds, shown
 from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending, read
+from staging_tf1.errors import StallError
 from staging_tf1.feed.feed import Feed
 from staging_tf1.feed.thread_state import WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.lifecycle.clock import StepClock
@@ -22,21 +24,26 @@ ENVIRONMENT = "STAGING_TF1_STALL_SECS"
 _DEFAULT_SECS = 30.0
 
 
-def stall_secs_or_default(stall_secs: float | None) -> float:
+def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
     """The seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
 
     Raises:
-      ValueError: not a number, or negative.
+      TypeError, ValueError: no number of seconds, or negative.
     """
-    value, who = (stall_secs, "stall_secs") if stall_secs is not None else (os.environ.get(ENVIRONMENT), ENVIRONMENT)
-    if value is None or value == "":
+    if stall_secs is not None:
+        return seconds(what, "stall_secs", stall_secs)
+    value = os.environ.get(ENVIRONMENT)
+    if not value:
         return _DEFAULT_SECS
     try:
         secs = float(value)
-    except (TypeError, ValueError):
+    except ValueError:
         secs = -1.0
-    if not 0 <= secs < threading.TIMEOUT_MAX:
-        raise ValueError(f"{who} is {value!r}, wanted a number of seconds, 0 or more; 0 turns the stall report off.")
+    if not 0 <= secs <= MOST_SECS:
+        raise ValueError(
+            f"{ENVIRONMENT} is {shown(value)}, wanted a number of seconds {in_range(0, MOST_SECS)}; 0 turns the stall "
+            f"report off."
+        )
     return secs
 
 
@@ -45,24 +52,25 @@ class Watchdog:
 
     Args:
       session: whose runs to watch; until it is closed.
+      clock: times them.
       observer: made while the graph was open.
       feeds: the feeds of the graph, to be stopped when a wait is to end.
       stall_secs: seconds; 0 watches nothing.
       stall_raises: whether a wait for input is ended: the run raises `staging.errors.StallError`.
-      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way. They
-        cannot be woken; the error is raised from the run that comes after.
+      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way.
     """
 
     def __init__(
         self,
         session: Any,
+        clock: StepClock,
         observer: Observer,
         feeds: Sequence[Feed],
         stall_secs: float,
         stall_raises: bool,
         readers: Sequence[ThreadState] = (),
     ) -> None:
-        self.clock = StepClock(session)
+        self.clock = clock
         self.clock.on_close.append(self.stop)
         self._session, self._observer, self._feeds = session, observer, tuple(feeds)
         self._stall_secs, self._raises = stall_secs, stall_raises
@@ -143,6 +151,9 @@ class Watchdog:
                 run.stop()
             for lane in feed.lanes:
                 self._do(lane.sink.cancel)
+        give_up = self._readers[step.reads].give_up if step.reads else None
+        if give_up is not None:
+            give_up(StallError(report))
         touched = self._observer.touches(step)
         for key, probe in self._observer.probes.items():
             if key in touched.takes:

@@ -6,12 +6,15 @@ import threading
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.arguments import flag, having
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
 from staging_tf1.feed.ready import make_ready
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.lifecycle.classic import plain_areas
+from staging_tf1.lifecycle.clock import StepClock
 from staging_tf1.lifecycle.plain import PlainSteps
 from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
 
@@ -44,6 +47,7 @@ def start(
 
     Raises:
       UninitializedError: variables have no value yet; the message lists them.
+      TypeError: an argument of the wrong kind.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
       ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
 
@@ -57,10 +61,17 @@ def start(
     ...     coord.join(threads)
     [[0, 1], [2, 3]]
     """
+    daemon = flag("start()", "daemon", daemon)
+    stall_raises = flag("start()", "stall_raises", stall_raises)
+    secs = stall_secs_or_default("start()", stall_secs)
     refuse_if_forked("start()")
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")
+    # A MonitoredSession starts what it has to start itself, and has no list_devices.
+    having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+    if coord is not None:
+        having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
     feeds = feeds_of(sess.graph)
     for feed in feeds:
         if feed.pipeline is not None and feed.pipeline.lockstep:
@@ -68,7 +79,6 @@ def start(
                 f"'{feed.name}' (made at {feed.made_at}) is in lockstep: its put must be added to every step, which "
                 f"start() cannot do. Use StagingSession or StagingHook, or staged(..., lockstep=False)."
             )
-    secs = stall_secs_or_default(stall_secs)
     check_initialized(sess, "start()")
     warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
     with sess.graph.as_default():
@@ -78,17 +88,17 @@ def start(
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     if not hasattr(sess, _WATCHDOG):
         # A second start of the same session starts no second watch.
-        watchdog = Watchdog(sess, observer, feeds, secs, stall_raises)
+        clock = StepClock(sess)
+        watchdog = Watchdog(sess, clock, observer, feeds, secs, stall_raises)
         setattr(sess, _WATCHDOG, watchdog)
         watchdog.start()
-        PlainSteps(sess, feeds)
+        PlainSteps(sess, feeds, clock)
     return threads
 
 
 def own_areas(graph: Any, feeds: list[Feed]) -> list[Any]:
     """The areas that belong to one session and to no pipeline, which clears its own."""
-    staged = {id(tower.gate.area) for feed in feeds if feed.pipeline for tower in feed.pipeline.towers}
-    return [area for area in areas_of(graph) if id(area) not in staged and not area.is_shared]
+    return [area for area in plain_areas(graph, feeds) if not area.is_shared]
 
 
 def clear_areas(sess: Any, feeds: list[Feed]) -> None:

@@ -15,7 +15,8 @@ def make_stepper(
 ) -> Callable[..., Any]:
     """A callable of `feed_list`'s values that runs `fetches`, with all that `steps` does around a step."""
     feeds = list(feed_list or ())
-    needed = steps.needed(fetches, feeds)
+    demand = steps.demand(fetches, feeds)
+    alone = steps.alone(demand)
     plain = session.make_callable(fetches, feed_list or None)
     if not feeds:
         # With feeds TensorFlow goes by the session's run, which is timed already.
@@ -23,21 +24,22 @@ def make_stepper(
     putting = _Putting(session, clock, fetches) if not feeds and _is_plain(session.graph, fetches) else None
 
     def step(*values: Any) -> Any:
-        puts, more = steps.before(needed)
-        if not puts:
-            result = plain(*values)
-        elif putting is not None:
-            result = putting.run(puts, more)
-        else:
-            result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
-        steps.after()
+        with alone:
+            puts, more = steps.before(demand)
+            if not (puts or more):
+                result = plain(*values)
+            elif putting is not None and putting.takes(more):
+                result = putting.run(puts, more)
+            else:
+                result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
+            steps.after()
         return result
 
     return step
 
 
 class _Putting:
-    """Runs fetches together with lockstep's puts: a callable for each set of puts that occurs."""
+    """Runs fetches together with further puts and feeds: a callable for each set of them that occurs."""
 
     def __init__(self, session: Any, clock: StepClock, fetches: Any) -> None:
         self._session, self._clock, self._fetches = session, clock, fetches
@@ -46,8 +48,12 @@ class _Putting:
         self._ops = [each for each in self._elements if isinstance(each, tf.Operation)]
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
+    def takes(self, feeds: dict[Any, Any]) -> bool:
+        """Whether nothing that is fed is fetched, too, which only the session's run can do."""
+        return not any(tensor is fed for tensor in self._tensors for fed in feeds)
+
     def run(self, puts: Sequence[Any], feeds: dict[Any, Any]) -> Any:
-        names = tuple([put.name for put in puts])
+        names = tuple([each.name for each in (*puts, *feeds)])
         call = self._callables.get(names)
         if call is None:
             call = self._callables[names] = self._make(puts, list(feeds))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
+from staging_tf1 import arguments
 from staging_tf1._tf import tf
-from staging_tf1.feed.arguments import at_least
 from staging_tf1.feed.feed import Feed, feeds_of
 from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 
@@ -30,11 +31,11 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     >>> hook = StagingSummaryHook(folder="logs", every_steps=100)
     """
 
-    def __init__(self, *, folder: str, every_steps: int = 100) -> None:
-        if not folder:
+    def __init__(self, *, folder: str | os.PathLike[str], every_steps: int = 100) -> None:
+        if folder is None or (isinstance(folder, str) and not folder):
             raise ValueError("StagingSummaryHook got no folder. Name the one that TensorBoard reads: folder='logs'.")
-        self._folder = folder
-        self._every_steps = at_least(every_steps, 1, "every_steps", "StagingSummaryHook")
+        self._folder = arguments.folder("StagingSummaryHook", "folder", folder)
+        self._every_steps = arguments.whole("StagingSummaryHook", "every_steps", every_steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
         self._step_tensor: Any = None
         self._feeds: list[Feed] = []

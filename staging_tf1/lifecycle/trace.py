@@ -6,6 +6,7 @@ The format is described in "Trace Event Format" (Google, catapult project): comp
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -40,10 +41,11 @@ class Trace:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        # Absolute, because it is written again when the session closes.
+        self._path = os.path.abspath(path)
         self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
         self._lock = threading.Lock()
-        with open(path, "w", encoding="utf-8"):
+        with open(self._path, "w", encoding="utf-8"):
             pass
 
     def record(self, session: Any, clock: StepClock, sinks: Iterable[Sink], states: Iterable[ThreadState]) -> None:
@@ -88,7 +90,8 @@ class _Gets:
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._names = [sink.name for sink in sinks]
-        self._values = session.make_callable([sink.meter.value for sink in sinks])
+        # Without a pipeline there is nothing to fetch, which TensorFlow refuses.
+        self._values = session.make_callable([sink.meter.value for sink in sinks]) if sinks else list
 
     def read(self) -> list[Any]:
         return [Meter.reading(sums) for sums in self._values()]

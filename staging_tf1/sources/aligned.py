@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import INT64_MAX, as_int, refuse
+from staging_tf1.arrays import as_numpy_dtype
+
 __all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
 
 # Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512: what TensorFlow asks of memory that it does not own.
@@ -58,16 +61,59 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
     A `transform` that returns such an array hands it over: TensorFlow reads it in place, so it must not be
     written again.
 
+    Args:
+      shape: a whole number, or a tuple or list of them.
+      dtype: a numpy dtype, or what `np.dtype` makes one of.
+
+    Raises:
+      TypeError, ValueError: they are none.
+      MemoryError: there is not so much memory.
+
     >>> is_aligned(aligned_empty((3, 5), np.float32))
     True
     """
-    dtype = np.dtype(dtype)
+    try:
+        dims = shape if type(shape) is tuple else (shape,) if type(shape) is int else _checked_dims(shape)
+        return _empty(dims, np.dtype(dtype))
+    except MemoryError:
+        raise
+    # Looked into only now: every batch comes this way.
+    except Exception:
+        dims, checked = _checked_dims(shape), _checked_dtype(dtype)
+        if math.prod(dims) * checked.itemsize > INT64_MAX - ALIGNMENT_BYTES:
+            refuse("aligned_empty()", "shape", shape, "a shape of less than 2**63 bytes", ValueError)
+        return _empty(dims, checked)
+
+
+def _empty(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if dtype.hasobject:  # TensorFlow always copies strings
-        return np.empty(shape, dtype)
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    memory = _memory(math.prod(dims) * dtype.itemsize + ALIGNMENT_BYTES)
+        return np.empty(dims, dtype)
+    count = math.prod(dims)
+    if count < 0:  # numpy takes a -1 for "as many as there are bytes for"
+        raise ValueError
+    memory = _memory(count * dtype.itemsize + ALIGNMENT_BYTES)
     array: np.ndarray[Any, Any] = np.ndarray(dims, dtype, memory, -_address(memory) % ALIGNMENT_BYTES)
     return array
+
+
+def _checked_dims(shape: Any) -> tuple[int, ...]:
+    listed = shape if isinstance(shape, (tuple, list)) else (shape,)
+    wanted = "a whole number or a tuple of them, each 0 or more"
+    dims = [as_int(dim) for dim in listed]
+    if any(dim is None for dim in dims):
+        refuse("aligned_empty()", "shape", shape, wanted)
+    known = tuple(dim for dim in dims if dim is not None)
+    if any(not 0 <= dim <= INT64_MAX for dim in known):
+        refuse("aligned_empty()", "shape", shape, wanted, ValueError)
+    return known
+
+
+def _checked_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        made: np.dtype[Any] = np.dtype(dtype)
+        return made
+    except Exception:
+        refuse("aligned_empty()", "dtype", dtype, "a numpy dtype, such as np.float32")
 
 
 def _memory(nbytes: int) -> _Memory:
@@ -101,8 +147,8 @@ def _used_before(size: int) -> _Block | None:
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A fresh C-ordered copy that starts on a 64-byte boundary."""
-    copy = aligned_empty(array.shape, array.dtype)
+    """A fresh C-ordered copy that starts on a 64-byte boundary, in native byte order."""
+    copy = aligned_empty(array.shape, array.dtype if array.dtype.isnative else as_numpy_dtype(array.dtype))
     np.copyto(copy, array)
     return copy
 

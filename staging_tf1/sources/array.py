@@ -6,43 +6,32 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arrays import checked_array, describe
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import (
-    ArraySpec,
-    as_array,
-    component_paths,
-    describe,
-    flatten,
-    flatten_up_to,
-    pack,
-)
+from staging_tf1.spec import ArraySpec, component_paths, flatten, flatten_up_to, pack
 
 __all__ = ["ArraySource"]
-
-# The numpy dtypes that TensorFlow has a tensor type for; bfloat16 and float8 are ml_dtypes' and of kind V.
-_TENSOR_DTYPES = frozenset(
-    ["bool", "object", "complex64", "complex128", "float16", "float32", "float64", "bfloat16"]
-    + ["float8_e4m3fn", "float8_e5m2"]
-    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-)
 
 
 class ArraySource(RecordSource):
     """Batches of records from arrays that share their first dimension.
 
     Nothing is loaded whole: of a `np.memmap` only the records of the batch are read. A batch is fresh memory on a
-    64-byte boundary, which TensorFlow takes over without a copy.
+    64-byte boundary, which TensorFlow takes over without a copy. What is stored in the other byte order is converted
+    batch by batch.
 
     Args:
-      arrays: a dict, tuple, namedtuple or nest of arrays, or one array; `np.memmap` as well.
+      arrays: a dict, tuple, namedtuple or nest of arrays, or one array; `np.memmap` as well, and what makes an array
+        that is just as exact: a list of numbers, a pandas object of numpy dtypes, a torch or jax array.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in
         `RecordSource`. `epochs=None` goes on without end.
 
     Raises:
-      SpecError: no records, arrays of different length, arrays of objects or of dtypes that TensorFlow lacks.
+      SpecError: no records, arrays of different length, arrays of objects or of dtypes that TensorFlow lacks, masked
+        arrays, tensors of a graph; `staging_tf1.arrays` lists what else makes no array.
       TypeError, ValueError: a bad argument.
 
     >>> arrays = {"image": np.zeros((10, 784), np.uint8), "label": np.arange(10)}
@@ -88,9 +77,9 @@ class ArraySource(RecordSource):
 def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
     if isinstance(records, slice):
         rows = array[records]
-        taken = aligned_empty(rows.shape, array.dtype)
-        np.copyto(taken, rows)
-        return taken
+        return aligned_copy(rows)
+    if not array.dtype.isnative:
+        return aligned_copy(array[records])
     taken = aligned_empty((len(records), *array.shape[1:]), array.dtype)
     if array.flags.c_contiguous:
         # mode="raise" would gather into a buffer and copy that; the record numbers are in range as they are
@@ -102,7 +91,7 @@ def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) ->
 
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
-    names = component_paths(arrays)
+    names = component_paths(arrays, "ArraySource")
     found = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
     if not found:
         raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Give it a dict, a tuple or one array.")
@@ -118,19 +107,9 @@ def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
 
 
 def _check_array(path: str, value: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(as_array(value, None, f"ArraySource: {_name(path)}"))
+    array = checked_array(value, None, f"ArraySource: {_name(path)}")
     if array.ndim == 0:
         raise SpecError(f"ArraySource: {_name(path)} is one number, wanted an array with a row a record.")
-    if array.dtype.names is not None or array.dtype.name not in _TENSOR_DTYPES:
-        raise SpecError(
-            f"ArraySource: {_name(path)} is of dtype {array.dtype}, which no tensor can have. Cast it, for "
-            "example array.astype(np.float32), or give the fields of a structured array one by one."
-        )
-    if not array.dtype.isnative:
-        raise SpecError(
-            f"ArraySource: {_name(path)} has the byte order of another machine ({array.dtype.str}). Convert "
-            f"it: array.astype(np.{array.dtype.name})."
-        )
     return array
 
 

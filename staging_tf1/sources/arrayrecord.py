@@ -10,7 +10,8 @@ from typing import Any
 from staging_tf1.errors import StagingWarning
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.serialized import SerializedSource, check_parsing
+from staging_tf1.sources.records import Options
+from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["ArrayRecordSource"]
@@ -32,7 +33,7 @@ class ArrayRecordSource(SerializedSource):
     array([0, 1, 4, 9])
 
     Args:
-      files: a path or glob, or several. The files are taken in the order given, those of a glob by name.
+      files: a path or glob, or several, as in `TFRecordSource`; a path that is listed twice is read twice.
       features: the `features` of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
       parse_fn: from the bytes of one record to a nest of arrays and numbers, alike for all records. Called
         from several threads at once.
@@ -70,25 +71,12 @@ class ArrayRecordSource(SerializedSource):
         skip_corrupt: bool = False,
         cache_bytes: int = 0,
     ) -> None:
-        check_parsing(self._owner, features, parse_fn, as_uint8, transform, cache_bytes)
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        options = options.checked(self._owner)
+        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
         opened = ArrayRecordFiles(matching_files(self._owner, files), self._owner)
-        super().__init__(
-            opened,
-            features=features,
-            parse_fn=parse_fn,
-            as_uint8=as_uint8,
-            skip_corrupt=skip_corrupt,
-            cache_bytes=cache_bytes,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            drop_remainder=drop_remainder,
-            across_epochs=across_epochs,
-            transform=transform,
-        )
-        if shuffle:
+        super().__init__(opened, parsing, options)
+        if options.shuffle:
             _warn_of_groups(self._owner, opened)
 
 

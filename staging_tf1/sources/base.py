@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from staging_tf1.arguments import INT64_MAX, whole
 from staging_tf1.spec import flatten
 
 __all__ = ["Source", "StreamSource", "bytes_per_batch"]
@@ -84,7 +85,8 @@ class Source(abc.ABC):
     seed_was_drawn: bool = False
 
     def with_seed(self, seed: int) -> Source:
-        """The same source with another seed; itself where nothing is random."""
+        """The same source with another seed, from 0 to 2**63 - 1; itself where nothing is random."""
+        whole(type(self).__name__, "seed", seed, 0, INT64_MAX)
         return self
 
     @abc.abstractmethod
@@ -95,7 +97,12 @@ class Source(abc.ABC):
         """
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """The batches from number `start` on."""
+        """The batches from number `start` on; none where there are fewer.
+
+        Raises:
+          TypeError, ValueError: `start` is no number of a batch.
+        """
+        start = whole(type(self).__name__, "start", start, 0, INT64_MAX, "the number of a batch")
         numbers = itertools.count(start) if self.num_batches is None else range(start, self.num_batches)
         return map(self.batch, numbers)
 

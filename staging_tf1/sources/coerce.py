@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
+from staging_tf1.arrays import kind_of
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
-from staging_tf1.spec import flatten, is_namedtuple, is_structure
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, is_namedtuple, is_structure
 
 __all__ = ["as_source"]
 
@@ -24,36 +26,72 @@ def as_source(value: Any) -> Source | StreamSource:
     >>> as_source([[1, 2], [3, 4]]).resolve_spec()
     ArraySpec(int64 [?])
     """
+    return source_from("as_source()", "value", value)
+
+
+def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
+    """As `as_source`, of an argument of `what` that has another name."""
+    if isinstance(value, Source):
+        _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
         return value
     if is_grain(value):
         return GrainSource(value)
     if _is_arrays(value):
         raise TypeError(
-            f"got arrays ({_kind(value)}) where batches are wanted, and no batch size. Write "
+            f"{what} got arrays as {argument} ({_kind(value)}), wanted batches. Give a batch size: "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
         )
-    if callable(value) or isinstance(value, Iterable) or hasattr(value, "__iter__"):
-        return GeneratorSource(value)
-    raise TypeError(
-        f"got {value!r}, a {type(value).__name__}, where batches are wanted: a source, a generator function, "
-        "a generator, or an iterable of batches."
-    )
+    # A string is an iterable, too, of its characters.
+    is_text = isinstance(value, (str, bytes, bytearray, memoryview))
+    if is_text or not (callable(value) or hasattr(value, "__iter__")):
+        refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
+    return GeneratorSource(value)
+
+
+def _check_numbers(what: str, source: Source) -> None:
+    """Raises where a source of the user's own counts its batches in a way that would end the data early, or never."""
+    owner = f"{what}: {type(source).__name__}"
+    whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
+    for name in ("num_records", "num_batches"):
+        count = getattr(source, name)
+        if count is not None:
+            whole(owner, name, count, 0, INT64_MAX, "or None")
+
+
+def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
+    """The spec of a source, if it is a nest of `ArraySpec`.
+
+    Raises:
+      TypeError: a source of the user's own gives something else.
+    """
+    for path, leaf in flatten_with_paths(spec):
+        if not isinstance(leaf, ArraySpec):
+            raise TypeError(
+                f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, wanted a nest of "
+                f"staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
+            )
+    return spec
 
 
 def _is_arrays(value: Any) -> bool:
-    if isinstance(value, (np.ndarray, Mapping)) or is_namedtuple(value):
+    if isinstance(value, Mapping) or is_namedtuple(value) or _is_array(value):
         return True
     # A tuple of arrays is (images, labels); a list of arrays or of structures is a list of batches.
     return (
         isinstance(value, tuple)
         and bool(value)
-        and all(isinstance(leaf, np.ndarray) for leaf in flatten(value))
+        and all(map(_is_array, flatten(value)))
         and not all(is_structure(element) for element in value)
     )
+
+
+def _is_array(value: Any) -> bool:
+    # A table of pandas is iterable, too: it would give the names of its columns.
+    return hasattr(value, "__array__") and not isinstance(value, (type, np.generic))
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "one numpy array"
-    return f"a {type(value).__name__} of {len(value)}"
+    return kind_of(value) if _is_array(value) else f"a {type(value).__name__} of {len(value)}"

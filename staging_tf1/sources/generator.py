@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+import numpy as np
+
+from staging_tf1.arguments import INT64_MAX, choice, refuse, shown, whole
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
@@ -50,13 +55,15 @@ class GeneratorSource(StreamSource):
         resume: Literal["error", "skip"] = "error",
         name: str | None = None,
     ) -> None:
-        if not callable(generator_fn) and not hasattr(generator_fn, "__iter__"):
-            raise TypeError(
-                f"GeneratorSource got {generator_fn!r}, a {type(generator_fn).__name__}: wanted a generator "
-                "function, a generator, or an iterable of batches."
-            )
-        if resume not in ("error", "skip"):
-            raise ValueError(f"GeneratorSource: resume={resume!r} must be 'error' or 'skip'.")
+        # A string is an iterable, too, so are the keys of a dict; an array of no dimension only looks like one.
+        iterable = hasattr(generator_fn, "__iter__") and getattr(generator_fn, "ndim", 1) != 0
+        iterable = iterable and not isinstance(generator_fn, (str, bytes, Mapping))
+        if not callable(generator_fn) and not iterable:
+            wanted = "a generator function, a generator, or an iterable of batches"
+            refuse("GeneratorSource", "generator_fn", generator_fn, wanted)
+        choice("GeneratorSource", "resume", resume, ("error", "skip"))
+        if name is not None and not isinstance(name, str):
+            refuse("GeneratorSource", "name", name, "a string")
         self.name = name or _name_of(generator_fn)
         self._declared = spec is not None
         self._spec = None if spec is None else _check_spec(self._owner, spec)
@@ -92,7 +99,7 @@ class GeneratorSource(StreamSource):
                         f"{self._owner} yielded no batch, so its dtypes and shapes are unknown. Declare "
                         "them: GeneratorSource(..., spec=...)."
                     )
-                self._spec = infer_spec(first)
+                self._spec = infer_spec(first, f"{self._owner}: the first batch")
                 self._peeked = (first, iterator)
             return self._spec
 
@@ -109,6 +116,7 @@ class GeneratorSource(StreamSource):
           StagingError: `start` is not 0 and `resume` is "error"; or a generator object is read a second time.
           SpecError: (while iterating) a batch does not fit the spec.
         """
+        start = whole(self._owner, "start", start, 0, INT64_MAX, "the number of a batch")
         if start and self._resume == "error":
             raise StagingError(
                 f"{self._owner} cannot continue at batch {start}: a generator has no position, it can only "
@@ -125,12 +133,14 @@ class GeneratorSource(StreamSource):
         return self._checked(iterator, start)
 
     def _start(self) -> Iterator[Any]:
-        if self._once and self._started:
+        if self._once and (self._started or self._make in _BEGUN):
             raise StagingError(
                 f"{self._owner} was read already: a generator object can be read only once. Give the "
                 "generator *function* (without calling it), so that it can be started anew."
             )
         self._started = True
+        with contextlib.suppress(TypeError):  # an iterator that takes no weak reference
+            _BEGUN.add(self._make)
         iterable = self._make() if callable(self._make) else self._make
         if not hasattr(iterable, "__iter__"):
             raise TypeError(
@@ -147,7 +157,7 @@ class GeneratorSource(StreamSource):
                 )
         for number, batch in enumerate(iterator, start):
             if self._spec is None:
-                self._spec = infer_spec(batch)
+                self._spec = infer_spec(batch, f"{self._owner}: the first batch")
             yield self._fit(batch, number)
 
     def _fit(self, batch: Any, number: int) -> Any:
@@ -167,6 +177,8 @@ class GeneratorSource(StreamSource):
 
 
 _END = object()
+# Generator objects that some source reads: a second source would take every other batch away from the first.
+_BEGUN: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _name_of(generator_fn: Any) -> str:
@@ -178,10 +190,12 @@ def _name_of(generator_fn: Any) -> str:
 
 
 def _check_spec(owner: str, spec: Any) -> Any:
+    if not flatten_with_paths(spec):
+        refuse(owner, "spec", spec, "at least one tf.TensorSpec")
     for path, leaf in flatten_with_paths(spec):
-        if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+        if isinstance(leaf, (np.ndarray, np.generic)) or not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(
-                f"{owner}: spec{f' component {path!r}' if path else ''} is {leaf!r}; wanted a tf.TensorSpec, "
+                f"{owner}: spec{f' component {path!r}' if path else ''} is {shown(leaf)}; wanted a tf.TensorSpec, "
                 "for example tf.TensorSpec([None, 784], tf.float32), or a staging_tf1.spec.ArraySpec."
             )
     named = [

@@ -10,14 +10,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from staging_tf1 import arguments
+from staging_tf1.arrays import as_array
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
-from staging_tf1.sources import arguments
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.reshard import BY_BATCHES
-from staging_tf1.spec import ArraySpec, flatten, infer_spec, map_structure, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, infer_spec, map_structure, pack
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 
@@ -46,9 +45,8 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
         return GrainMapSource(dataset)
     if isinstance(dataset, (grain.IterDataset, grain.DataLoader)):
         return GrainIterSource(dataset)
-    raise TypeError(
-        f"GrainSource got a {type(dataset).__name__}, wanted a grain.MapDataset, grain.IterDataset or grain.DataLoader."
-    )
+    wanted = "a grain.MapDataset, grain.IterDataset or grain.DataLoader"
+    arguments.refuse("GrainSource", "dataset", dataset, wanted)
 
 
 def is_grain(value: Any) -> bool:
@@ -107,9 +105,7 @@ class GrainMapSource(Source):
 
     def batch(self, index: int) -> Any:
         """Element `index` of the dataset; see `Source.batch`."""
-        last = self.num_batches
-        if index < 0 or (last is not None and index >= last):
-            raise IndexError(f"GrainSource: there is no batch {index}: they go from 0 to {(last or sys.maxsize) - 1}.")
+        index = arguments.index_below("GrainSource", index, self.num_batches)
         batch = _as_arrays(self._dataset[index], index)
         return pack(self.spec, conform(self.spec, batch, f"GrainSource: batch {index}"))
 
@@ -119,7 +115,7 @@ class GrainMapSource(Source):
         Raises:
           ValueError: `index` is out of range, or the shard would have no batch.
         """
-        arguments.check_shard("GrainSource", (index, count), len(self._dataset))
+        index, count = arguments.shard("GrainSource", (index, count), len(self._dataset))
         return GrainMapSource(self._dataset[index::count])
 
     def fingerprint(self) -> dict[str, int | str]:
@@ -170,6 +166,7 @@ class GrainIterSource(StreamSource):
         Raises:
           StagingError: the pipeline does not take a state that was restored, so it is another one.
         """
+        start = arguments.whole("GrainSource", "start", start, 0, arguments.INT64_MAX, "the number of a batch")
         iterator = iter(self._dataset)
         with self._lock:
             known = max((position for position in self._states if position <= start), default=0)
@@ -207,6 +204,7 @@ class GrainIterSource(StreamSource):
         Raises:
           StagingError: that position was not reached, or was passed more than 1,024 batches ago.
         """
+        position = arguments.whole("GrainSource", "position", position, 0, arguments.INT64_MAX, "consumed batches")
         with self._lock:
             if position not in self._states:
                 known = f"{min(self._states)} to {max(self._states)}" if self._states else "none"
@@ -215,6 +213,9 @@ class GrainIterSource(StreamSource):
 
     def restore(self, position: int, state: bytes) -> None:
         """Makes `batches(position)` start from a state that `state(position)` gave, perhaps in another process."""
+        position = arguments.whole("GrainSource", "position", position, 0, arguments.INT64_MAX, "consumed batches")
+        if not isinstance(state, bytes):
+            arguments.refuse("GrainSource", "state", state, "the bytes that state(position) gave")
         with self._lock:
             self._states[position] = state
 
@@ -228,7 +229,10 @@ def _as_arrays(batch: Any, index: int) -> Any:
             f"GrainSource: element {index} is None: filter() leaves such holes in a MapDataset. Use "
             f"dataset.to_iter_dataset(), which closes them, before batch()."
         )
-    arrays = map_structure(np.asarray, batch)
+    named = [
+        (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
+    ]
+    arrays = pack(batch, [as_array(leaf, None, place) for place, leaf in named])
     if any(leaf.ndim == 0 for leaf in flatten(arrays)):
         described = map_structure(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), arrays)
         raise SpecError(

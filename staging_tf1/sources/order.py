@@ -99,12 +99,7 @@ class Schedule:
         """
         last = self.num_batches
         if index < 0 or (last is not None and index >= last):
-            raise IndexError(
-                f"there is no batch {index}: "
-                + ("they go" if last is None else f"{last} go")
-                + " from 0"
-                + ("" if last is None else f" to {last - 1}")
-            )
+            raise IndexError(f"batch {index} is out of range (0 {'or more' if last is None else f'to {last - 1}'})")
         if not self.across_epochs:
             epoch, step = divmod(index, self._count(self.num_records))
             start = step * self.batch_size

@@ -4,20 +4,61 @@ from __future__ import annotations
 
 import abc
 import copy
-import operator
+import secrets
 import threading
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from staging_tf1.sources import arguments
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT32_MAX, INT64_MAX
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.order import Order, Schedule
 from staging_tf1.sources.transform import Transform, batch_rng, hand_over, output_spec, wants_rng
 
-__all__ = ["RecordSource"]
+__all__ = ["Options", "RecordSource"]
+
+# Each is put together on its own.
+_MOST_EPOCHS_A_BATCH = 2**16
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
+
+
+class Options(NamedTuple):
+    """What all record sources can be told; see `RecordSource`."""
+
+    batch_size: int
+    shuffle: bool = False
+    seed: int | None = None
+    epochs: int | None = None
+    shard: tuple[int, int] | None = None
+    drop_remainder: bool = False
+    across_epochs: bool = False
+    transform: Transform | None = None
+
+    def checked(self, owner: str) -> Options:
+        """The options in the kinds that they are used in; checked before any file is opened.
+
+        Raises:
+          TypeError, ValueError: one of them makes no sense, whatever the records are.
+        """
+        wants_rng(owner, self.transform)
+        return Options(
+            arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
+            arguments.flag(owner, "shuffle", self.shuffle),
+            None if self.seed is None else _checked_seed(owner, self.seed),
+            None
+            if self.epochs is None
+            else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is without end"),
+            arguments.shard(owner, self.shard, INT64_MAX),
+            arguments.flag(owner, "drop_remainder", self.drop_remainder),
+            arguments.flag(owner, "across_epochs", self.across_epochs),
+            self.transform,
+        )
+
+
+def _checked_seed(owner: str, seed: Any) -> int:
+    return arguments.whole(owner, "seed", seed, 0, INT64_MAX)
 
 
 class RecordSource(Source):
@@ -27,8 +68,8 @@ class RecordSource(Source):
 
     Args:
       num_records: of all shards together.
-      batch_size: records in a batch.
-      shuffle: a new order of all records for each epoch.
+      batch_size: records in a batch, up to 2**31 - 1.
+      shuffle: a new order of all records for each epoch. Flags are True or False.
       seed: from 0 to 2**63 - 1; None draws one, which `seed` then tells.
       epochs: how often to go through the records; None without end.
       shard: (index, count): only every `count`-th record in order, from the `index`-th.
@@ -57,19 +98,19 @@ class RecordSource(Source):
         transform: Transform | None = None,
     ) -> None:
         owner = self._owner
-        batch_size = arguments.check_batch_size(owner, batch_size)
-        if epochs is not None:
-            epochs = arguments.check_count(owner, "epochs", epochs, "times to go through the records")
+        num_records = arguments.whole(owner, "num_records", num_records, 1, INT64_MAX, "records of all shards")
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        options = options.checked(owner)
+        self._shuffle = options.shuffle
         self._wants_rng = wants_rng(owner, transform)
-        self.seed_was_drawn = seed is None and (shuffle or self._wants_rng)
-        self._seed = arguments.draw_seed() if self.seed_was_drawn else None
-        if seed is not None:
-            self._seed = arguments.check_seed(owner, seed)
+        self.seed_was_drawn = options.seed is None and (self._shuffle or self._wants_rng)
+        self._seed = secrets.randbits(31) if self.seed_was_drawn else options.seed
         self._total_records = num_records
-        self._shuffle = bool(shuffle)
         self._transform = transform
-        self._schedule = Schedule(num_records, batch_size, epochs, bool(drop_remainder), bool(across_epochs))
-        self._take_shard(*arguments.check_shard(owner, shard, num_records))
+        self._schedule = Schedule(
+            num_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs
+        )
+        self._take_shard(*arguments.shard(owner, options.shard, num_records))
 
     @abc.abstractmethod
     def _record_spec(self, batch_dim: int | None) -> Any:
@@ -92,6 +133,11 @@ class RecordSource(Source):
                 f"{f' of shard {index} of {count}' if count > 1 else ''}, so with drop_remainder=True there "
                 f"would be no batch at all. Use a batch_size of at most {order.num_records}, or "
                 "drop_remainder=False."
+            )
+        if self._schedule.across_epochs and batch_size > _MOST_EPOCHS_A_BATCH * order.num_records:
+            raise ValueError(
+                f"{self._owner} got batch_size={batch_size} with across_epochs=True, which would fill a batch from "
+                f"more than {_MOST_EPOCHS_A_BATCH} epochs of {order.num_records} records. Use a smaller batch_size."
             )
         self._order = order
         self._schedule = Schedule(
@@ -116,7 +162,7 @@ class RecordSource(Source):
     def with_seed(self: _Source, seed: int) -> _Source:
         """The same records in the order that `seed` gives."""
         other = copy.copy(self)
-        other._seed, other.seed_was_drawn = arguments.check_seed(self._owner, seed), False
+        other._seed, other.seed_was_drawn = _checked_seed(self._owner, seed), False
         other._take_shard(self._order.shard_index, self._order.shard_count)
         return other
 
@@ -160,8 +206,12 @@ class RecordSource(Source):
         return self._schedule.epochs
 
     def epoch_of(self, index: int) -> int:
-        """The epoch in which batch `index` starts, counted from 0."""
-        return self._schedule.epoch_of(index)
+        """The epoch in which batch `index` starts, counted from 0.
+
+        Raises:
+          IndexError: there is no such batch.
+        """
+        return self._schedule.epoch_of(self._checked_index(index))
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """The numbers of the records that make batch `index`: int64 [batch].
@@ -169,37 +219,35 @@ class RecordSource(Source):
         Raises:
           IndexError: there is no such batch.
         """
-        parts = [self._order.records(piece) for piece in self._pieces(index)]
+        parts = [self._order.records(piece) for piece in self._schedule.pieces(self._checked_index(index))]
         return np.concatenate(
             [np.arange(p.start, p.stop, p.step, dtype=np.int64) if isinstance(p, slice) else p for p in parts]
         )
 
     def batch(self, index: int) -> Any:
         """Batch `index`, counted from 0 over all epochs; see `Source.batch`."""
+        index = self._checked_index(index)
         batch = self._read(index)
         if self._transform is None:
             return batch
-        random = (self._rng(operator.index(index)),) if self._wants_rng else ()
+        random = (self._rng(index),) if self._wants_rng else ()
         return hand_over(self._owner, self._transform(batch, *random))
 
     def _rng(self, index: int) -> np.random.Generator:
         return batch_rng(self._seed or 0, self._order.shard_index, index)
 
     def _read(self, index: int) -> Any:
-        pieces = self._pieces(index)
+        pieces = self._schedule.pieces(index)
         if len(pieces) == 1:
             return self._gather(self._order.records(pieces[0]))
         return self._gather(self.record_ids(index))
 
-    def _pieces(self, index: int) -> Any:
-        try:
-            return self._schedule.pieces(operator.index(index))
-        except IndexError as error:
-            raise IndexError(f"{self._owner}: {error}.") from None
+    def _checked_index(self, index: Any) -> int:
+        return arguments.index_below(self._owner, index, self.num_batches)
 
     def shard(self: _Source, index: int, count: int) -> _Source:
         """Every `count`-th record of this source in order, from the `index`-th; see `Source.shard`."""
-        index, count = arguments.check_shard(self._owner, (index, count), self.num_records)
+        index, count = arguments.shard(self._owner, (index, count), self.num_records)
         part = copy.copy(self)
         part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
         return part

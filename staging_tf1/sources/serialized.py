@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from staging_tf1 import arguments
 from staging_tf1.errors import CorruptRecordError, RecordFileError
-from staging_tf1.sources import arguments
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.order import Piece
-from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.records import Options, RecordSource
 from staging_tf1.sources.stack import record_specs, stack
-from staging_tf1.spec import ArraySpec
+from staging_tf1.spec import ArraySpec, map_structure
 
-__all__ = ["SerializedFiles", "SerializedSource", "check_parsing"]
+__all__ = ["Parsing", "SerializedFiles", "SerializedSource"]
 
 
 class SerializedFiles(Protocol):
@@ -61,6 +61,59 @@ class SerializedFiles(Protocol):
         """
 
 
+class Parsing(NamedTuple):
+    """What a batch of serialized records is made into; see `TFRecordSource`."""
+
+    features: Any = None
+    parse_fn: Callable[[bytes], Any] | None = None
+    as_uint8: bool = False
+    skip_corrupt: bool = False
+    cache_bytes: int = 0
+
+    def checked(self, owner: str, transform: Any) -> Parsing:
+        """The same in the kinds that they are used in.
+
+        Raises:
+          TypeError, ValueError: one of them makes no sense, or two of them together.
+        """
+        as_uint8 = arguments.flag(owner, "as_uint8", self.as_uint8)
+        skip_corrupt = arguments.flag(owner, "skip_corrupt", self.skip_corrupt)
+        cache_bytes = arguments.whole(
+            owner, "cache_bytes", self.cache_bytes, 0, arguments.INT64_MAX, "bytes to keep in memory"
+        )
+        if self.features is not None:
+            _check_features(owner, self.features)
+        if self.parse_fn is not None:
+            arguments.function(owner, "parse_fn", self.parse_fn, "a function from bytes to arrays")
+        given = {"features=": self.features is not None, "parse_fn=": self.parse_fn is not None, "as_uint8=": as_uint8}
+        chosen = [name for name, is_given in given.items() if is_given]
+        if len(chosen) > 1:
+            raise ValueError(
+                f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
+                f"as_uint8= not at all: choose one."
+            )
+        if as_uint8 and cache_bytes:
+            raise ValueError(
+                f"{owner} got as_uint8= and cache_bytes=: the system's page cache holds such records as well."
+            )
+        if self.features is not None and transform is not None:
+            raise ValueError(
+                f"{owner} got features= and transform=: the transform would see serialized records, since "
+                "features= parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
+            )
+        return Parsing(self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes)
+
+
+def _check_features(owner: str, features: Any) -> None:
+    wanted = "a dict of tf.io.FixedLenFeature and the like, as tf.io.parse_example takes it"
+    # They are all named tuples with a dtype; this room does not import TensorFlow.
+    if not isinstance(features, Mapping) or not all(
+        isinstance(name, str) and isinstance(feature, tuple) and hasattr(feature, "dtype")
+        for name, feature in features.items()
+    ):
+        arguments.refuse(owner, "features", features, wanted)
+
+
 class SerializedSource(RecordSource):
     """Batches of records from files, as they are or parsed.
 
@@ -72,9 +125,7 @@ class SerializedSource(RecordSource):
 
     Args:
       files: what reads the records.
-      features, parse_fn, as_uint8, skip_corrupt, cache_bytes: as the subclasses say; let `check_parsing` look at
-        them before the files are opened.
-      options: those of `RecordSource`.
+      parsing, options: checked before the files were opened.
 
     Raises:
       RecordFileError: there are no records.
@@ -83,24 +134,19 @@ class SerializedSource(RecordSource):
     def __init__(
         self,
         files: SerializedFiles,
-        *,
-        features: Any = None,
-        parse_fn: Callable[[bytes], Any] | None = None,
-        as_uint8: bool = False,
-        skip_corrupt: bool = False,
-        cache_bytes: int = 0,
-        **options: Any,
+        parsing: Parsing,
+        options: Options,
     ) -> None:
         if not files.num_records:
             raise RecordFileError(f"{self._owner} got no records: there are none in {', '.join(files.paths)}.")
         self._files = files
-        self.features = features
-        self._parse = parse_fn
-        self._as_uint8 = bool(as_uint8)
-        self._skip_corrupt = skip_corrupt
-        self._cache = RecordCache(cache_bytes)
+        self.features = parsing.features
+        self._parse = parsing.parse_fn
+        self._as_uint8 = parsing.as_uint8
+        self._skip_corrupt = parsing.skip_corrupt
+        self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
-        super().__init__(files.num_records, **options)
+        super().__init__(files.num_records, **options._asdict())
 
     def _take_shard(self, index: int, count: int) -> None:
         self._parsed_spec: Any = None
@@ -136,9 +182,9 @@ class SerializedSource(RecordSource):
         with self._parsed_lock:
             if self._parsed_spec is None:
                 for place in range(self.num_records):
-                    _, found = self._records(self._numbers(self._order.records(Piece(0, place, place + 1))))
-                    if found:
-                        self._parsed_spec = found[0]
+                    kept, found = self._records(self._numbers(self._order.records(Piece(0, place, place + 1))))
+                    if kept:
+                        (self._parsed_spec,) = found
                         break
                 else:
                     raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
@@ -156,19 +202,22 @@ class SerializedSource(RecordSource):
         numbers, found = self._records(self._numbers(records))
         if self._parse is not None:
             return stack(self._first_parsed(), numbers, found, self._files.describe)
-        batch = aligned_empty(len(found), np.dtype(object))
-        batch[:] = found
+        batch = aligned_empty(len(numbers), np.dtype(object))
+        batch[:] = list(found)
         return batch
 
-    def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], list[Any]]:
-        """The records that are not corrupt, parsed if they are to be, and their numbers."""
+    def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
+        """The numbers of the records that are not corrupt, and the records, parsed as they are taken if they are to be.
+
+        A `parse_fn` may write each record to the same array: what is to stay has to be copied before the next.
+        """
         if not self._cache.limit_bytes:
             return self._fresh(numbers)
         held = {number: self._cache.get(number) for number in numbers.tolist()}
         missing = [number for number, record in held.items() if record is None]
         if missing:
             for number, record in zip(*self._fresh(np.array(missing, np.int64))):
-                held[number] = record
+                held[number] = record = map_structure(_copied, record)
                 self._cache.offer(number, record)
         kept = [number for number in held if held[number] is not None]
         return kept, [held[number] for number in kept]
@@ -191,37 +240,15 @@ class SerializedSource(RecordSource):
             raise errors[min(errors)]
         self._skipped.update(int(numbers[place]) for place in errors)
 
-    def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], list[Any]]:
+    def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
         records, errors = self._files.read(numbers)
         kept = numbers.tolist()
         if errors:
             self._note(errors, numbers)
             places = [place for place in range(len(kept)) if place not in errors]
             kept, records = [kept[place] for place in places], [records[place] for place in places]
-        return kept, records if self._parse is None else [self._parse(record) for record in records]
+        return kept, records if self._parse is None else map(self._parse, records)
 
 
-def check_parsing(owner: str, features: Any, parse_fn: Any, as_uint8: bool, transform: Any, cache_bytes: Any) -> None:
-    """Refuses arguments that contradict each other.
-
-    Raises:
-      TypeError, ValueError: the message says which and what to write.
-    """
-    given = {"features=": features is not None, "parse_fn=": parse_fn is not None, "as_uint8=": as_uint8}
-    chosen = [name for name, is_given in given.items() if is_given]
-    if len(chosen) > 1:
-        raise ValueError(
-            f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
-            f"as_uint8= not at all: choose one."
-        )
-    if as_uint8 and cache_bytes:
-        raise ValueError(f"{owner} got as_uint8= and cache_bytes=: the system's page cache holds such records as well.")
-    if features is not None and transform is not None:
-        raise ValueError(
-            f"{owner} got features= and transform=: the transform would see serialized records, since "
-            "features= parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
-        )
-    if parse_fn is not None and not callable(parse_fn):
-        raise TypeError(f"{owner}: parse_fn={parse_fn!r} must be a function from bytes to arrays.")
-    if cache_bytes != 0:
-        arguments.check_count(owner, "cache_bytes", cache_bytes, "bytes to keep in memory")
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+from staging_tf1.arguments import choice, flag
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
-from staging_tf1.sources.serialized import SerializedSource, check_parsing
+from staging_tf1.sources.records import Options
+from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["TFRecordSource"]
@@ -29,7 +31,9 @@ class TFRecordSource(SerializedSource):
       graph; with `parse_fn`: what it returns for each record, stacked.
 
     Args:
-      files: a path or glob, or several. The files are taken in the order given, those of a glob by name.
+      files: a path or glob, or several. The files are taken in the order given, those of a glob by name. A path that
+        is listed twice is read twice. A file that a glob matches is read once, however often it is listed or matched
+        besides; a StagingWarning names it. Files are told apart by their absolute paths, not by what links lead to.
       features: the `features` of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
       parse_fn: from the bytes of one record to a nest of arrays and numbers, alike for all records. Called
         from several threads at once.
@@ -69,27 +73,16 @@ class TFRecordSource(SerializedSource):
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
     ) -> None:
-        check_parsing(self._owner, features, parse_fn, as_uint8, transform, cache_bytes)
-        if access not in ("mmap", "pread"):
-            raise ValueError(f"{self._owner}: access={access!r} must be 'mmap' or 'pread'.")
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        options = options.checked(self._owner)
+        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
+        verify = flag(self._owner, "verify", verify)
+        choice(self._owner, "access", access, ("mmap", "pread"))
         paths = matching_files(self._owner, files)
-        self._indexes = [open_index(path, skip_corrupt=skip_corrupt) for path in paths]
-        super().__init__(
-            RecordFiles(self._indexes, verify=verify, access=access),
-            features=features,
-            parse_fn=parse_fn,
-            as_uint8=as_uint8,
-            skip_corrupt=skip_corrupt,
-            cache_bytes=cache_bytes,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            drop_remainder=drop_remainder,
-            across_epochs=across_epochs,
-            transform=transform,
-        )
+        # A file that is listed twice has one index.
+        indexes = {path: open_index(path, skip_corrupt=parsing.skip_corrupt) for path in dict.fromkeys(paths)}
+        self._indexes = [indexes[path] for path in paths]
+        super().__init__(RecordFiles(self._indexes, verify=verify, access=access), parsing, options)
 
     @property
     def lost_bytes(self) -> int:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
+from staging_tf1.arguments import refuse
+from staging_tf1.arrays import checked_array, is_plain
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
-from staging_tf1.spec import ArraySpec, as_array, flatten, flatten_with_paths, pack
+from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, pack
 
 __all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "wants_rng"]
 
@@ -27,9 +29,7 @@ def wants_rng(owner: str, transform: Transform | None) -> bool:
     if transform is None:
         return False
     if not callable(transform):
-        raise TypeError(
-            f"{owner}: transform={transform!r} must be a function transform(batch) or transform(batch, rng)."
-        )
+        refuse(owner, "transform", transform, "a function transform(batch) or transform(batch, rng)")
     try:
         signature = inspect.signature(transform)
     except ValueError:  # written in C, and silent about its arguments
@@ -82,11 +82,9 @@ def hand_over(owner: str, batch: Any) -> Any:
     """
     memories, leaves = [], []
     for number, value in enumerate(flatten(batch)):
-        array = value if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else None
-        if array is None:
-            array = as_array(value, None, _place(owner, batch, number))
+        array = value if is_plain(value) else checked_array(value, None, _place(owner, batch, number))
         memory = memory_of(array)
-        if memory is None or not is_aligned(array):
+        if memory is None or not (is_aligned(array) and array.dtype.isnative):
             array = aligned_copy(array)
         elif memory.given_away:
             raise SpecError(

@@ -7,7 +7,7 @@ from soak.outcome import Outcome
 from soak.plan import Plan
 from soak.sources import BAD_RECORD, good_batches
 
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SourceError, SpecError
 
 
 def check(plan: Plan, outcome: Outcome, begin: list[int]) -> None:
@@ -55,13 +55,17 @@ def check_error(plan: Plan, outcome: Outcome) -> None:
 
 
 def is_the_sources(plan: Plan, outcome: Outcome, error: BaseException | None) -> bool:
-    """Whether the source was to blame, and `error` is its very own."""
+    """Whether the source was to blame, and `error` is its very own, or says what that was."""
     if plan.fault == "misfit":
         return isinstance(error, SpecError) and "'double' got float64" in str(error)
     fatal = plan.fault == "raise" or plan.max_ignored is not None
     if plan.from_dataset:
         return fatal and isinstance(error, tf.errors.InvalidArgumentError) and BAD_RECORD in error.message
-    return fatal and any(error is each for each in outcome.raised)
+    # A signal is raised as another error, by Python where a generator lets it through.
+    raised = error if plan.error == "BrokenDiskError" else getattr(error, "__cause__", None)
+    if plan.error != "BrokenDiskError" and not isinstance(error, SourceError):
+        return fatal and plan.error == "StopIteration" and type(error) is RuntimeError
+    return fatal and any(raised is each for each in outcome.raised)
 
 
 def check_tower(plan: Plan, outcome: Outcome, got: list[list[int]], batches: list[list[int]]) -> None:

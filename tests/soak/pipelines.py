@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 from soak.plan import QUEUE_KINDS, Plan
-from soak.sources import BAD_RECORD, BrokenDiskError, SoakSource
+from soak.sources import BAD_RECORD, ERRORS, SoakSource
 
 import staging_tf1 as staging
 from staging_tf1.sources import GeneratorSource
@@ -51,7 +51,7 @@ def runner(plan: Plan, source: SoakSource) -> staging.CustomRunner:
 def skips(plan: Plan) -> dict[str, Any]:
     if plan.fault != "ignored":
         return {}
-    error = tf.errors.InvalidArgumentError if plan.from_dataset else BrokenDiskError
+    error = tf.errors.InvalidArgumentError if plan.from_dataset else type(ERRORS[plan.error](""))
     return dict(ignored_exception_types=(error,), max_ignored=plan.max_ignored)
 
 

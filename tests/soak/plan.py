@@ -16,6 +16,10 @@ TOWER_KINDS += ("towers-lockstep", "towers-stream-lockstep", "towers-dataset-loc
 # Kinds whose position a checkpoint holds.
 RESUMING = tuple(kind for kind in STAGED_KINDS + TOWER_KINDS if "classic" not in kind)
 PACES = ("none", "busy", "wait")
+# How the arrays of a batch lie in memory.
+LAYOUTS = ("native", "native", "big-endian", "strided", "reversed", "unaligned", "read-only")
+# What a source raises at a bad record: an error of its own, or one that a session takes for a signal.
+ERRORS = ("BrokenDiskError", "BrokenDiskError", "StopIteration", "OutOfRangeError", "AbortedError")
 MONITORED = ("session", "step_fn", "hook")
 WAYS = (*MONITORED, "callable", "plain")
 
@@ -37,9 +41,11 @@ class Plan:
     # Whether a shuffle queue's order can be repeated: feeder and taker in turn.
     repeatable: bool
     source_pace: str
+    layout: str
     step_pace: str
     # "none"; "raise" at a bad record; "ignored" where bad records are skipped; "misfit", a batch of another dtype.
     fault: str
+    error: str
     bad: frozenset[int]
     max_ignored: int | None
     # The numbers of the steps that fail, and at which moment: "early", at the "token", or "late", with the batch.
@@ -105,6 +111,8 @@ class Plan:
 def draw(seed: int) -> Plan:
     """The plan of `seed`: the same on every machine."""
     choose = random.Random(seed)
+    # Of their own, so that what is added here leaves the rest of the case as it was.
+    more = random.Random(f"{seed}/more")
     kind = choose.choice(QUEUE_KINDS + STAGED_KINDS + TOWER_KINDS)
     lockstep, dataset = kind.endswith("lockstep"), "dataset" in kind
     towers = choose.randint(2, 3) if kind in TOWER_KINDS else 1
@@ -124,6 +132,8 @@ def draw(seed: int) -> Plan:
     whole = not (failing or timeouts) and fault in ("none", "ignored")
     resumes = kind in RESUMING and whole and way in MONITORED and choose.random() < 0.5
     threads = 1 if lockstep or (resumes and dataset) else choose.randint(1, 4)
+    # Of a StopIteration in a generator Python makes a RuntimeError, which is not the one to be ignored.
+    by_generator = "stream" in kind or kind == "generators"
     preempted = way in MONITORED and stop != "drain" and choose.random() < 0.25
     several = way == "plain" and choose.random() < 0.5
     return Plan(
@@ -138,8 +148,10 @@ def draw(seed: int) -> Plan:
         inter_op=choose.choice([0, 0, 1, 2]),
         repeatable=choose.random() < 0.5,
         source_pace=choose.choice(PACES),
+        layout=more.choice(LAYOUTS),
         step_pace=choose.choice(PACES),
         fault=fault,
+        error=more.choice(ERRORS[:2] if fault == "ignored" and by_generator else ERRORS),
         bad=frozenset(choose.randrange(records) for _ in range(many)),
         max_ignored=choose.choice([None, 0, 1]) if fault == "ignored" and towers == 1 and not resumes else None,
         failing=failing,

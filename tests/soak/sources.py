@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 from soak.plan import Plan
 
 from staging_tf1.sources import ArraySource, Source
@@ -19,6 +20,29 @@ BAD_RECORD = "bad record"
 
 class BrokenDiskError(Exception):
     """What a source raises at a bad record."""
+
+
+ERRORS: dict[str, Callable[[str], Exception]] = {
+    "BrokenDiskError": BrokenDiskError,
+    "StopIteration": StopIteration,
+    "OutOfRangeError": lambda text: tf.errors.OutOfRangeError(None, None, text),
+    "AbortedError": lambda text: tf.errors.AbortedError(None, None, text),
+}
+
+
+def laid_out(layout: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same numbers, as a file of another machine, a slice or a view of a record would give them."""
+    if layout == "big-endian":
+        return array.astype(array.dtype.newbyteorder(">"))
+    if layout == "strided":
+        return np.repeat(array, 2)[::2]
+    if layout == "reversed":
+        return array[::-1].copy()[::-1]
+    if layout == "unaligned":
+        return np.frombuffer(b"x" + array.tobytes(), np.uint8)[1:].view(array.dtype)
+    if layout == "read-only":
+        array.flags.writeable = False
+    return array
 
 
 class Pace:
@@ -70,10 +94,10 @@ class SoakSource(Source):
             self._interrupt()
         batch = self.inner.batch(index)
         if self._plan.bad.isdisjoint(batch["id"].tolist()):
-            return batch
+            return {name: laid_out(self._plan.layout, array) for name, array in batch.items()}
         if self._plan.fault == "misfit":
             return {**batch, "double": batch["double"].astype(np.float64)}
-        error = BrokenDiskError(f"batch {index}")
+        error = ERRORS[self._plan.error](f"batch {index}")
         self._raised.append(error)
         raise error
 

@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 
+from staging_tf1.arguments import kind_of_file
 from staging_tf1.legacy.source_files import UnreadableError
 
 
@@ -18,6 +19,9 @@ def replace(path: str, content: bytes) -> None:
     real = os.path.realpath(path)
     if not os.access(real, os.W_OK):
         raise UnreadableError(f"{path}: is read-only; nothing was written")
+    kind = kind_of_file(real)
+    if kind is not None:  # to replace a device would remove it
+        raise UnreadableError(f"{path}: is {kind}, not a regular file; nothing was written")
     temporary = None
     try:
         mode = stat.S_IMODE(os.stat(real).st_mode)

@@ -133,9 +133,11 @@ class _State(NamedTuple):
 class _OpenFile:
     """One open file, which stays readable when its name is removed."""
 
+    # On the class, because __del__ runs even where __init__ has failed.
+    _descriptor = -1
+
     def __init__(self, path: str, reader_class: Any, state: _State | None = None) -> None:
         self._path = path
-        self._descriptor = -1
         try:
             self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:

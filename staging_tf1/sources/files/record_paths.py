@@ -4,35 +4,75 @@ from __future__ import annotations
 
 import glob
 import os
+import warnings
 from typing import Any
 
-from staging_tf1.errors import RecordFileError
+from staging_tf1 import arguments
+from staging_tf1.errors import RecordFileError, StagingWarning
+from staging_tf1.sources.files.replacing import check_regular
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
 __all__ = ["matching_files"]
 
 
 def matching_files(owner: str, files: Any) -> list[str]:
-    """Paths from a path or glob, or several: those of a glob sorted by name, each file once.
+    """Paths from a path or glob, or several: those of a glob sorted by name.
+
+    A path that is listed twice comes twice. A file that a glob matches comes once, where it is first listed or matched:
+    globs that overlap are more often a mistake than a wish.
 
     Raises:
-      RecordFileError: nothing matches.
+      TypeError, ValueError: no paths.
+      RecordFileError: nothing matches, or something else than a file does.
     """
-    patterns = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     found: list[str] = []
-    for pattern in (os.fspath(path) for path in patterns):
-        matches = [pattern] if os.path.exists(pattern) else _matches(pattern)
-        if not matches:
-            raise RecordFileError(
-                f"no file matches {pattern!r} (looked from {os.getcwd()}). Check the path; a glob may hold *, ? and **."
-            )
-        found += matches
-    if not found:
-        raise RecordFileError(f"{owner} got an empty list of files.")
-    return list(dict.fromkeys(found))
+    seen: set[str] = set()
+    globbed: set[str] = set()
+    again: list[str] = []
+    for pattern in _patterns(owner, files):
+        listed = os.path.exists(pattern)
+        for path in [pattern] if listed else _matches(pattern):
+            place = os.path.abspath(path)
+            if place in (globbed if listed else seen):
+                again.append(path)
+                continue
+            found.append(path)
+            seen.add(place)
+            if not listed:
+                globbed.add(place)
+    for path in dict.fromkeys(found):
+        check_regular(path)
+    if again:
+        _warn_of_repeats(owner, again)
+    return found
+
+
+def _patterns(owner: str, files: Any) -> list[str]:
+    if isinstance(files, (str, os.PathLike)):
+        return [arguments.path(owner, "files", files)]
+    several = arguments.listed(owner, "files", files, "a path or glob, or several: strings or os.PathLikes")
+    patterns = [arguments.path(owner, "files", each) for each in several]
+    if not patterns:
+        raise RecordFileError(f"{owner} got an empty list of files, wanted at least one path or glob.")
+    return patterns
+
+
+def _warn_of_repeats(owner: str, again: list[str]) -> None:
+    others = f" and {len(again) - 1} more" if len(again) > 1 else ""
+    warnings.warn(
+        f"{owner}: the file {again[0]}{others} is matched by a glob and listed or matched again; it is read once. To "
+        f"read a file twice, list its path twice; otherwise list it once.",
+        StagingWarning,
+        stacklevel=4,
+    )
 
 
 def _matches(pattern: str) -> list[str]:
     """The files that a glob means: not the indexes that stand beside them."""
     found = sorted(glob.glob(pattern, recursive=True))
-    return [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
+    kept = [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
+    if not kept:
+        raise RecordFileError(
+            f"no file matches {pattern!r} (looked from {os.getcwd()}). Check the path; a glob may hold *, ? and **."
+        )
+    return kept

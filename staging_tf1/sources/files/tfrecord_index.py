@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning
-from staging_tf1.sources.files.replacing import replacing
+from staging_tf1.sources.files.replacing import check_regular, replacing
 from staging_tf1.sources.files.tfrecord_scan import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 
@@ -36,6 +37,8 @@ INDEX_SUFFIX = ".index.npy"
 UNPACKED_SUFFIX = ".unpacked"
 
 _MAGIC = 0x5354_4731_4944_5801  # "STG1IDX" and the version of this layout
+# How each .npy file begins.
+NPY_MAGIC = b"\x93NUMPY"
 _HEAD = 5  # magic, size, time, bytes lost, damaged or not: then the offsets
 
 
@@ -93,10 +96,8 @@ def open_index(
       CorruptRecordError: the file is cut off or broken.
     """
     name = os.fspath(path)
-    try:
-        status = os.stat(name)
-    except OSError as error:
-        raise RecordFileError(f"cannot read record file {name!r}: {error.strerror}.") from error
+    check_regular(name)
+    status = os.stat(name)
     for place in _places(name):
         found = None if force else _load(place, name, status)
         if found is not None and (skip_corrupt or not found.damaged):
@@ -126,12 +127,14 @@ def _places(name: str) -> list[str]:
 def _load(place: str, name: str, status: os.stat_result) -> RecordIndex | None:
     """The index at `place`, or None if there is none or it is of an earlier state of the file."""
     try:
-        array = np.load(place, mmap_mode="r", allow_pickle=False)
+        array = _mapped(place)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, EOFError) as error:
-        raise _not_an_index(place, name, str(error)) from error
-    if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 1 or len(array) <= _HEAD:
+    # numpy's own words recommend to load pickles, which can run any code.
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise _not_an_index(place, name, reason or "it holds something else") from error
+    if array is None or array.dtype != np.int64 or array.ndim != 1 or len(array) <= _HEAD:
         raise _not_an_index(place, name, "it holds something else")
     magic, size, mtime_ns, lost, damaged = array[:_HEAD].tolist()
     if magic != _MAGIC:
@@ -140,17 +143,28 @@ def _load(place: str, name: str, status: os.stat_result) -> RecordIndex | None:
         return None
     data_path = _data_path(name, place)
     offsets = np.asarray(array)[_HEAD:]  # a plain view of the mapped memory is faster to index
-    if not os.path.exists(data_path):
+    if not os.path.isfile(data_path):
         return None
     if int(offsets[0]) != 0 or int(offsets[-1]) + lost != os.path.getsize(data_path):
         raise _not_an_index(place, name, "its offsets do not reach from the file's beginning to its end")
     return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), place)
 
 
+def _mapped(place: str) -> np.ndarray[Any, Any] | None:
+    """The array in the file at `place`; None if it is no `.npy` file."""
+    if kind_of_file(place) is not None:  # a named pipe would block
+        return None
+    with open(place, "rb") as file:
+        if file.read(len(NPY_MAGIC)) != NPY_MAGIC:
+            return None
+    found: np.ndarray[Any, Any] = np.load(place, mmap_mode="r", allow_pickle=False)
+    return found
+
+
 def _not_an_index(place: str, name: str, reason: str) -> RecordFileError:
     return RecordFileError(
-        f"{place} stands where the index of {name} belongs, but it is not that index: {reason}. Remove it, "
-        f"or write a new one: staging-tf1 index --force {name}"
+        f"{place} stands where the index of {name} belongs, but it is not that index: {reason}. Delete it, "
+        f"and it is made again at the next use; or make it now: staging-tf1 index --force {name}"
     )
 
 

@@ -172,12 +172,14 @@ class _Found(NamedTuple):
 class _OpenFile:
     """One open file, which stays readable when its name is removed."""
 
+    # On the class, because __del__ runs even where __init__ has failed.
+    _descriptor = -1
+
     def __init__(self, index: RecordIndex, access: Literal["mmap", "pread"]) -> None:
         self._index = index
         try:
             self._descriptor = os.open(index.data_path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
-            self._descriptor = -1
             raise RecordFileError(
                 f"record file {index.data_path} cannot be opened any more: {error.strerror}. It was there, "
                 f"with {index.num_records} records, when the source was made."

@@ -1,0 +1,76 @@
+"""What the user's source raises: named after its batch, and never taken for the end of the data."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.errors import SourceError
+
+# A session takes the first two for the end of the data, and after the other two it starts again: without a checkpoint
+# with new variables, as if nothing had been learnt.
+_SIGNALS = (StopIteration, tf.errors.OutOfRangeError, tf.errors.AbortedError, tf.errors.UnavailableError)
+
+
+class naming_batch:
+    """Notes the batch's number on an exception that the source raises; the exception itself stays as it was."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None:
+            add_note(error, f"raised while the source made batch {self._index}")
+
+
+class errors_only:
+    """Raises `SourceError` in place of an exception that a training session takes for a signal.
+
+    The rule is that of PEP 479, which makes a RuntimeError of a StopIteration within a generator.
+
+    Args:
+      owner: whose source it is, for messages: "'train'".
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, _SIGNALS):
+            raise SourceError(_not_the_end(self._owner, error)) from error
+
+
+def _not_the_end(owner: str, error: BaseException) -> str:
+    kind = type(error).__name__
+    batch = "".join(
+        note.replace("raised while the source", " while it")
+        for note in getattr(error, "__notes__", ())
+        if note.startswith("raised while the source")
+    )
+    said = f": {text}" if (text := text_of(error)) else ""
+    return (
+        f"{owner}: the source raised {kind}{batch}{said}. This is an error, not the end of the data: a source ends "
+        f"with its last batch, a generator by returning. Catch the {kind} in the source, or skip the batch with "
+        f"ignored_exception_types."
+    )
+
+
+def text_of(error: BaseException) -> str:
+    """What the exception says; its own code may fail at that."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text raises {type(failure).__name__})"
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """`BaseException.add_note`, which Python 3.10 lacks; an exception that takes no attributes stays as it is."""
+    with contextlib.suppress(Exception):
+        error.__notes__ = [*getattr(error, "__notes__", []), note]

@@ -1,0 +1,98 @@
+"""Finds the put and get of the classic recipe: a plain area that is filled from feed queues."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import tf
+from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.probes import is_misfit, store_of
+from staging_tf1.graph.source_ops import ancestors, can_end, cut_before
+
+
+class Dequeue(NamedTuple):
+    """A dequeue: which feed queue it ends with, and how many elements that must hold so that it cannot fail."""
+
+    queue: str
+    least: int
+
+
+@dataclass(frozen=True)
+class Filler:
+    """A put whose values come from feed queues only."""
+
+    # The name of the put op, and the dequeues behind it by their names.
+    put: str
+    dequeues: dict[str, Dequeue]
+    # The tensors to run first and then to feed, so that the put cannot meet the end of the data.
+    cut: tuple[Any, ...]
+
+
+def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
+    """How many elements each queue must hold so that none of the dequeues can fail."""
+    needs: Counter[str] = Counter()
+    for queue, least in dequeues:
+        needs[queue] += least
+    return needs
+
+
+@dataclass(frozen=True)
+class ClassicArea:
+    """A plain area with its puts and gets, by the names of the ops."""
+
+    area: StagingArea
+    gets: frozenset[str]
+    puts: frozenset[str]
+    fillers: tuple[Filler, ...]
+
+    @property
+    def ends_with_its_queues(self) -> bool:
+        """Whether nothing but feed queues can fill it."""
+        return bool(self.fillers) and len(self.fillers) == len(self.puts)
+
+
+def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str, str]) -> list[ClassicArea]:
+    """Those of `areas` that are filled from feed queues.
+
+    A put that other data flow into (a dataset, a queue of the user's) is no `Filler`.
+
+    Args:
+      graph: the graph.
+      areas: areas of it.
+      queues: names of queue ops; each with the name of the feed queue that it ends with, its own or another.
+    """
+    puts, gets = defaultdict(list), defaultdict(set)
+    for op in graph.get_operations():
+        if op.type == "Stage" and not is_misfit(op):
+            puts[store_of(op)].append(op)
+        elif op.type == "Unstage":
+            gets[store_of(op)].add(op.name)
+    found = []
+    for area in {area.name: area for area in areas}.values():
+        fillers = [filler for put in puts[area.name] if (filler := _filler(put, queues)) is not None]
+        if fillers:
+            names = frozenset(put.name for put in puts[area.name])
+            found.append(ClassicArea(area, frozenset(gets[area.name]), names, tuple(fillers)))
+    return found
+
+
+def _filler(put: Any, queues: Mapping[str, str]) -> Filler | None:
+    ending = [op for op in ancestors([put]) if can_end(op)]
+    if not ending or not all(op.type.startswith("QueueDequeue") and op.inputs[0].op.name in queues for op in ending):
+        return None
+    dequeues = {op.name: Dequeue(queues[op.inputs[0].op.name], _least(op, queues)) for op in ending}
+    return Filler(put.name, dequeues, tuple(cut_before(put, list(put.inputs))))
+
+
+def _least(dequeue: Any, queues: Mapping[str, str]) -> int:
+    queue = dequeue.inputs[0].op.name
+    if queues[queue] != queue:
+        return 0
+    if "Many" not in dequeue.type:  # of up to so many, it takes what is left
+        return 1
+    wanted = tf.get_static_value(dequeue.inputs[1])
+    return sys.maxsize if wanted is None else int(wanted)

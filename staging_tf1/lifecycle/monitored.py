@@ -1,0 +1,109 @@
+"""What `StagingSession` hands on to `tf.train.MonitoredTrainingSession`, checked before anything is built.
+
+TensorFlow looks at some of it only when the graph is finalized and summaries have been added, or not at all.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, flag, folder, listed, refuse, seconds, shown, whole
+
+_WHAT = "StagingSession"
+_HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
+# The session's own, which it passes itself.
+_OWN = ("checkpoint_dir", "hooks", "config", "stop_grace_period_secs")
+
+
+def check_config(config: Any) -> Any:
+    """Raises TypeError unless `config` is None or a `tf.ConfigProto`."""
+    if config is not None and not isinstance(config, tf.ConfigProto):
+        refuse(_WHAT, "config", config, "a tf.ConfigProto")
+    return config
+
+
+def checked_hooks(argument: str, hooks: Any) -> list[Any]:
+    """A list of hooks; None is an empty one.
+
+    Raises:
+      TypeError: it holds something else.
+    """
+    if hooks is None:
+        return []
+    wanted = "a list of tf.train.SessionRunHooks"
+    found = listed(_WHAT, argument, hooks, wanted)
+    for hook in found:
+        if isinstance(hook, type) or not all(hasattr(hook, method) for method in _HOOK_METHODS):
+            raise TypeError(f"{_WHAT} got {shown(hook)} among {argument}, wanted {wanted}.")
+    return found
+
+
+def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
+    """Checks the further arguments of `run`; TensorFlow takes 0 for None, and fails on others where nobody looks.
+
+    Raises:
+      TypeError: one of them is of the wrong kind.
+    """
+    what = f"{_WHAT}.run()"
+    if feed_dict is not None and not isinstance(feed_dict, Mapping):
+        refuse(what, "feed_dict", feed_dict, "a dict from tensors to their values")
+    if options is not None and not isinstance(options, tf.RunOptions):
+        refuse(what, "options", options, "a tf.RunOptions")
+    if run_metadata is not None and not isinstance(run_metadata, tf.RunMetadata):
+        refuse(what, "run_metadata", run_metadata, "a tf.RunMetadata")
+
+
+def checked_feeds(feed_list: Any) -> list[Any]:
+    """The tensors that a callable is fed by, or their names; TensorFlow looks at them only when it is called.
+
+    Raises:
+      TypeError: something else is among them.
+    """
+    what, wanted = f"{_WHAT}.make_callable()", "a list of tensors"
+    found = listed(what, "feed_list", feed_list, wanted)
+    if not all(isinstance(each, str) or tf.is_tensor(each) for each in found):
+        refuse(what, "feed_list", feed_list, wanted)
+    return found
+
+
+def check_monitored(given: Mapping[str, Any]) -> None:
+    """Checks the further arguments of `tf.train.MonitoredTrainingSession`.
+
+    Raises:
+      TypeError, ValueError: it takes no argument of that name, or no such value.
+    """
+    parameters = inspect.signature(tf.train.MonitoredTrainingSession).parameters
+    known = [name for name in parameters if name not in _OWN]
+    for name, value in given.items():
+        if name not in known:
+            raise TypeError(
+                f"{_WHAT} got an unknown argument {name!r}; those that it hands on to "
+                f"tf.train.MonitoredTrainingSession are {', '.join(known)}."
+            )
+        # Some defaults are objects that nothing else equals.
+        if value is not parameters[name].default:
+            _check(name, value)
+
+
+def _check(name: str, value: Any) -> None:
+    if name == "master":
+        if not isinstance(value, str):
+            refuse(_WHAT, name, value, "the address of a server, as a string")
+    elif name in ("is_chief", "save_graph_def"):
+        flag(_WHAT, name, value)
+    elif name == "chief_only_hooks":
+        checked_hooks(name, value)
+    elif name == "scaffold":
+        if value is not None and not isinstance(value, tf.train.Scaffold):
+            refuse(_WHAT, name, value, "a tf.train.Scaffold")
+    elif name == "summary_dir":
+        if value is not None:
+            folder(_WHAT, name, value)
+    elif name == "max_wait_secs" or (value is not None and name.endswith("_secs")):
+        seconds(_WHAT, name, value)
+    elif value is not None and name.endswith("_steps"):
+        # TensorFlow takes 0 and less for "never".
+        whole(_WHAT, name, value, -INT64_MAX - 1, INT64_MAX, "steps")

@@ -1,0 +1,67 @@
+"""Values that no argument, or hardly any, is for: what users give by mistake, and what others give on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Thing:
+    """An object of no kind that is known."""
+
+    def __repr__(self) -> str:
+        return "<a thing>"
+
+
+class Unprintable:
+    """An object that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+# By name, so that a row of a table can say which of them it takes.
+HOSTILE: dict[str, Any] = {
+    "none": None,
+    "true": True,
+    "false": False,
+    "np_true": np.bool_(True),
+    "zero": 0,
+    "one": 1,
+    "three": 3,
+    "minus_one": -1,
+    "half": 1.5,
+    "two_point_zero": 2.0,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "minus_inf": -float("inf"),
+    "2**31": 2**31,
+    "2**63": 2**63,
+    "2**70": 2**70,
+    "-2**70": -(2**70),
+    "10**5000": 10**5000,
+    "np_int": np.int64(3),
+    "np_negative": np.int32(-1),
+    "np_half": np.float32(1.5),
+    "np_nan": np.float64("nan"),
+    "np_0d": np.array(3),
+    "np_1d": np.array([1, 2]),
+    "np_empty": np.zeros(0),
+    "digit": "3",
+    "word": "x y",
+    "blank": "",
+    "nul": "a\0b",
+    "surrogate": "\ud800",
+    "bytes": b"x",
+    "list": [1, 2],
+    "empty_list": [],
+    "tuple": (1.5, "x"),
+    "dict": {"x": 1},
+    "set": {1},
+    "complex": 1j,
+    "datetime": np.datetime64("2020-01-01"),
+    "class": Thing,
+    "thing": Thing(),
+    "unprintable": Unprintable(),
+}

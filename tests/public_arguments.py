@@ -1,0 +1,56 @@
+"""Every argument of every public function, found by introspection."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import staging_tf1 as staging
+from staging_tf1 import data
+from staging_tf1.sources.grain import GrainIterSource, GrainMapSource
+
+# TensorFlow calls these, not users.
+_CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end"}
+# Records that the package makes, and what a user's subclass has to write.
+_RECORDS = {"PipelineStats", "Settings", "LabelledImages"}
+_TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}
+# GrainSource makes them.
+_MADE = {"GrainMapSource.__init__", "GrainIterSource.__init__"}
+
+
+def public_arguments() -> Iterator[tuple[str, str]]:
+    """Pairs of a function's qualified name and one of its arguments; an inherited method stands there once."""
+    seen = set()
+    for function in _functions():
+        name = function.__qualname__
+        if name in seen or name in _TO_BE_WRITTEN | _MADE:
+            continue
+        seen.add(name)
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name != "self" and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                yield name.removesuffix(".__init__"), parameter.name
+
+
+def _functions() -> Iterator[Any]:
+    for module in (staging, staging.sources, staging.testing, staging.legacy, data):
+        for name in module.__all__:
+            yield from _of(getattr(module, name))
+    for grain in (GrainMapSource, GrainIterSource):
+        yield from _of(grain)
+
+
+def _of(value: Any) -> Iterator[Any]:
+    if isinstance(value, ModuleType) or (inspect.isclass(value) and issubclass(value, BaseException)):
+        return
+    if not inspect.isclass(value):
+        yield value
+        return
+    if value.__name__ in _RECORDS:
+        return
+    for name, member in inspect.getmembers(value, lambda each: inspect.isfunction(each) or inspect.ismethod(each)):
+        ours = getattr(member, "__module__", "").startswith("staging_tf1")
+        asked = name == "__init__" or not name.startswith("_")
+        if ours and asked and name not in _CALLBACKS and not getattr(member, "__isabstractmethod__", False):
+            yield member

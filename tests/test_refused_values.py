@@ -1,0 +1,464 @@
+"""What a plain array cannot hold is refused by name, with the cure, by every way in; what it can hold is converted."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+from ways_in import Given, GivenStream, makers, record_file
+
+import staging_tf1 as staging
+from staging_tf1.arrays import as_array
+from staging_tf1.conform import conform
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.reading import StreamReader
+from staging_tf1.feed.skipping import NONE_IGNORED
+from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty, as_source
+from staging_tf1.spec import ArraySpec, infer_spec
+
+_EAGER = tf2.constant([1, 2])
+
+
+class Int64Dtype:
+    """As pandas has it: another name than numpy's."""
+
+    name = "Int64"
+
+
+class IntegerArray:
+    """Has `__array__` and a dtype as an extension array of pandas, and one value that is missing."""
+
+    dtype: Any = Int64Dtype()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array([1.0, np.nan], dtype)
+
+    def __len__(self) -> int:
+        return 2
+
+    def to_numpy(self, dtype: Any, na_value: Any) -> Any:
+        raise NotImplementedError
+
+
+class ArrowArray(IntegerArray):
+    """As pyarrow has it: no dtype of numpy's kind, but a count of what is missing."""
+
+    dtype = None
+    null_count = 1
+
+
+class Strings(IntegerArray):
+    """As a string column of pandas."""
+
+    class Dtype:
+        name = "str"
+
+    dtype: Any = Dtype()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(["a", "b"], object)
+
+
+class Frame:
+    """A table with a dtype for each column."""
+
+    def __init__(self, *dtypes: Any) -> None:
+        self.dtypes = [np.dtype(dtype) for dtype in dtypes]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.zeros((3, len(self.dtypes)), np.result_type(*self.dtypes))
+
+    def __len__(self) -> int:
+        return 3
+
+    def to_numpy(self, dtype: Any, na_value: Any) -> Any:
+        raise NotImplementedError
+
+
+class GradTensor:
+    """As a torch tensor that requires grad."""
+
+    dtype = "torch.float32"
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+    def __len__(self) -> int:
+        return 2
+
+    def detach(self) -> Any:
+        raise NotImplementedError
+
+
+class Tensor(GradTensor):
+    """As a torch tensor on the CPU: its array is its memory."""
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.memory
+
+
+class CsrMatrix:
+    """As a sparse matrix of scipy, which numpy takes for one object."""
+
+    def toarray(self) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise TypeError("sparse array length is ambiguous")
+
+
+def _masked() -> Any:
+    return np.ma.array([1.0, -999.0], mask=[False, True])
+
+
+def _matrix() -> Any:
+    with warnings.catch_warnings():  # numpy, too, advises against it
+        warnings.simplefilter("ignore")
+        return np.matrix([[1.0, 2.0]])
+
+
+def _bytearrays() -> Any:
+    array = np.empty(1, object)
+    array[0] = bytearray(b"a")
+    return array
+
+
+def _symbolic() -> Any:
+    with tf.Graph().as_default():
+        return tf.constant([1.0, 2.0])
+
+
+def _endless() -> Any:
+    nest: list[Any] = [np.zeros(2)]
+    nest.append(nest)
+    return nest
+
+
+_FLOATS = [("x", "<f4"), ("y", "<f4")]
+
+# From a name to what makes the value, and what the message must say.
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "masked": (_masked, "got a masked array, and a tensor has no mask: .* array\\.filled\\(value\\)"),
+    "without a masked value": (lambda: np.ma.array([1.0, 2.0]), "got a masked array"),
+    "matrix": (_matrix, "got a np\\.matrix, .* np\\.asarray\\(matrix\\)"),
+    "structured": (
+        lambda: np.zeros(2, _FLOATS),
+        "no tensor can have\\. Give a dict \\{'x': array\\['x'\\], 'y': array\\['y'\\]\\} of the fields",
+    ),
+    "recarray": (lambda: np.zeros(2, _FLOATS).view(np.recarray), "no tensor can have\\. Give a dict"),
+    "dates": (lambda: np.zeros(2, "M8[s]"), "is of dtype datetime64\\[s\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
+    "times": (lambda: np.zeros(2, "m8[ns]"), "is of dtype timedelta64\\[ns\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
+    "long doubles": (lambda: np.zeros(2, "g"), "no tensor can have\\. Cast it: array\\.astype\\(np\\.float64\\)\\.$"),
+    "long complex": (
+        lambda: np.zeros(2, "G"),
+        "no tensor can have\\. Cast it: array\\.astype\\(np\\.complex128\\)\\.$",
+    ),
+    "raw bytes": (lambda: np.zeros(2, "V3"), "is of dtype \\|V3, which no tensor can have\\. Cast it"),
+    "an extension array": (
+        IntegerArray,
+        "got a test_refused_values\\.IntegerArray of dtype .*Int64.*, which as an array would be float64: .*"
+        "Convert it yourself, and say what missing values become: value\\.to_numpy\\(\\.\\.\\.\\)\\.$",
+    ),
+    "nulls": (ArrowArray, "ArrowArray with 1 missing values, which a tensor has not\\. .* value\\.to_numpy"),
+    "a mixed table": (lambda: Frame("i8", "f8"), "a test_refused_values\\.Frame of dtype int64, .* would be float64"),
+    "a tensor with a gradient": (
+        GradTensor,
+        "GradTensor that does not make .*: Can't call .* value\\.detach\\(\\)\\.cpu\\(\\)\\.numpy\\(\\)\\.$",
+    ),
+    "a sparse matrix": (CsrMatrix, "CsrMatrix, wanted an array\\. Make it dense: value\\.toarray\\(\\)\\.$"),
+    "a tensor": (
+        _symbolic,
+        "Tensor, wanted an array\\. A tensor in a graph has no value yet: give it to staged\\(\\) itself, or",
+    ),
+    "missing": (lambda: np.array([b"a", None]), "the first is of type NoneType\\), .* Fill in what is missing"),
+    "mixed": (lambda: np.array(["a", 1], object), "the first is of type int\\), wanted numbers or strings\\."),
+    "bytearrays": (_bytearrays, "of type bytearray\\), .* bytes\\(value\\)\\.$"),
+    "a surrogate": (lambda: np.array(["ok", "a\ud800"]), "got the string .*, which has no UTF-8: '.ud800' is half"),
+    "a surrogate object": (lambda: np.array(["a\ud800"], object), "which has no UTF-8"),
+    "too large": (lambda: np.array([2**64]), "the first is of type int\\)"),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return record_file(tmp_path_factory.mktemp("records"))
+
+
+def _of_spec(dtype: Any) -> ArraySpec:
+    return ArraySpec(None, dtype)
+
+
+def _by_source(value: Any, **options: Any) -> Any:
+    """Through threads, to the step."""
+    dtype = object if getattr(value, "dtype", None) == np.dtype(object) else np.float64
+    with tf.Graph().as_default():
+        batch = staging.staged(Given(lambda: value, _of_spec(dtype), **options))
+        with staging.StagingSession() as session:
+            return session.run(batch)
+
+
+def _put(value: Any) -> Any:
+    with tf.Graph().as_default():
+        return staging.StagingArea([tf.float64]).put([value])
+
+
+def _constant(value: Any) -> Any:
+    with tf.Graph().as_default():
+        return staging.staged({"x": tf.constant(1.0), "y": value})
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_every_way_in_refuses_what_is_no_array(kind: str, records: str) -> None:
+    make, message = REFUSED[kind]
+    ways: dict[str, Callable[[Any], Any]] = {
+        **makers(records),
+        "a nest": lambda value: infer_spec({"x": (value,)}),
+        "a declared generator": lambda value: next(GeneratorSource([value], spec=_of_spec(np.float64)).batches()),
+        "a list in a declared component": lambda value: conform(_of_spec(np.float64), [value, value]),
+        "a source": _by_source,
+        "a source that keeps": lambda value: _by_source(value, gives_away=False),
+        "put": _put,
+    }
+    if kind == "a tensor":
+        del ways["put"]  # which takes tensors
+    if isinstance(make(), np.ndarray):
+        ways["a constant"] = _constant
+    for way, deliver in ways.items():
+        if way.startswith("ArraySource") and not hasattr(type(make()), "__len__"):
+            continue
+        value = make()
+        if way.startswith("ArraySource"):
+            deliver = lambda value: ArraySource({"x": value}, batch_size=1)  # noqa: E731
+        with pytest.raises(SpecError) as raised:
+            deliver(value)
+        assert re.search(message, str(raised.value)), f"{way}: {raised.value}"
+
+
+def test_the_message_names_whose_value_it_is() -> None:
+    with pytest.raises(SpecError, match=r"^ArraySource: component 'x' got a masked array, and a tensor has no mask"):
+        ArraySource({"x": _masked()}, batch_size=1)
+    with pytest.raises(SpecError, match=r"^generator 'g': the first batch: component 'x' got a masked array"):
+        GeneratorSource([{"x": _masked()}], name="g").resolve_spec()
+    with pytest.raises(SpecError, match=r"^ArraySource: transform's component 'x' got a masked array"):
+        ArraySource(np.zeros(2), batch_size=2, transform=lambda batch: {"x": _masked()}).batch(0)
+    with pytest.raises(SpecError, match=r"^area 'StagingArea' \(made at .*\): component 0 got a masked array"):
+        _put(_masked())
+
+
+@pytest.mark.parametrize("gives_away", [True, False])
+def test_the_check_of_a_source_names_the_component(gives_away: bool) -> None:
+    source = Given(lambda: {"x": _masked()}, {"x": _of_spec(np.float64)}, gives_away)
+    with tf.Graph().as_default():
+        batch = staging.staged(source)
+        with pytest.raises(SpecError, match=r"^'staged': batch 0: component 'x' got a masked array"):
+            with staging.StagingSession() as session:
+                session.run(batch)
+
+
+def test_a_transform_may_give_its_aligned_memory_in_the_other_byte_order() -> None:
+    def transform(batch: Any) -> Any:
+        swapped = aligned_empty(2, ">i4")
+        swapped[:] = [1, 2]
+        return swapped
+
+    batch = ArraySource(np.zeros(2), batch_size=2, transform=transform).batch(0)
+    assert batch.dtype.isnative and batch.tolist() == [1, 2]
+
+
+def test_masks_are_found_in_lists() -> None:
+    with pytest.raises(SpecError, match="got a masked array"):
+        as_array([_masked(), _masked()], None, "x")
+    with pytest.raises(SpecError, match="got a masked array"):
+        as_array([1.0, np.ma.masked], None, "x")
+    with pytest.raises(SpecError, match="got a masked array"):
+        _put([[1.0, 2.0], _masked()])
+
+
+class Variable:
+    """As a netCDF variable, whose `__array__` may give a masked array."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return _masked()
+
+
+def test_a_mask_that_array_brings_is_found() -> None:
+    with pytest.raises(SpecError, match="got a masked array"):
+        as_array(Variable(), None, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (Frame("f4", "f4"), np.float32),
+        (Strings(), object),
+        (Tensor(np.zeros(2, np.float32)), np.float32),
+        (_EAGER, np.int32),
+        (memoryview(np.zeros(2, ">i2")), np.int16),
+        (bytearray(b"ab"), np.uint8),
+        (np.float32(1), np.float32),
+        (np.zeros(2, np.float32).view(np.recarray), np.float32),
+        ([Tensor(np.zeros(2, np.float32)), np.zeros(2, ">f4")], np.float32),
+        ("text", object),
+        ([b"a", "b"], object),
+        ([], np.float64),
+    ],
+)
+def test_what_is_just_as_exact_is_converted(value: Any, dtype: Any) -> None:
+    array = as_array(value, None, "x")
+    assert type(array) is np.ndarray and array.dtype == dtype and array.dtype.isnative
+
+
+def test_a_memmap_is_read_and_an_attribute_does_no_harm(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "x.bin", ">i4", "w+", shape=(4, 2))
+    mapped[...] = np.arange(8).reshape(4, 2)
+    for shuffle in (False, True):
+        source = ArraySource(mapped, batch_size=4, shuffle=shuffle, seed=1)
+        assert source.spec == ArraySpec((4, 2), np.int32)
+        assert np.array_equal(source.batch(0), mapped[source.record_ids(0)]) and source.batch(0).dtype == np.int32
+    assert np.shares_memory(as_array(mapped.view("<i4"), None, "x"), mapped)
+
+
+def test_trailing_zero_bytes_of_python_strings_stay() -> None:
+    for value in (b"a\0", [b"a\0"], [[b"a\0", "b\0"]], np.array([b"a\0"], object)):
+        assert np.ravel(as_array(value, None, "x"))[0] == b"a\0"
+    assert conform(ArraySpec(None, object), [b"\xff\0", "\u00e4"])[0].tolist() == [b"\xff\0", "\u00e4".encode()]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        ([2**63, -1], None, "no integer dtype holds both -1 and 9223372036854775808"),
+        ([2**64], np.int64, "18446744073709551616 is none"),
+        ([-1], np.uint64, "-1 is none"),
+        ([2], np.bool_, "2 is none"),
+        ([1e40], np.float32, "1e\\+40 is none"),
+        ([1 + 2j], np.int32, "is none"),
+        ([1 + 2j], np.float32, "does not make float32 values"),
+        ([1, "a"], None, "the first is of type int"),
+        ([[1, 2], [3]], np.float32, "does not make float32 values"),
+        ([None], np.float32, "the first is of type NoneType"),
+        ({1, 2}, np.float32, "got a set, wanted an array"),
+        ({"a": 1}, None, "got a dict with the keys 'a', wanted an array"),
+    ],
+)
+def test_python_values_that_lose_something_are_refused(value: Any, dtype: Any, message: str) -> None:
+    with pytest.raises(SpecError, match=f"^x .*{message}"):
+        as_array(value, None if dtype is None else np.dtype(dtype), "x")
+
+
+def test_a_dtype_that_is_not_as_declared_is_told_with_a_cure_that_works() -> None:
+    for wanted, value, cure in (
+        (np.float32, np.zeros(2), r"Cast it: array\.astype\(np\.float32\), or declare float64\."),
+        (np.bool_, np.zeros(2), r"Cast it: array\.astype\('bool'\), or declare float64\."),
+        (object, np.zeros(2), r"Make strings of it, or declare float64\."),
+        (np.float32, np.array(["a"]), r"Make numbers of the strings, or declare a string\."),
+    ):
+        with pytest.raises(SpecError, match=cure):
+            conform(ArraySpec(None, wanted), value)
+
+
+def test_a_nest_that_contains_itself_is_refused() -> None:
+    endless = _endless()
+    message = r"got a list of 2 that contains itself[.,]"
+    with pytest.raises(SpecError, match=rf"^ArraySource {message}"):
+        ArraySource(endless, batch_size=1)
+    with pytest.raises(SpecError, match=rf"^generator 'list': the first batch {message}"):
+        as_source([endless]).resolve_spec()
+    with pytest.raises(SpecError, match=message):
+        ArraySource(np.zeros(2), batch_size=1, transform=lambda batch: endless).batch(0)
+    with pytest.raises(SpecError, match=message):
+        conform(ArraySpec(None, np.float64), endless)
+    with pytest.raises(SpecError, match=message):
+        _put(endless)
+    with tf.Graph().as_default(), pytest.raises(SpecError, match=rf"^staged\(\) {message}"):
+        staging.staged(endless)
+    with pytest.raises(SpecError, match=message):
+        GeneratorSource([], spec=endless)
+    with pytest.raises(SpecError, match=message):
+        _by_source(endless, gives_away=False)
+
+
+@pytest.mark.parametrize("nest", [{"a.b": 1, "a": {"b": 2}}, {"a[0]": 1, "a": (2,)}, {"": {"a": 1}, "a": 2}])
+def test_two_components_of_one_path_are_refused(nest: Any) -> None:
+    arrays = {key: {"b": np.ones(2)} if isinstance(value, dict) else np.ones(2) for key, value in nest.items()}
+    message = r"two components have the path 'a(\.b|\[0\])?', as messages and cast= name them\. Rename a key\.$"
+    with pytest.raises(SpecError, match=message):
+        infer_spec(nest)
+    if "a.b" in nest:
+        with pytest.raises(SpecError, match=message):
+            ArraySource(arrays, batch_size=1)
+        with pytest.raises(SpecError, match=message):
+            GeneratorSource([arrays]).resolve_spec()
+        with tf.Graph().as_default(), pytest.raises(SpecError, match=message):
+            staging.staged({"a.b": tf.constant(1), "a": {"b": tf.constant(2)}})
+
+
+def test_eager_tensors_belong_to_no_graph() -> None:
+    with tf.Graph().as_default():
+        message = r"^staged\(\) got an eager tensor, int32 \[2\], which belongs to no graph\. .* tensor\.numpy\(\)\.$"
+        with pytest.raises(SpecError, match=message):
+            staging.staged(_EAGER)
+
+
+@pytest.mark.parametrize("value", [Frame("f4"), Tensor(np.zeros(2)), "abc", b"abc", (Tensor(np.zeros(2)),) * 2])
+def test_what_is_one_array_or_text_is_no_iterable_of_batches(value: Any) -> None:
+    with pytest.raises(TypeError, match="wanted batches"):
+        as_source(value)
+
+
+def test_a_dtype_without_tensors_is_refused_where_it_is_declared() -> None:
+    with tf.Graph().as_default(), pytest.raises(SpecError, match=r"^TensorFlow .* has no tensors of dtype datetime64"):
+        staging.staged(GeneratorSource([np.zeros(2)], spec=ArraySpec((None,), "M8[s]")))
+
+
+def test_small_dtypes_cannot_be_queued_by_the_record() -> None:
+    import ml_dtypes
+
+    batch = np.zeros((2, 3), ml_dtypes.float8_e5m2)
+    with (
+        tf.Graph().as_default(),
+        pytest.raises(SpecError, match=r"the batch is float8_e5m2 \[\?, 3\], .* whole batches"),
+    ):
+        staging.CustomRunner([batch], batch_size=2)
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        np.zeros(2),
+        np.array([b"first", b"first"], object),
+        np.array(["first", "first"], object),
+        np.array(["first"]),
+        np.zeros(2, ">i4"),
+        Tensor(np.zeros(2, np.float32)),
+        memoryview(bytearray(b"ab")),
+    ],
+    ids=["numbers", "bytes", "objects", "text", "swapped", "tensor", "buffer"],
+)
+def test_a_buffer_that_is_written_again_changes_no_batch_that_was_taken(buffer: Any) -> None:
+    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), NONE_IGNORED)
+    taken = reader.take()
+    assert taken is not None
+    before = as_array(taken.batch["x"], None, "x").tolist()
+    memory = np.asarray(buffer)
+    memory[...] = b"later" if memory.dtype == object else 7
+    assert as_array(taken.batch["x"], None, "x").tolist() == before != as_array(buffer, None, "x").tolist()
+
+
+def test_a_second_batch_in_the_other_byte_order_is_converted_too() -> None:
+    batches = [np.arange(3, dtype="<i4"), np.arange(3, dtype=">i4")]
+    for order in (batches, batches[::-1]):
+        with tf.Graph().as_default():
+            got = staging.staged(GeneratorSource(order))
+            with staging.StagingSession() as session:
+                assert [session.run(got).tolist() for _ in range(2)] == [[0, 1, 2]] * 2
