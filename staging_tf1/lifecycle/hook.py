@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -206,10 +205,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """What is done around the steps of the present session."""
         assert self._steps is not None
         return self._steps
-
-    def alone(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
-        """To be held around a step of `fetches`, so that steps in lockstep come one after the other."""
-        return nullcontext() if self._steps is None else self._steps.alone(self._steps.demand(fetches, feed_dict))
 
     @property
     def clock(self) -> StepClock:

@@ -156,7 +156,8 @@ class StagingSession:
         check_run(feed_dict, options, run_metadata)
         try:
             session = self._open()
-            with self._hook.alone(fetches, feed_dict):
+            steps = self._hook.steps
+            with steps.alone(steps.demand(fetches, feed_dict)):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
