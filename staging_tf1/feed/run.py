@@ -237,15 +237,16 @@ class FeedRun:
 
 
 def stop_all(runs: Sequence[FeedRun]) -> None:
-    """Stops several runs; those that were started together by the same two runs of the session."""
-    begun = [run for run in runs if run._begin_to_stop()]
-    for canceller in {id(run._canceller): run._canceller for run in begun}.values():
-        together = [run for run in begun if run._canceller is canceller]
-        try:
-            canceller.cancel([sink for run in together for sink in run.sinks])
-        except (tf.errors.OpError, RuntimeError) as error:
-            # The session is gone already, and with it everything that could wait.
-            logging.vlog(1, "feed '%s': could not cancel: %s", together[0].name, error)
+    """Stops several runs; those that were started together by one run of the session."""
+    for canceller in {id(run._canceller): run._canceller for run in runs}.values():
+        # Of two threads that stop the same runs, one stops all of them.
+        with canceller.stopping:
+            begun = [run for run in runs if run._canceller is canceller and run._begin_to_stop()]
+            try:
+                canceller.cancel([sink for run in begun for sink in run.sinks])
+            except (tf.errors.OpError, RuntimeError) as error:
+                # The session is gone already, and with it everything that could wait.
+                logging.vlog(1, "feed '%s': could not cancel: %s", begun[0].name, error)
 
 
 def repair_all(runs: Sequence[FeedRun]) -> None:

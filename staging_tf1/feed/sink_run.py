@@ -24,18 +24,19 @@ class Canceller:
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._session = session
         self._open = {id(sink) for sink in sinks}
-        self._lock = threading.Lock()
+        # Held while runs of these feeds are stopped.
+        self.stopping = threading.RLock()
         self._cancel_all = self._callable(sinks)
         # The runs of the feeds, which a coordinator stops together.
         self.runs: list[Any] = []
 
     def cancel(self, sinks: Sequence[SinkRun]) -> None:
         """Lets nothing more in, and wakes everybody who waits here; what has been put can be taken."""
-        waiting = max([sink.refuse_puts() for sink in sinks], default=0)
-        with self._lock:
-            self._open -= {id(sink.sink) for sink in sinks}
-            all_of_them = not self._open
-        cancel = self._cancel_all if all_of_them else self._callable([sink.sink for sink in sinks])
+        if not sinks:
+            return
+        waiting = max(sink.refuse_puts() for sink in sinks)
+        self._open -= {id(sink.sink) for sink in sinks}
+        cancel = self._cancel_all if not self._open else self._callable([sink.sink for sink in sinks])
         # Each time gives a place to one put of each sink, which wakes it. To cancel twice, and a place too many in a
         # sink that takes nothing any more, do no harm.
         for _ in range(max(1, waiting)):
