@@ -201,7 +201,7 @@ def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
       TypeError: no string.
       ValueError: another word.
     """
-    wanted = f"{'' if len(choices) == 2 else 'one of '}{' or '.join(map(repr, choices))}"
+    wanted = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
     if not isinstance(value, str):
         refuse(what, argument, value, wanted)
     if value not in choices:
