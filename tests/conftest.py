@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from load import slowdown
 from processes import RunPython
 from running import left_over
 
@@ -40,6 +41,9 @@ def _no_thread_left_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     left = left_over(before, grace_secs=2.0)
+    if left:
+        # They may have had no turn yet.
+        left = left_over(before, grace_secs=2.0 * slowdown())
     assert not left, f"the test left threads running: {', '.join(left)}"
 
 
@@ -67,7 +71,7 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
         options: dict[str, Any] = {
             "capture_output": True,
             "text": True,
-            "timeout": 100,
+            "timeout": 500,
             "cwd": elsewhere,
             **kwargs,
         }

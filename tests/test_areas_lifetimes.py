@@ -185,7 +185,7 @@ def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path) -> None:
         "assert not any(name.startswith('staging_tf1') for name in sys.modules)\n"
     )
     command = [sys.executable, "-c", program]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
     assert child.returncode == 0, child.stderr
 
 

@@ -514,12 +514,12 @@ def test_a_worker_that_dies_tells_its_last_words() -> None:
     assert failed is not None and "No module named 'staging_tf1.bench.systems.nothing'" in failed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(2000)
 def test_the_quick_form_runs_every_workload_on_every_system(run_python: RunPython, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = run_python(
         *("-m", "staging_tf1", "bench", "--quick", "--threads", THREADS, "--cache", tmp_path, "--json", out),
-        timeout=280,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "TensorFlow" in done.stdout and "failed" not in done.stdout
@@ -549,9 +549,9 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 EXPERIMENTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name != "common.py")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(2000)
 def test_the_experiments_run(run_python: RunPython) -> None:
-    done = run_python("-c", _RUN_EXPERIMENTS, *EXPERIMENTS, timeout=280)
+    done = run_python("-c", _RUN_EXPERIMENTS, *EXPERIMENTS, timeout=1800)
     assert done.returncode == 0, done.stderr
     said = dict(zip([path.stem for path in EXPERIMENTS], re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:]))
     assert len(re.findall(r"MiB in the area", said["cast"])) == 3

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from load import slowdown
 from processes import RunPython
 
 from staging_tf1.cli.main import main
@@ -47,7 +48,8 @@ def _complaint(capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_command_of_the_readme_learns_the_digits_in_less_than_30_seconds(run_python: RunPython) -> None:
     start = time.monotonic()
     done = run_python("-m", "staging_tf1", "train")
-    assert time.monotonic() - start < 30
+    took = time.monotonic() - start
+    assert took < 30 * slowdown()
     assert done.returncode == 0, done.stderr
     accuracy = re.search(r"^test accuracy (\d\.\d+) \((\d+) of 355\)$", done.stdout, re.MULTILINE)
     assert accuracy is not None
@@ -131,7 +133,7 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
                 said += child.stderr.read(1)
             child.send_signal(signal.SIGINT)
             said += child.stderr.read()
-            assert child.wait(timeout=20) == 130
+            assert child.wait(timeout=200) == 130
         finally:
             child.kill()
     assert said.endswith("staging-tf1 train: interrupted\n")

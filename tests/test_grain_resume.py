@@ -156,7 +156,7 @@ def _killed_after(folder: Path, kind: str, steps: int) -> None:
                 os.killpg(child.pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(300)  # four processes that import TensorFlow
+@pytest.mark.timeout(1500)  # four processes that import TensorFlow
 @pytest.mark.parametrize("kind", ["iter", "workers"])
 def test_killed_and_started_again(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("grain")

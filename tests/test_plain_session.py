@@ -26,7 +26,7 @@ def started(device_count: int = 1) -> Iterator[Any]:
             yield sess
         finally:
             coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
 
 
 def to_the_end(sess: Any, fetch: Any) -> list[Any]:

@@ -36,7 +36,7 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         run.repair()
         assert sess.run(repair.free) == 1, "the place that was given back twice is taken away"
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
 
 
 def test_a_place_that_a_feeder_was_quicker_to_take_is_not_waited_for(graph: Any) -> None:
@@ -84,4 +84,4 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
             with pytest.raises(tf.errors.OutOfRangeError):
                 sess.run(fetches)
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)

@@ -134,7 +134,7 @@ def test_a_plain_session_and_a_plain_saver_do_it_too(tmp_path: Any) -> None:
             got = [sess.run(x).tolist() for _ in range(count)]
             saver.save(sess, str(tmp_path / "model"))
             coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
             return got
 
     assert part(4, False) + part(5, True) == [source().batch(k).tolist() for k in range(9)]

@@ -224,7 +224,7 @@ def test_every_saver_restores_another_number_of_towers(tmp_path: Any, options: d
             got = [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
             saver.save(sess, str(tmp_path / "model"))
             coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
             return got
 
     got = run(1, False, 4) + run(4, True, 1) + run(2, True, 2)

@@ -229,7 +229,7 @@ def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
             taker.join(20)
         reached = saved_positions(feed, sess)
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
     assert sorted(got) == GOOD and reached == (GOOD[-1] + 1,)
 
 

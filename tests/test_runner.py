@@ -66,7 +66,7 @@ def test_it_starts_with_plain_queue_runners(graph: Any) -> None:
         threads = tf.train.start_queue_runners(sess, coord)
         assert [each.tolist() for each in taken(sess, x)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
 
 
 def test_it_starts_once_a_session_and_again_in_the_next(graph: Any) -> None:
@@ -80,7 +80,7 @@ def test_it_starts_once_a_session_and_again_in_the_next(graph: Any) -> None:
             assert [t.name for t in threads] == ["feed:custom_runner:0", "feed:custom_runner:stop"]
             assert len(taken(sess, x)) == 2
             coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
 
 
 def test_a_generator_for_each_thread(graph: Any) -> None:

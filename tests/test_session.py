@@ -87,7 +87,7 @@ def test_every_way_to_step_sees_every_batch(graph: Any, how: str, lockstep: bool
             with coord.stop_on_exception():
                 while not coord.should_stop():
                     got.append(int(sess.run(x)[0]))
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
     elif how == "monitored":
         with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
             while not sess.should_stop():
@@ -126,7 +126,7 @@ def test_a_callable_returns_what_run_returns(graph: Any, kind: str, lockstep: bo
 
 def test_a_monitored_session_without_the_hook_works_too(graph: Any) -> None:
     x = staging.staged(numbers(3))
-    with tf.train.MonitoredTrainingSession(stop_grace_period_secs=5) as sess:
+    with tf.train.MonitoredTrainingSession(stop_grace_period_secs=60) as sess:
         assert [int(sess.run(x)[0]) for _ in range(3)] == [0, 1, 2]
     assert feed_threads() == []
 
@@ -303,7 +303,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
 def test_a_signal_reaches_a_step_that_waits(run_python: Any, signal_name: str) -> None:
-    done = run_python("-W", "ignore", "-c", SIGNALLED, signal_name, timeout=60)
+    done = run_python("-W", "ignore", "-c", SIGNALLED, signal_name)
     assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
 
 

@@ -27,7 +27,8 @@ _FIRST = random.SystemRandom().randrange(10**9) if "STAGING_TF1_SOAK_SECS" in os
 SEED = int(os.environ.get("STAGING_TF1_SOAK_SEED", _FIRST))
 
 
-@pytest.mark.timeout(SECS + 100)
+# The last case may begin just before the end, on a machine that is busy besides.
+@pytest.mark.timeout(SECS + 900)
 def test_soak(tmp_path: Path) -> None:
     end = time.monotonic() + SECS
     ways: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""However a run is stopped, it ends within two seconds of the cause and leaves no thread."""
+"""However a run is stopped, it ends within two seconds of the cause (of an idle machine) and leaves no thread."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from load import slowdown
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -72,8 +73,9 @@ def test_feeders_that_wait_for_room(graph: Any, kind: str, how: str) -> None:
     if how == "close":
         sess.close()  # under the feeders, which is the user's right
     coord.request_stop()
-    coord.join(threads, stop_grace_period_secs=5)
-    assert time.perf_counter() - begun < LIMIT_SECS
+    coord.join(threads, stop_grace_period_secs=60)
+    took = time.perf_counter() - begun
+    assert took < LIMIT_SECS * slowdown()
     sess.close()
     assert feed_threads() == []
 
@@ -97,10 +99,11 @@ def test_a_step_that_waits_for_input(graph: Any, kind: str) -> None:
         with pytest.raises(tf.errors.OutOfRangeError):
             while True:
                 sess.run(x)
-        assert time.perf_counter() - stopped[0] < LIMIT_SECS
+        took = time.perf_counter() - stopped[0]
+        assert took < LIMIT_SECS * slowdown()
         stopper.join()
         source.let_go.set()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
     assert feed_threads() == []
 
 
@@ -114,7 +117,7 @@ def test_steps_drain_what_is_staged_when_the_feeding_is_stopped(graph: Any, kind
         threads = staging.start(sess, coord)
         wait_until_full(graph, sess)
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
         with pytest.raises(tf.errors.OutOfRangeError):
             while True:
                 got.append(int(sess.run(x)[0]))
@@ -149,7 +152,7 @@ def test_a_stop_in_the_middle_of_steps_fails_none_of_them(graph: Any, kind: str)
         for _ in range(20):
             under_way.acquire()
         coord.request_stop()
-        coord.join(threads, stop_grace_period_secs=5)
+        coord.join(threads, stop_grace_period_secs=60)
         for loop in loops:
             loop.join(10)
     assert [type(error) for error in ended] == [tf.errors.OutOfRangeError] * 3
@@ -173,7 +176,7 @@ def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: 
         took = time.perf_counter() - stopped
     source.let_go.set()
     texts = [str(warning.message) for warning in caught if warning.category is StuckThreadWarning]
-    assert took < LIMIT_SECS + 2 * grace_secs
+    assert took < LIMIT_SECS * slowdown() + 2 * grace_secs
     assert any(" is still in the source after 0.2 s" in text and "__call__()" in text for text in texts)
     for thread in threading.enumerate():
         if thread.name.startswith("feed:"):
@@ -226,5 +229,5 @@ def test_a_ctrl_c_while_the_threads_are_started_leaves_none(graph: Any) -> None:
             staging.start(sess, coord)
         assert coord.should_stop()
         for thread in registered[:2]:
-            thread.join(LIMIT_SECS)
+            thread.join(LIMIT_SECS * slowdown())
     assert feed_threads() == []

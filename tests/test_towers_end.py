@@ -49,6 +49,6 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
             threads = staging.start(sess, coord)
             refused = steps(sess.run)
             coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=5)
+            coord.join(threads, stop_grace_period_secs=60)
     assert refused == ("End of data for common steps: staged/1. What the others have left, they give alone.")
     assert sorted(got) == list(range(records))

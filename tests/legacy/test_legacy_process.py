@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import statistics
-import time
 from typing import Any
 
 import pytest
@@ -129,17 +129,23 @@ def test_another_interpreter_with_our_folder_on_its_path_starts_undisturbed(run_
     assert "stdout='[]\\n', stderr=''" in run_python("-c", code).stdout
 
 
+def _children_secs() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run, tmp_path: Any) -> None:
     """Everything before the program's first line; the import of TensorFlow itself is the program's."""
     program = tmp_path / "empty.py"
     program.write_text("")
 
     def seconds(run: Run) -> float:
+        # Of the processor: the others are what the machine did besides.
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = _children_secs()
             assert run(program).returncode == 0
-            times.append(time.perf_counter() - start)
+            times.append(_children_secs() - start)
         return statistics.median(times)
 
     assert seconds(staging_run) - seconds(run_python) < 0.5
