@@ -202,11 +202,11 @@ def test_the_users_line_of_a_thread() -> None:
 
     def stand_here() -> None:
         inside.set()
-        done.wait(20)
+        done.wait(200)
 
     thread = threading.Thread(target=stand_here)
     thread.start()
-    inside.wait(20)
+    inside.wait(200)
     line = users_line(thread.ident)
     done.set()
     thread.join()

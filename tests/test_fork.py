@@ -182,7 +182,7 @@ PARENTS["start with threads of its own"] = PARENTS["start"].replace("tf.Session(
 
 @pytest.mark.parametrize("parent", PARENTS)
 def test_the_child_of_a_process_with_sessions(run_python: Any, tmp_path: Path, parent: str) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=300))
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=500))
 
 
 BLOCK = """
@@ -236,7 +236,7 @@ assert steps == [1, 2, 3, 4, 5], steps
 
 @pytest.mark.parametrize("way", ["session", "hook"])
 def test_leaving_the_block_in_the_child_writes_and_ends_nothing(run_python: Any, tmp_path: Path, way: str) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + BLOCK, tmp_path, way, timeout=300))
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + BLOCK, tmp_path, way, timeout=500))
 
 
 UNHARMED = """
@@ -340,4 +340,4 @@ assert in_child(lambda: source().batch(5).tolist()) == "returned [5]"
 
 
 def test_forks_that_leave_sessions_alone(run_python: Any, tmp_path: Path) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNHARMED, tmp_path, timeout=300))
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNHARMED, tmp_path, timeout=500))

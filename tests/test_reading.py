@@ -15,7 +15,7 @@ from staging_tf1.feed.skipping import Ignored
 from staging_tf1.feed.turnstile import Stopped, Turnstile
 from staging_tf1.sources import GeneratorSource, StreamSource
 
-LIMIT_SECS = 20.0
+LIMIT_SECS = 200.0
 NONE, KEYS = Ignored(), Ignored((KeyError,))
 
 

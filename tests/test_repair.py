@@ -30,7 +30,7 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         threads = staging.start(sess, coord)
         sess.run(unstage)  # a get, up to here
         run = feed.run_in(sess)
-        run.join(10)
+        run.join(200)
         run.repair()
         sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the rest of the get
         run.repair()
@@ -47,7 +47,7 @@ def test_a_place_that_a_feeder_was_quicker_to_take_is_not_waited_for(graph: Any)
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         threads = staging.start(sess)
         for thread in threads:
-            thread.join(10)
+            thread.join(200)
         assert sess.run(repair.free) == 0
         take_away(repair, sess)
         assert sess.run(repair.free) == 0

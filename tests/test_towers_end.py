@@ -26,7 +26,7 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
         got.append(int(run(parts[1])[0]))  # tower 1 is now one batch ahead
         for thread in threading.enumerate():
             if thread.name.startswith("feed:staged/"):
-                thread.join(10)
+                thread.join(200)
         try:
             while True:
                 got.extend(int(each[0]) for each in run(parts))

@@ -61,7 +61,7 @@ for count in (1, 2, 3):
                 os.kill(os.getpid(), signal.SIGINT)
                 left = order[closed_first:]
                 for number in left:
-                    check(watches[number].told.wait(20), case, "was not told", number)
+                    check(watches[number].told.wait(200), case, "was not told", number)
                 for number in order[:closed_first]:
                     check(not watches[number].told.is_set(), case, "was told though it is closed", number)
                 for number in left:
@@ -93,7 +93,7 @@ for closes_elsewhere in (False, True):
     signal.set_wakeup_fd(writer.fileno())
     first, second = Watch(), Watch()
     os.kill(os.getpid(), signal.SIGINT)
-    check(first.told.wait(20) and second.told.wait(20), "not told beside an event loop")
+    check(first.told.wait(200) and second.told.wait(20), "not told beside an event loop")
     check(received(reader) == interrupt, "the loop that was there before was not told")
     for watch in (first, second):
         within(closes_elsewhere, watch.watcher.stop)
@@ -114,7 +114,7 @@ for closes_elsewhere in (False, True):
         os.dup2(users, number)
         os.close(users)
     os.kill(os.getpid(), signal.SIGINT)
-    check(watch.told.wait(20), "not told after the loop was closed")
+    check(watch.told.wait(200), "not told after the loop was closed")
     within(closes_elsewhere, watch.watcher.stop)
     watch.watcher.stop()
     check(os.path.getsize(path) == 0, "wrote into a file that has got the number of a closed loop")
@@ -136,7 +136,7 @@ for closes_elsewhere in (False, True):
     again = Watch()
     check(not again.told.wait(0.05), "told of a signal from before its time")
     os.kill(os.getpid(), signal.SIGINT)
-    check(again.told.wait(20), "not told after all that")
+    check(again.told.wait(200), "not told after all that")
     again.watcher.stop()
     signal.set_wakeup_fd(-1)
 
@@ -146,7 +146,7 @@ async def loop():
     watch = Watch()
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(told.wait(), 20)
-    check(watch.told.wait(20), "not told within asyncio")
+    check(watch.told.wait(200), "not told within asyncio")
     await asyncio.to_thread(watch.watcher.stop)
     told.clear()
     os.kill(os.getpid(), signal.SIGTERM)
