@@ -274,3 +274,14 @@ def test_a_generator_that_begins_anew_says_so(graph: Any, tmp_path: Path, caplog
             assert sess.run([batch, step])[0].tolist() == [0]
         said = [record.getMessage() for record in caplog.records if "begins at its first batch" in record.getMessage()]
         assert len(said) == (begins_anew and make != "restart")
+
+
+def test_a_stop_iteration_does_not_end_the_batches_of_a_source() -> None:
+    def transform(batch: Any) -> Any:
+        if batch[0] == 4:
+            raise StopIteration
+        return batch
+
+    source = ArraySource(np.arange(10), batch_size=2, epochs=1, transform=transform)
+    with pytest.raises(RuntimeError, match="generator raised StopIteration"):
+        list(source.batches())

@@ -104,7 +104,7 @@ class Source(abc.ABC):
         """
         start = whole(type(self).__name__, "start", start, 0, INT64_MAX, "the number of a batch")
         numbers = itertools.count(start) if self.num_batches is None else range(start, self.num_batches)
-        return map(self.batch, numbers)
+        return (self.batch(number) for number in numbers)
 
     @property
     def bytes_per_batch(self) -> int | None:

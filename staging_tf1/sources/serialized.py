@@ -247,7 +247,8 @@ class SerializedSource(RecordSource):
             self._note(errors, numbers)
             places = [place for place in range(len(kept)) if place not in errors]
             kept, records = [kept[place] for place in places], [records[place] for place in places]
-        return kept, records if self._parse is None else map(self._parse, records)
+        # Not `map`, which a StopIteration of the user's would end.
+        return kept, records if self._parse is None else (self._parse(record) for record in records)
 
 
 def _copied(leaf: Any) -> Any:

@@ -36,7 +36,7 @@ def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record
     """
     specs = flatten(record_specs(like, None))
     batch = [aligned_empty((len(numbers), *spec.shape[1:]), spec.dtype) for spec in specs]
-    for row, (number, record) in enumerate(zip(numbers, records)):
+    for row, (number, record) in enumerate(zip(numbers, records, strict=True)):
         try:
             arrays = [
                 (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, component_name(path)))
