@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from common import Step, difference, finish, flags, in_turn, turns
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 
 COMPARED = {
     "staged put and get, over a raw area's": ("staged area", "raw area"),
@@ -58,11 +58,11 @@ def areas(stack: ExitStack) -> dict[str, Step]:
         value = tf.get_variable("value", initializer=1.0)
         batch = staging.staged(value.read_value(), lockstep=True)
         taken = tf.group(batch)
-        (feed,) = feeds_of(graph)
+        (pipeline,) = pipelines_of(graph)
         session = stack.enter_context(staging.StagingSession())
         # The session below, which adds nothing to what it is asked to run.
         plain = session.run_step_fn(lambda step_context: step_context.session)
-        staged_step = plain.make_callable([taken, feed.pipeline.towers[0].sink.put])
+        staged_step = plain.make_callable([taken, pipeline.sinks[0].put])
     return {"raw area": raw_step, "staged area": staged_step}
 
 

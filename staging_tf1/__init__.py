@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from staging_tf1 import errors, legacy, sources, testing
-    from staging_tf1.feed.runner import CustomRunner
-    from staging_tf1.feed.staged import staged
+    from staging_tf1.build.custom_runner import CustomRunner
+    from staging_tf1.build.staged import staged
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
     from staging_tf1.lifecycle.hook import StagingHook
@@ -44,14 +44,14 @@ __all__ = [
 
 # The module of each name; a module that is itself a name is not listed.
 _HOMES = {
-    "CustomRunner": "feed.runner",
+    "CustomRunner": "build.custom_runner",
     "MapStagingArea": "graph.map_area",
     "PipelineStats": "lifecycle.stats",
     "StagingArea": "graph.areas",
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "lifecycle.summary_hook",
-    "staged": "feed.staged",
+    "staged": "build.staged",
     "start": "lifecycle.start",
 }
 

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
 
 IMAGES = np.linspace(0, 1, 12 * 256, dtype=np.float32).reshape(12, 256)
@@ -34,7 +34,7 @@ def tensors() -> Any:
 def test_the_component_is_staged_in_the_dtype_and_the_others_as_they_are(graph: Any, make: Any, how: Any) -> None:
     batch = staging.staged(make(), cast={"image": tf.float16}, **how)
     assert (batch["image"].dtype, batch["label"].dtype) == (tf.float16, tf.int64)
-    area = feeds_of(graph)[0].pipeline.towers[0].gate.area
+    area = pipelines_of(graph)[0].sinks[0].area
     assert sorted(dtype.name for dtype in area.dtypes) == ["float16", "int64"], "what the area holds"
     got = []
     with staging.StagingSession() as sess:
@@ -80,7 +80,7 @@ def test_the_memory_limit_counts_the_bytes_that_are_staged(graph: Any) -> None:
 
     def capacity(values: Any, **other: Any) -> int:
         staging.staged(values, capacity=8, memory_limit=2 * bytes_as_float32, **other)
-        return int(feeds_of(graph)[-1].pipeline.towers[0].sink.capacity)
+        return int(pipelines_of(graph)[-1].sinks[0].capacity)
 
     for make in (
         lambda: ArraySource(IMAGES, batch_size=4),

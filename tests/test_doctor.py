@@ -14,16 +14,16 @@ import staging_tf1 as staging
 from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending
+from staging_tf1.doctor.thread_location import users_line, users_place
 from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
-from staging_tf1.doctor.whereabouts import users_line, users_place
-from staging_tf1.feed import thread_state
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed import threads
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.probes import probes_of
 
 _STEP = StepView(30.0, ", at train.py:41 in main()", takes=True)
 _FEEDER = FeederView(
     name="feed:train:0",
-    doing=thread_state.WAITING_FOR_SOURCE,
+    doing=threads.WAITING_FOR_SOURCE,
     secs=29.0,
     batch=511,
     batches=512,
@@ -54,9 +54,9 @@ def _fed_by(**changes: Any) -> StoreView:
         ),
         (_fed_by(mean_source_secs=20.0), "is slower than the step: it takes 20.0 s for a batch"),
         (_fed_by(batches=0), "and has not made its first batch"),
-        (_fed_by(doing=thread_state.NOT_STARTED), "its feed threads were made but never started"),
-        (_fed_by(doing=thread_state.ENDED), "has no element, and its feed threads are dead: they ended without "),
-        (_fed_by(doing=thread_state.PUTTING), "the ops that compute the batches of 'train' have not returned for 29.0"),
+        (_fed_by(doing=threads.NOT_STARTED), "its feed threads were made but never started"),
+        (_fed_by(doing=threads.ENDED), "has no element, and its feed threads are dead: they ended without "),
+        (_fed_by(doing=threads.PUTTING), "the ops that compute the batches of 'train' have not returned for 29.0"),
         (replace(_AREA, error="OSError: disk"), "the thread that fed 'train' has died of OSError: disk"),
         (replace(_AREA, feeders=()), "is empty, because its feed threads were never started in this session"),
         (replace(_AREA, feeders=(), lockstep=True), "nothing is staged in 'train', which is in lockstep"),
@@ -162,7 +162,7 @@ def test_a_take_of_many_wants_as_many(graph: Any) -> None:
 def test_the_queues_inside_a_pipeline_are_not_shown(graph: Any) -> None:
     staging.staged(_source(), name="train")
     staging.CustomRunner(_source(), batch_size=2, seed=1, name="classic").get_inputs()
-    observer = Observer(graph, feeds_of(graph))
+    observer = Observer(graph, pipelines_of(graph))
     assert sorted(observer.probes) == ["classic/queue", "train/tokens"]
 
 

@@ -15,7 +15,7 @@ from load import slowdown
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource, Source
 
 SPEC = tf.TensorSpec([None], tf.int64)
@@ -186,7 +186,7 @@ def test_a_thousand_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, d
     )
     fails = tf.placeholder_with_default(False, [])
     # As soon as the batch has been promised to the step, and before it can give the place back.
-    with tf.control_dependencies([feeds_of(graph)[0].pipeline.towers[0].gate.token]):
+    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
         check = tf.debugging.Assert(tf.logical_not(fails), ["NaN"])
     seen: list[int] = []
     failed = 0

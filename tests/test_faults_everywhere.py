@@ -16,7 +16,7 @@ from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 
 COUNT = 12
 # Towers that are stopped early leave batches behind, and may say so.
@@ -93,8 +93,8 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
     after = {"early": [], "late": [part["id"] for part in parts]}.get(moment)
     if after is None:
         # The batch has been promised to the step, and its place is not given back yet.
-        towers = [tower for feed in feeds_of(graph) if feed.pipeline is not None for tower in feed.pipeline.towers]
-        after = [tower.gate.token for tower in towers]
+        towers = [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.area is not None]
+        after = [tower.take for tower in towers]
     with tf.control_dependencies(after):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
     with staging.StagingSession() as sess:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
 
 
@@ -55,7 +55,7 @@ def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
     x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
     fails = tf.placeholder_with_default(False, [])
     # As soon as the batch has been promised to the step, and before it can give the place back.
-    with tf.control_dependencies([feeds_of(graph)[0].pipeline.towers[0].gate.token]):
+    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
     with started(device_count=2) as sess:
         for _ in range(failures):

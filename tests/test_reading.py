@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from pipelines import Numbers
 
-from staging_tf1.feed.reading import DealtReader, IndexReader, Reader, StreamReader
-from staging_tf1.feed.skipping import Ignored
-from staging_tf1.feed.turnstile import Stopped, Turnstile
+from staging_tf1.feed.readers import IndexReader, Reader, RotationReader, StreamReader
+from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
+from staging_tf1.feed.skip import SkipRule
 from staging_tf1.sources import GeneratorSource, StreamSource
 
 LIMIT_SECS = 200.0
-NONE, KEYS = Ignored(), Ignored((KeyError,))
+NONE, KEYS = SkipRule(), SkipRule((KeyError,))
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
@@ -116,8 +116,8 @@ def test_what_a_stream_keeps_is_copied_before_it_goes_on() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("towers, count", [(1, 5), (2, 10), (3, 10)])
 def test_towers_that_share_a_stream_get_every_nth_batch(towers: int, count: int, threads: int) -> None:
-    stream, rotation = StreamReader(Numbers(count).stream(), NONE), Turnstile()
-    readers = [DealtReader(stream, rotation, n, towers, 0, lambda number, batch: None, NONE) for n in range(towers)]
+    stream, rotation = StreamReader(Numbers(count).stream(), NONE), Rotation(towers)
+    readers = [RotationReader(stream, rotation, n, 0, lambda number, batch: None, NONE) for n in range(towers)]
     found: list[list[tuple[int, int | None]]] = [[] for _ in readers]
 
     def take(thread: int) -> None:
@@ -137,8 +137,8 @@ def test_a_bad_batch_costs_a_tower_no_turn() -> None:
         if batch["id"][0] in (4, 5):
             raise KeyError("not as declared")
 
-    stream, rotation = StreamReader(Numbers(10).stream(), KEYS), Turnstile()
-    readers = [DealtReader(stream, rotation, tower, 2, 0, check, KEYS) for tower in range(2)]
+    stream, rotation = StreamReader(Numbers(10).stream(), KEYS), Rotation(2)
+    readers = [RotationReader(stream, rotation, tower, 0, check, KEYS) for tower in range(2)]
     skipped: list[BaseException] = []
     found = []
     while all(numbered := [reader.take(skipped.append) for reader in readers]):
@@ -148,12 +148,12 @@ def test_a_bad_batch_costs_a_tower_no_turn() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 5])
-def test_the_turnstile_lets_threads_through_in_order(start: int) -> None:
-    turnstile, order = Turnstile(start), []
+def test_the_sequencer_lets_threads_through_in_order(start: int) -> None:
+    sequencer, order = Sequencer(start), []
 
     def deliver(thread: int) -> None:
         for number in range(start + thread, start + 40, 4):
-            with turnstile.turn(number):
+            with sequencer.at(number):
                 order.append(number)
 
     in_threads(4, deliver)
@@ -161,15 +161,15 @@ def test_the_turnstile_lets_threads_through_in_order(start: int) -> None:
 
 
 def test_nobody_follows_a_batch_that_failed() -> None:
-    turnstile, follower = Turnstile(), []
+    sequencer, follower = Sequencer(), []
 
     def deliver(thread: int) -> None:
         if thread == 0:
-            with pytest.raises(KeyError), turnstile.turn(0):
+            with pytest.raises(KeyError), sequencer.at(0):
                 raise KeyError
-            turnstile.stop()
+            sequencer.stop()
         else:
-            with pytest.raises(Stopped), turnstile.turn(1):
+            with pytest.raises(Stopped), sequencer.at(1):
                 follower.append(1)
 
     in_threads(2, deliver)

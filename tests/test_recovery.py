@@ -14,7 +14,7 @@ from pipelines import INDEXED, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
-from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.sources import StreamSource
 from staging_tf1.spec import ArraySpec
 
@@ -74,7 +74,7 @@ def test_pipelines_of_every_kind_run_again_and_again_without_growing(graph: Any)
         sizes.append(len(graph.get_operations()))
     assert sizes[0] == sizes[-1]
     gc.collect()
-    live = [obj for obj in gc.get_objects() if isinstance(obj, FeedRun)]
+    live = [obj for obj in gc.get_objects() if isinstance(obj, PipelineRun)]
     assert len(live) <= 2 * len(names), "the runs of closed sessions are collected"
 
 

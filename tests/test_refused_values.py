@@ -18,8 +18,8 @@ import staging_tf1 as staging
 from staging_tf1.arrays import as_array
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.reading import StreamReader
-from staging_tf1.feed.skipping import NONE_IGNORED
+from staging_tf1.feed.readers import StreamReader
+from staging_tf1.feed.skip import NONE_SKIPPED
 from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 
@@ -446,7 +446,7 @@ def test_small_dtypes_cannot_be_queued_by_the_record() -> None:
     ids=["numbers", "bytes", "objects", "text", "swapped", "tensor", "buffer"],
 )
 def test_a_buffer_that_is_written_again_changes_no_batch_that_was_taken(buffer: Any) -> None:
-    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), NONE_IGNORED)
+    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), NONE_SKIPPED)
     taken = reader.take()
     assert taken is not None
     before = as_array(taken.batch["x"], None, "x").tolist()

@@ -11,10 +11,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.repair import take_away
-from staging_tf1.graph.meter import Meter
-from staging_tf1.graph.source_ops import ancestors
+from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 
@@ -22,14 +23,14 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
     # Several threads may run steps of one session: when one of them fails, another may be in the middle of a get.
     x = staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
     (unstage,) = (op for op in ancestors([x]) if op.type == "Unstage")
-    (feed,) = feeds_of(graph)
-    repair = feed.pipeline.towers[0].gate.repair
+    (pipeline,) = pipelines_of(graph)
+    repair = pipeline.sinks[0].repair
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
         sess.run(unstage)  # a get, up to here
-        run = feed.run_in(sess)
+        run = run_in(sess, pipeline)
         run.join(200)
         run.repair()
         sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the rest of the get
@@ -41,8 +42,8 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
 
 def test_a_place_that_a_feeder_was_quicker_to_take_is_not_waited_for(graph: Any) -> None:
     staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
-    (feed,) = feeds_of(graph)
-    repair = feed.pipeline.towers[0].gate.repair
+    (pipeline,) = pipelines_of(graph)
+    repair = pipeline.sinks[0].repair
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         threads = staging.start(sess)
@@ -63,19 +64,19 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
     source = GeneratorSource(numbers, spec=tf.TensorSpec([None], tf.int64))
     x = staging.staged(source, devices=["/cpu:0", "/cpu:0"])
     (unstage,) = (op for op in ancestors([x[0]]) if op.type == "Unstage")
-    (feed,) = feeds_of(graph)
-    taken = [tower.gate.meter.value for tower in feed.pipeline.towers]
+    (pipeline,) = pipelines_of(graph)
+    taken = [sink.stats.value for sink in pipeline.sinks]
     got: list[list[int]] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
         tf.Session.run(sess, unstage)  # what a step leaves that failed before it took from the other tower
-        feed.run_in(sess).repair()
+        run_in(sess, pipeline).repair()
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
         last.start()
-        while [Meter.reading(sums).batches for sums in tf.Session.run(sess, taken)] != [2, 2]:
+        while [GetStats.figures(sums).batches for sums in tf.Session.run(sess, taken)] != [2, 2]:
             pass  # until it has what it needs of the second tower, and waits for the first
         ends.set()
         last.join(30)

@@ -14,9 +14,9 @@ from pipelines import Numbers
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.feed import feeds_of
-from staging_tf1.graph.source_ops import ancestors
-from staging_tf1.lifecycle.lockstep import Lockstep
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
@@ -33,9 +33,9 @@ class BrokenDiskError(Exception):
     """What a source raises at a bad batch."""
 
 
-def saved_positions(feed: Any, sess: Any) -> tuple[int, ...]:
+def saved_positions(pipeline: Any, sess: Any) -> tuple[int, ...]:
     """The positions that a checkpoint of now would hold."""
-    position = feed.pipeline.position
+    position = pipeline.position
     return position.parsed(sess.run(position.saved)).positions
 
 
@@ -208,7 +208,7 @@ def test_a_dataset_goes_on_behind_as_many_good_elements(tmp_path: Path, options:
 
 def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
     ids = staging.staged(numbers(), ignored_exception_types=BrokenDiskError)["id"]
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     got: list[int] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
@@ -227,7 +227,7 @@ def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
             taker.start()
         for taker in takers:
             taker.join(20)
-        reached = saved_positions(feed, sess)
+        reached = saved_positions(pipeline, sess)
         coord.request_stop()
         coord.join(threads, stop_grace_period_secs=60)
     assert sorted(got) == GOOD and reached == (GOOD[-1] + 1,)
@@ -235,28 +235,29 @@ def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
 
 def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> None:
     ids = staging.staged(numbers(), lockstep=True, ignored_exception_types=BrokenDiskError)["id"]
-    (feed,) = feeds_of(graph)
-    (stage,) = (op for op in ancestors([feed.pipeline.towers[0].sink.put]) if op.type == "Stage")
+    (pipeline,) = pipelines_of(graph)
+    (stage,) = (op for op in ancestors([pipeline.sinks[0].put]) if op.type == "Stage")
     got: list[int] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-        lockstep = Lockstep(feed, sess)
-        lockstep.warm_up()
+        lockstep = Lockstep(pipeline, sess)
+        sess.run(*lockstep.first_puts())
+        lockstep.have_put()
         for number in range(len(GOOD)):
             puts, feeds = lockstep.before([0])
             if number == 1:  # the next batch stands for two
-                assert feeds[feed.pipeline.towers[0].sink.count] == 2
+                assert feeds[pipeline.sinks[0].count] == 2
                 sess.run(stage, feeds)  # a step that fails between its put's two ops
-                lockstep.repair()
+                repair_lockstep([lockstep], sess)
                 puts, feeds = lockstep.before([0])
             got.extend(sess.run([ids, *puts], feeds)[0].tolist())
             lockstep.after([0])
-            assert saved_positions(feed, sess) == (got[-1] + 1,)
+            assert saved_positions(pipeline, sess) == (got[-1] + 1,)
     assert got == GOOD
 
 
 def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> None:
     staging.staged(Numbers(4))
-    gate = feeds_of(graph)[0].pipeline.towers[0].gate
-    assert gate.count is None and gate.tokens.dtypes == [tf.int32]
+    sink = pipelines_of(graph)[0].sinks[0]
+    assert sink.count is None and sink.queue.dtypes == [tf.int32]
     assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from staging_tf1.feed.rounds import Rounds
+from staging_tf1.feed.tower_barrier import TowerBarrier
 
 TOWERS = 3
 TOWER = st.integers(0, TOWERS - 1)
@@ -22,10 +22,10 @@ EVENTS = st.lists(
 
 
 class Towers:
-    """Plays events against `Rounds`, and counts what it releases."""
+    """Plays events against `TowerBarrier`, and counts what it releases."""
 
     def __init__(self, towers: int = TOWERS) -> None:
-        self.rounds = Rounds(towers)
+        self.rounds = TowerBarrier(towers)
         self.staged, self.released, self.closed = Counter[int](), Counter[int](), Counter[int]()
         self.ended: set[int] = set()
 
@@ -112,7 +112,7 @@ def test_a_drain_lets_whole_rounds_go_on_until_one_tower_is_asked_alone() -> Non
 
 
 def test_what_is_withheld_is_released_after_an_uneven_failure_at_the_end() -> None:
-    rounds = Rounds(2)
+    rounds = TowerBarrier(2)
     assert rounds.staged_one(0) == [] and rounds.staged_one(1) == [(0, 1), (1, 1)]
     assert rounds.staged_one(0) == [] and rounds.end(1) == []
     assert rounds.rescue() == [], "no step has failed"

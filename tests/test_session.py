@@ -150,7 +150,10 @@ def test_start_wants_a_session(graph: Any) -> None:
 def test_start_wants_initialised_variables(graph: Any) -> None:
     tf.get_variable("weights", [2])
     staging.staged(numbers(3))
-    with tf.Session() as sess, pytest.raises(UninitializedError, match=r"start\(\): its feed threads .*: weights. Run"):
+    with (
+        tf.Session() as sess,
+        pytest.raises(UninitializedError, match=r"start\(\): cannot start the feed threads: .*: weights. Run"),
+    ):
         staging.start(sess)
     assert feed_threads() == []
 
@@ -220,7 +223,7 @@ def test_the_same_graph_runs_a_hundred_times_without_growing(graph: Any) -> None
         assert feed_threads() == []
     assert sizes[1] == sizes[-1]
     gc.collect()
-    live = [obj for obj in gc.get_objects() if type(obj).__name__ == "FeedRun"]
+    live = [obj for obj in gc.get_objects() if type(obj).__name__ == "PipelineRun"]
     assert len(live) <= 4, "the runs of closed sessions are collected"
 
 

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
 
 Pair = collections.namedtuple("Pair", "x y")
@@ -81,8 +81,8 @@ def test_feeding_a_staged_tensor_takes_nothing(graph: Any, lockstep: bool) -> No
 def test_the_area_is_on_the_device(graph: Any) -> None:
     values = ArraySource(np.arange(4), batch_size=1, epochs=1)
     a, b = staging.staged(values, devices=["/device:CPU:0", "/device:CPU:1"])
-    towers = feeds_of(graph)[0].pipeline.towers
-    assert [tower.gate.area.device for tower in towers] == ["/device:CPU:0", "/device:CPU:1"]
+    towers = pipelines_of(graph)[0].sinks
+    assert [sink.area.device for sink in towers] == ["/device:CPU:0", "/device:CPU:1"]
     assert [x.device for x in (a, b)] == ["/device:CPU:0", "/device:CPU:1"]
     with tf.device("/device:CPU:1"):
         c = staging.staged(ArraySource(np.arange(4), batch_size=1, epochs=1))
@@ -102,8 +102,7 @@ def test_a_staged_batch_of_a_staged_batch(graph: Any) -> None:
 
 def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
     x = staging.staged(ArraySource(np.arange(200), batch_size=1, epochs=1), capacity=3, num_threads=4)
-    gate = feeds_of(graph)[0].pipeline.towers[0].gate
-    size = gate.area.size()
+    size = pipelines_of(graph)[0].sinks[0].area.size()
     with staging.StagingSession() as sess:
         held = [int(sess.run([x, size])[1]) for _ in range(200)]
     assert max(held) <= 3
@@ -112,7 +111,7 @@ def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
 def test_a_memory_limit_lowers_the_capacity(graph: Any) -> None:
     source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB a batch
     staging.staged(source, capacity=8, memory_limit=3 * 8192 + 100)
-    assert feeds_of(graph)[0].pipeline.towers[0].sink.capacity == 3
+    assert pipelines_of(graph)[0].sinks[0].capacity == 3
 
 
 def test_a_dataset_with_a_sparse_component_is_staged(graph: Any) -> None:
@@ -138,7 +137,7 @@ REFUSED = [
     (dict(num_threads=0), "staged() got num_threads=0, wanted a whole number from 1 to 1024."),
     (dict(nice=20), "staged() got nice=20, wanted a whole number from 0 to 19."),
     (dict(nice=-1), "staged() got nice=-1, wanted a whole number from 0 to 19."),
-    (dict(lockstep=True, nice=5), "staged() got nice=5 with lockstep=True, which has no thread to be nice. Drop one."),
+    (dict(lockstep=True, nice=5), "staged() got nice=5 with lockstep=True, which has no thread. Drop one."),
     (dict(device=3), "staged() got device=3, wanted a string such as '/device:GPU:0'."),
     (dict(device="nowhere:x:y"), "staged() got device='nowhere:x:y', wanted a name such as '/device:GPU:0'."),
     (dict(devices=[]), "staged() got devices=[], wanted a list with a device for each tower."),

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from load import slowdown
 
 import staging_tf1 as staging
-from staging_tf1.lifecycle.verdict import verdict
+from staging_tf1.lifecycle.stats import bottleneck
 
 _STEPS = 20
 # Longer on a busy machine, where a thread gets its turn later.
@@ -146,7 +146,7 @@ def test_lockstep_counts_what_it_reads(graph: Any) -> None:
     ],
 )
 def test_each_way_of_feeding_has_its_own_cure(kind: str, threads: int, cure: str) -> None:
-    assert verdict(0.5, kind, threads).startswith(f"input-bound: steps waited 50 % of the time; {cure}")
+    assert bottleneck(0.5, kind, threads).startswith(f"input-bound: steps waited 50 % of the time; {cure}")
 
 
 def test_scalars_for_tensorboard(graph: Any, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning
-from staging_tf1.feed.feed import feeds_of
-from staging_tf1.feed.thread_state import PUTTING
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.threads import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 LIMIT_SECS = 2.0
@@ -50,7 +51,7 @@ PIPELINES = {
 
 def wait_until_full(graph: Any, sess: Any) -> None:
     """Returns when every feed thread waits for room: no put ends any more."""
-    runs = [feed.run_in(sess) for feed in feeds_of(graph)]
+    runs = runs_in(sess, pipelines_of(graph))
     states = [state for run in runs for state in run.states]
     seen: list[Any] = []
     while True:
@@ -131,7 +132,7 @@ def test_steps_drain_what_is_staged_when_the_feeding_is_stopped(graph: Any, kind
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_stop_in_the_middle_of_steps_fails_none_of_them(graph: Any, kind: str) -> None:
     x = PIPELINES[kind](endless())
-    towers = [output for feed in feeds_of(graph) if feed.pipeline for output in feed.pipeline.outputs]
+    towers = [output for pipeline in pipelines_of(graph) for output in pipeline.outputs]
     ended: list[BaseException] = []
     with tf.Session() as sess:
         coord = tf.train.Coordinator()

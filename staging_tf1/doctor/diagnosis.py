@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from staging_tf1.doctor.views import Snapshot, StoreView
-from staging_tf1.feed import thread_state
+from staging_tf1.feed import threads
 
 # A source that has taken this many times its usual time does not look slow any more, but stuck.
 _STUCK_FACTOR = 4.0
@@ -102,7 +102,7 @@ def _other_tower(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _not_started(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    idle = [each for each in store.feeders if each.doing == thread_state.NOT_STARTED]
+    idle = [each for each in store.feeders if each.doing == threads.NOT_STARTED]
     if len(idle) < len(store.feeders):
         return None
     return Diagnosis(
@@ -112,7 +112,7 @@ def _not_started(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _ended(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    if any(each.doing != thread_state.ENDED for each in store.feeders):
+    if any(each.doing != threads.ENDED for each in store.feeders):
         return None
     return Diagnosis(
         f"{store.name} has {_holding(store)}, and its feed threads are dead: they ended without closing it",
@@ -133,14 +133,14 @@ def _shortfall(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             f"{cause}; nothing is putting more into it",
             "Close the queue at the end of the data, put more, or lower min_after_dequeue",
         )
-    slow = next((each for each in store.feeders if each.doing == thread_state.WAITING_FOR_SOURCE), None)
+    slow = next((each for each in store.feeders if each.doing == threads.WAITING_FOR_SOURCE), None)
     if slow is not None:
         cause += f"; feed thread '{slow.name}' has been in the source for {slow.secs:.1f} s{slow.place}"
     return Diagnosis(cause, "Wait until it has filled, lower min_after_dequeue, or make the source faster")
 
 
 def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    inside = [each for each in store.feeders if each.doing == thread_state.WAITING_FOR_SOURCE]
+    inside = [each for each in store.feeders if each.doing == threads.WAITING_FOR_SOURCE]
     if not inside:
         return None
     longest = max(inside, key=lambda each: each.secs)
@@ -161,7 +161,7 @@ def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     """The put op computes what it puts, and has not come to an end."""
-    busy = [each for each in store.feeders if each.doing == thread_state.PUTTING]
+    busy = [each for each in store.feeders if each.doing == threads.PUTTING]
     if not busy:
         return None
     longest = max(busy, key=lambda each: each.secs)

@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.doctor.thread_location import users_place
 from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
-from staging_tf1.doctor.whereabouts import users_place
-from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.run import FeedRun
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
-from staging_tf1.feed.thread_state import ThreadState
-from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, queue_key, touched_by
-from staging_tf1.graph.readiness import uninitialized_names
-from staging_tf1.graph.source_ops import ancestors, can_end
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
+from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by, uninitialized_names
+from staging_tf1.graph.sink import queue_key
 
 # Enough for a loaded machine to answer, little enough to keep nobody waiting.
 _TIMEOUT_MS = 2000
@@ -38,9 +39,9 @@ class Pending(NamedTuple):
 class Observer:
     """Reads one session; made while its graph is still open, so that the ops to read with can be made."""
 
-    def __init__(self, graph: Any, feeds: Sequence[Feed]) -> None:
-        self._graph, self._feeds = graph, tuple(feeds)
-        self.probes = probes_of(graph, _hidden(self._feeds))
+    def __init__(self, graph: Any, pipelines: Sequence[Pipeline]) -> None:
+        self._graph, self.pipelines = graph, tuple(pipelines)
+        self.probes = probes_of(graph, _hidden(self.pipelines))
         # No op is added after the graph is finalized, so this stays true.
         self._all = touched_by(graph.get_operations())
         self._uninitialized = uninitialized_names(graph)
@@ -48,12 +49,10 @@ class Observer:
     def touches(self, pending: Pending) -> Touched:
         """The stores that a run takes from and puts into."""
         try:
-            elements = _elements(self._graph, pending.fetches)
-            fed = {element.name for element in _elements(self._graph, list(pending.fed or ()))}
+            return touched_by(ops_of_run(self._graph, pending.fetches, list(pending.fed or ())).values())
         except (KeyError, TypeError, ValueError):
             # Fetches of a kind that only Session.run understands.
             return Touched({}, frozenset())
-        return touched_by(ancestors(elements, fed))
 
     def snapshot(
         self,
@@ -73,8 +72,8 @@ class Observer:
         reader = (readers or {}).get(step.reads)
         touched = self.touches(step)
         putting = [self.touches(other).puts for other in others]
-        stores = [view for feed in self._feeds for view in self._staged(feed, session, touched, reader)]
-        seen = {queue_key(lane.sink.queue) for feed in self._feeds for lane in feed.lanes}
+        stores = [view for each in self.pipelines for view in self._staged(each, session, touched, reader)]
+        seen = {queue_key(sink.queue) for pipeline in self.pipelines for sink in pipeline.sinks}
         for key, probe in self.probes.items():
             if key not in seen:
                 putters = sum(key in puts for puts in putting) + _queue_runners(probe)
@@ -83,28 +82,33 @@ class Observer:
         view = StepView(secs, users_place(step.ident), bool(step.reads or touched.takes))
         return Snapshot(view, tuple(stores), self._missing(session))
 
-    def _staged(self, feed: Feed, session: Any, touched: Touched, reader: ThreadState | None) -> Iterable[StoreView]:
-        run = feed.run_in(session)
-        withheld = run.rounds.withheld() if run is not None and run.rounds is not None else []
-        for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values()):
+    def _staged(
+        self, pipeline: Pipeline, session: Any, touched: Touched, reader: ThreadState | None
+    ) -> Iterable[StoreView]:
+        run = run_in(session, pipeline)
+        barrier = run.delivery.barrier if run is not None else None
+        withheld = barrier.withheld() if barrier is not None else [0] * len(pipeline.sinks)
+        for tower, sink in enumerate(pipeline.sinks):
             key = queue_key(sink.queue)
             probe = self.probes.get(key)
-            pipeline = feed.pipeline
             reads = reader is not None and reader.name == f"lockstep:{sink.name}"
+            feeding = run.states_of(tower) if run is not None else []
+            if reader is not None and reads:
+                feeding = [reader]
             size = read(session, sink.size)
             yield StoreView(
-                name=f"'{sink.name}' (made at {feed.made_at})",
-                kind="staged" if pipeline is not None else "queue",
+                name=f"'{sink.name}' (made at {pipeline.made_at})",
+                kind="staged" if pipeline.stages else "queue",
                 size=None if size is None else int(size),
                 capacity=sink.capacity,
                 closed=_closed(session, probe),
                 wanted=1 if reads else touched.takes.get(key, 0),
                 min_after_dequeue=probe.min_after_dequeue if probe is not None else 0,
-                feeders=(_feeder(reader),) if reader is not None and reads else _feeders(run, sink),
-                pipeline=feed.name if pipeline is not None and len(pipeline.towers) > 1 else "",
-                tower=index,
-                withheld=withheld[index] if withheld else 0,
-                lockstep=pipeline is not None and pipeline.lockstep,
+                feeders=tuple(_feeder(state) for state in feeding),
+                pipeline=pipeline.name if len(pipeline.sinks) > 1 else "",
+                tower=tower,
+                withheld=withheld[tower],
+                lockstep=pipeline.lockstep,
                 error=_text(run.error) if run is not None else "",
             )
 
@@ -161,26 +165,16 @@ def read(session: Any, fetches: Any) -> Any | None:
     """
     options = tf.RunOptions(timeout_in_ms=_TIMEOUT_MS, inter_op_thread_pool=-1)
     try:
-        # Of the class: the session's own attribute may be a clock, for which this is no step.
-        return type(session).run(session, fetches, options=options)
+        return run_unwrapped(session, fetches, options=options)
     except (tf.errors.OpError, RuntimeError):
         return None
 
 
-def _hidden(feeds: Iterable[Feed]) -> set[str]:
-    """The queues and areas inside of ours, of which the user knows nothing."""
-    hidden: set[str] = set()
-    for feed in feeds:
-        for tower in feed.pipeline.towers if feed.pipeline is not None else ():
-            hidden |= {queue_key(tower.gate.slots), area_key(tower.gate.area.name)}
-        for lane in feed.lanes:
-            if lane.turns is not None:
-                hidden |= {queue_key(lane.turns.grants), queue_key(lane.turns.taken)}
-    return hidden
-
-
-def _elements(graph: Any, fetches: Any) -> list[Any]:
-    return [graph.as_graph_element(leaf) for leaf in tf.nest.flatten(fetches, expand_composites=True)]
+def _hidden(pipelines: Iterable[Pipeline]) -> set[str]:
+    """The queues and areas inside ours, which the user knows nothing of."""
+    sinks = [sink for pipeline in pipelines for sink in pipeline.sinks]
+    areas = {area_key(sink.area.name) for sink in sinks if sink.area is not None}
+    return areas | {queue_key(queue) for sink in sinks for queue in sink.inner_queues}
 
 
 def _closed(session: Any, probe: Probe | None) -> bool | None:
@@ -188,12 +182,6 @@ def _closed(session: Any, probe: Probe | None) -> bool | None:
         return None
     closed = read(session, probe.closed)
     return None if closed is None else bool(closed)
-
-
-def _feeders(run: FeedRun | None, sink: Any) -> tuple[FeederView, ...]:
-    if run is None:
-        return ()
-    return tuple(_feeder(state) for lane in run.lanes if lane.lane.sink is sink for state in lane.states)
 
 
 def _feeder(state: ThreadState) -> FeederView:
@@ -225,6 +213,6 @@ def _queue_runners(probe: Probe) -> int:
 def _runner_error(graph: Any, probe: Probe) -> str:
     """The last exception of TensorFlow's runners of a queue."""
     for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
-        if not isinstance(runner, Feed) and queue_key(runner.queue) == probe.key and runner.exceptions_raised:
+        if not isinstance(runner, PipelineRunner) and queue_key(runner.queue) == probe.key and runner.exceptions_raised:
             return _text(runner.exceptions_raised[-1])
     return ""

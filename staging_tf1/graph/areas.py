@@ -12,8 +12,8 @@ from staging_tf1.arguments import INT32_MAX, as_int, op_name, shown
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import element_indices, to_tensors
+from staging_tf1.graph.graph_state import state_of
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.ledger import ledger_of
 
 __all__ = ["BaseStagingArea", "StagingArea", "areas_of"]
 
@@ -24,7 +24,7 @@ _Area = TypeVar("_Area", bound="BaseStagingArea")
 
 def areas_of(graph: Any) -> list[BaseStagingArea]:
     """The areas that were built in `graph`, oldest first. An import_meta_graph brings ops, no areas."""
-    return list(ledger_of(graph).areas)
+    return list(state_of(graph).areas)
 
 
 class BaseStagingArea:
@@ -66,7 +66,7 @@ class BaseStagingArea:
             self._cached: dict[str, Any] = {}
             store = stores.Store(self.capacity, self.memory_limit, tuple(self.dtypes), self._root, str(self))
             stores.claim(self.graph, key, store)
-            ledger_of(self.graph).areas.append(self)
+            state_of(self.graph).areas.append(self)
 
     @classmethod
     def from_tensors(

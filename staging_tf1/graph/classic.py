@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.graph.probes import is_misfit, store_of
-from staging_tf1.graph.source_ops import ancestors, can_end, cut_before
 
 
 class Dequeue(NamedTuple):

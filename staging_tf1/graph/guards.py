@@ -15,7 +15,7 @@ from typing import Any
 from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, tf
 from staging_tf1.errors import BuildError
 from staging_tf1.graph.callsite import CallSite, call_site
-from staging_tf1.graph.ledger import ledger_of
+from staging_tf1.graph.graph_state import state_of
 
 __all__ = ["building", "check_buildable"]
 
@@ -61,7 +61,7 @@ def check_buildable(what: str) -> CallSite:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[CallSite]:
-    """`check_buildable` around a construction, which is noted in the graph's ledger when it succeeds.
+    """`check_buildable` around a construction, which is noted in the graph's state when it succeeds.
 
     What is built within the block, in this thread, counts as part of it: it may follow a run, and gets the
     same line.
@@ -76,8 +76,8 @@ def building(what: str) -> Iterator[CallSite]:
         yield site
     finally:
         _under_way.site = None
-    ledger = ledger_of(tf.get_default_graph())
-    ledger.built[site] = ledger.runs
+    state = state_of(tf.get_default_graph())
+    state.built[site] = state.runs
 
 
 def _check_place(what: str, site: CallSite) -> None:
@@ -137,12 +137,12 @@ def _check_open(what: str, site: CallSite) -> None:
 
 def _check_first_time(what: str, site: CallSite) -> None:
     graph = tf.get_default_graph()
-    ledger = ledger_of(graph)
-    runs_then = ledger.built.get(site)
+    state = state_of(graph)
+    runs_then = state.built.get(site)
     if runs_then is None:
         return
     session = tf.get_default_session()
-    if ledger.runs > runs_then:
+    if state.runs > runs_then:
         why = "the graph has been run since"
     elif session is not None and session.graph is graph:
         why = "a session of this graph is active, so this looks like a training loop"

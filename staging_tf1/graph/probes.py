@@ -1,4 +1,4 @@
-"""Ops that look at an area or queue without waiting, and ops that wake whoever waits there.
+"""Ops that look at an area, a queue or the variables without waiting, and ops that wake those who wait.
 
 They are made before the graph is finalized, because a stall is found when no op can be added any more.
 """
@@ -18,6 +18,7 @@ _TAKES = frozenset(
 )
 _PUTS = frozenset(("Stage", "MapStage", "OrderedMapStage"))
 _CACHE = "_staging_tf1_probes"
+_UNINITIALIZED = "_staging_tf1_uninitialized"
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,27 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
     return {key: probe for key, probe in probes.items() if key not in hidden}
 
 
-def queue_key(queue: Any) -> str:
-    """The key of a TensorFlow queue."""
-    return str(queue.queue_ref.op.name)
+def uninitialized_names(graph: Any) -> Any | None:
+    """A string tensor with the names of the variables that have no value; None if nothing can tell.
+
+    A finalized graph takes no new op; a MonitoredSession has left one of its own there.
+    """
+    with graph.as_default():
+        variables = tf.global_variables() + tf.local_variables()
+        if not variables:
+            return None
+        cached: tuple[int, Any] | None = getattr(graph, _UNINITIALIZED, None)
+        if cached is not None and cached[0] == len(variables):
+            return cached[1]
+        if graph.finalized:
+            ready = graph.get_collection(tf.GraphKeys.READY_OP)
+            return ready[0] if ready else None
+        with tf.control_dependencies(None), tf.device(None):
+            names = tf.report_uninitialized_variables(variables, name="staging_uninitialized")
+        # TensorFlow logs an error for an answer that nobody has asked for by the end.
+        tf.convert_to_tensor(names)
+        setattr(graph, _UNINITIALIZED, (len(variables), names))
+        return names
 
 
 def area_key(shared_name: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.ledger import Ledger, ledger_of
+from staging_tf1.graph.graph_state import GraphState, state_of
 
 __all__ = ["Store", "StoreKey", "claim", "is_taken", "shared_root"]
 
@@ -92,14 +92,14 @@ def claim(graph: Any, key: StoreKey, store: Store) -> None:
 
 
 def _stores(graph: Any) -> dict[StoreKey, Store]:
-    ledger = ledger_of(graph)
-    _search_new_ops(graph, ledger)
-    return ledger.stores
+    state = state_of(graph)
+    _search_new_ops(graph, state)
+    return state.stores
 
 
-def _search_new_ops(graph: Any, ledger: Ledger) -> None:
+def _search_new_ops(graph: Any, state: GraphState) -> None:
     ops = graph.get_operations()
-    for op in ops[ledger.searched_ops :]:
+    for op in ops[state.searched_ops :]:
         kind = _KINDS.get(op.type)
         if kind is None:
             continue
@@ -108,10 +108,10 @@ def _search_new_ops(graph: Any, ledger: Ledger) -> None:
         key = StoreKey(kind, op.get_attr("container").decode(), name)
         dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))
         found = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
-        known = ledger.stores.setdefault(key, found)
+        known = state.stores.setdefault(key, found)
         if known.dtypes is None:
-            ledger.stores[key] = found
-    ledger.searched_ops = len(ops)
+            state.stores[key] = found
+    state.searched_ops = len(ops)
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from staging_tf1._tf import call_before_finalize, tf
 from staging_tf1.errors import CheckpointError
-from staging_tf1.graph.source_ops import ancestors
+from staging_tf1.graph.dependencies import ancestors
 
 # Said of the connection to a server, or of memory, not of a file; some of them a MonitoredSession recovers from.
 _NOT_THE_FILE = (

@@ -23,16 +23,16 @@ from staging_tf1.lifecycle.stepper import make_stepper
 
 
 class StagingSession:
-    """A `tf.train.MonitoredTrainingSession` that starts, steps and stops staged pipelines in the only right order.
+    """A `tf.train.MonitoredTrainingSession` that starts, steps and stops staged pipelines in the right order.
 
-    The graph is finalized, variables are initialised or restored, local init, areas cleared, feed threads started,
-    lockstep pipelines warmed up; then come your steps. At the end of the data `run` raises
-    `tf.errors.OutOfRangeError`, which the `with` block takes for a normal end, as MonitoredSession does. What a
-    feed thread raises is raised from your `run`, as it was. On the way out, for whatever reason, feeding stops, the
-    threads are joined by name, and the session is closed.
+    It finalizes the graph, initializes or restores the variables, runs the local init, clears the areas, starts the
+    feed threads and warms up lockstep pipelines; then come your steps. At the end of the data `run` raises
+    `tf.errors.OutOfRangeError`, which the `with` block takes for a normal end, as MonitoredSession does. An exception
+    of a feed thread is raised unchanged from your `run`. Leaving the block, for whatever reason, stops the feeding,
+    joins the threads by name, and closes the session.
 
     Args:
-      checkpoint_dir: the folder that checkpoints are restored from and saved to; None and "" save none.
+      checkpoint_dir: the folder that checkpoints are restored from and saved to; none are with None or "".
       hooks: further `tf.train.SessionRunHook`s.
       config: a `tf.ConfigProto`.
       stop_grace_period_secs: seconds that threads are given to return, at the end.
@@ -46,12 +46,12 @@ class StagingSession:
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
 
-    In a process that is forked while the session is open it can only be left: each method raises
-    `staging.errors.ForkedError`, and leaving the `with` block writes and stops nothing, for it is the parent's.
+    In a process that was forked while the session is open, each method raises `staging.errors.ForkedError`. Leaving the
+    `with` block there writes and stops nothing, because the session is the parent's.
 
     Raises:
-      CheckpointError: a checkpoint is damaged or another program's. It is raised from `run` when it turns up there,
-        after a failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
+      CheckpointError: a checkpoint is damaged or another program's. Raised from `run` if it is found there, after a
+        failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
       TypeError, ValueError: an argument of the wrong kind, or one that MonitoredTrainingSession does not take.
       OSError: `trace_file` cannot be written.
@@ -156,8 +156,8 @@ class StagingSession:
         check_run(feed_dict, options, run_metadata)
         try:
             session = self._open()
-            steps = self._hook.steps
-            with steps.alone(steps.demand(fetches, feed_dict)):
+            steps = self._hook.runtime.steps
+            with steps.waiting_for_others(steps.demand(fetches, feed_dict)):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
@@ -188,7 +188,7 @@ class StagingSession:
         self._open()
         if feed_list is not None:
             feed_list = checked_feeds(feed_list)
-        step = make_stepper(self._hook.session, self._hook.steps, self._hook.clock, fetches, feed_list)
+        step = make_stepper(self._hook.runtime, fetches, feed_list)
 
         def call(*values: Any) -> Any:
             refuse_if_forked(self)

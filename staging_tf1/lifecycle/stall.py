@@ -1,11 +1,12 @@
-"""The watchdog: says why a step has not returned, and ends the wait where it is asked to."""
+"""The watchdog: reports why a step has not returned, and ends the wait if asked to."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from absl import logging
@@ -15,9 +16,7 @@ from staging_tf1.doctor.diagnosis import diagnose
 from staging_tf1.doctor.report import report_text
 from staging_tf1.doctor.snapshot import Observer, Pending, read
 from staging_tf1.errors import StallError
-from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.thread_state import WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.lifecycle.clock import StepClock
+from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
 
 ENVIRONMENT = "STAGING_TF1_STALL_SECS"
 # Longer than steps take, compilation of the first one included; short enough to be read before one gives up.
@@ -28,7 +27,7 @@ def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
     """The seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
 
     Raises:
-      TypeError, ValueError: no number of seconds, or negative.
+      TypeError, ValueError: not a number of seconds, or negative.
     """
     if stall_secs is not None:
         return seconds(what, "stall_secs", stall_secs)
@@ -41,47 +40,53 @@ def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
         secs = -1.0
     if not 0 <= secs <= MOST_SECS:
         raise ValueError(
-            f"{ENVIRONMENT} is {shown(value)}, wanted a number of seconds {in_range(0, MOST_SECS)}; 0 turns the stall "
-            f"report off."
+            f"{ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 turns the "
+            f"stall report off."
         )
     return secs
 
 
+@dataclass(frozen=True)
+class StallRule:
+    """When a step counts as stalled, and what happens then."""
+
+    # Seconds; 0 is never.
+    secs: float
+    # Whether the step raises `staging.errors.StallError`, in addition to the report in the log.
+    raises: bool
+
+
 class Watchdog:
-    """One thread a session, asleep until a run has lasted `stall_secs`; each such run is reported once.
+    """One thread a session, asleep until a run has lasted too long; each such run is reported once.
 
     Args:
-      session: whose runs to watch; until it is closed.
-      clock: times them.
+      session: whose runs to watch.
       observer: made while the graph was open.
-      feeds: the feeds of the graph, to be stopped when a wait is to end.
-      stall_secs: seconds; 0 watches nothing.
-      stall_raises: whether a wait for input is ended: the run raises `staging.errors.StallError`.
+      pending: the runs under way, by thread.
       readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way.
+      rule: how long is too long, and whether to end the wait.
+      end_the_wait: called with the report when a wait is to end, before the step is woken.
     """
 
     def __init__(
         self,
         session: Any,
-        clock: StepClock,
         observer: Observer,
-        feeds: Sequence[Feed],
-        stall_secs: float,
-        stall_raises: bool,
-        readers: Sequence[ThreadState] = (),
+        pending: Mapping[int, Pending],
+        readers: Sequence[ThreadState],
+        rule: StallRule,
+        end_the_wait: Callable[[str], None],
     ) -> None:
-        self.clock = clock
-        self.clock.on_close.append(self.stop)
-        self._session, self._observer, self._feeds = session, observer, tuple(feeds)
-        self._stall_secs, self._raises = stall_secs, stall_raises
+        self._session, self._observer, self._runs = session, observer, pending
         self._readers = {state.name: state for state in readers}
+        self._rule, self._on_end = rule, end_the_wait
         self._ended = threading.Event()
         self._reported: set[tuple[int, float]] = set()
         self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
 
     def start(self) -> None:
-        """Begins to watch. On its own, so that a Ctrl-C that falls here finds whom to stop."""
-        if self._stall_secs:
+        """Begins to watch. Not done by the constructor: a Ctrl-C that falls here must find a watchdog to stop."""
+        if self._rule.secs:
             self._thread.start()
 
     def stop(self) -> None:
@@ -104,7 +109,7 @@ class Watchdog:
             if state.doing == WAITING_FOR_SOURCE and state.thread is not None
         ]
         # Copied in one step of the interpreter: other threads write to it.
-        return list(self.clock.pending.values()) + reading
+        return list(self._runs.values()) + reading
 
     def _unreported(self) -> list[Pending]:
         pending = self._pending()
@@ -113,11 +118,11 @@ class Watchdog:
 
     def _until_next(self) -> float:
         oldest = min((run.began for run in self._unreported()), default=time.perf_counter())
-        return max(0.0, oldest + self._stall_secs - time.perf_counter())
+        return max(0.0, oldest + self._rule.secs - time.perf_counter())
 
     def _late(self) -> list[Pending]:
         """The runs that have lasted too long, those that take from a store first."""
-        limit = time.perf_counter() - self._stall_secs
+        limit = time.perf_counter() - self._rule.secs
         late = [run for run in self._unreported() if run.began <= limit]
         self._reported |= {(run.ident, run.began) for run in late}
         return sorted(late, key=lambda run: (not self._takes(run), run.began))
@@ -128,29 +133,26 @@ class Watchdog:
     def _report(self, late: list[Pending]) -> None:
         step = late[0]
         pending = self._pending()
-        limit = time.perf_counter() - self._stall_secs
+        limit = time.perf_counter() - self._rule.secs
         if not self._takes(step) and any(run.began > limit for run in pending):
-            # A thread of the user's that waits for room, while steps go on: that is what it is for.
+            # A thread of the user's that waits for room while steps continue: that is back-pressure, not a stall.
             return
         others = [run for run in pending if run.ident != step.ident]
         snapshot = self._observer.snapshot(self._session, step, others, self._readers)
         diagnosis = diagnose(snapshot)
         if self._ended.is_set() or step not in self._pending():
-            # It has returned in the meantime.
+            # It has returned meanwhile.
             return
         text = report_text(snapshot, diagnosis)
         logging.warning("%s", text)
-        if self._raises and diagnosis.waits:
+        if self._rule.raises and diagnosis.waits:
             self._end_the_wait(step, text)
 
     def _end_the_wait(self, step: Pending, report: str) -> None:
-        self.clock.stall_report = report
-        for feed in self._feeds:
-            run = feed.run_in(self._session)
-            if run is not None:
-                run.stop()
-            for lane in feed.lanes:
-                self._do(lane.sink.cancel)
+        self._on_end(report)
+        for pipeline in self._observer.pipelines:
+            for sink in pipeline.sinks:
+                self._do(sink.cancel)
         give_up = self._readers[step.reads].give_up if step.reads else None
         if give_up is not None:
             give_up(StallError(report))

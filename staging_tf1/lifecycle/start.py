@@ -1,24 +1,25 @@
-"""Starting, in the only right order; shared by the hook and by plain sessions."""
+"""Starting a plain session, in the only order that works."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.arguments import flag, having
 from staging_tf1.doctor.snapshot import Observer
-from staging_tf1.feed.feed import Feed, check_initialized, feeds_of
-from staging_tf1.feed.ready import make_ready
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.prepare import prepare
+from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.areas import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.classic import plain_areas
-from staging_tf1.lifecycle.clock import StepClock
-from staging_tf1.lifecycle.plain import PlainSteps
-from staging_tf1.lifecycle.stall import Watchdog, stall_secs_or_default
+from staging_tf1.lifecycle.runtime import SessionRuntime
+from staging_tf1.lifecycle.stall import StallRule, stall_secs_or_default
 
-_WATCHDOG = "_staging_tf1_watchdog"
+_RUNTIME = "_staging_tf1_runtime"
 
 
 def start(
@@ -29,14 +30,14 @@ def start(
     stall_secs: float | None = None,
     stall_raises: bool = False,
 ) -> list[threading.Thread]:
-    """Starts all feed threads and queue runners of a plain `tf.Session`, in the only right order.
+    """Starts all feed threads and queue runners of a plain `tf.Session`, in the only order that works.
 
-    The variables must have values; the areas are cleared, then the threads start. It is
-    `tf.train.start_queue_runners` with the checks around it. Stop with the coordinator, as always.
+    Checks that the variables are initialized, clears the areas, then starts the threads as
+    `tf.train.start_queue_runners` does. Stop them with the coordinator, as always.
 
     Args:
       sess: the session; the default session if None.
-      coord: a `tf.train.Coordinator` to stop the threads, to join them and to raise their exceptions.
+      coord: a `tf.train.Coordinator` that stops the threads, joins them and raises their exceptions.
       daemon: whether the threads may be left behind when the process exits.
       stall_secs: seconds after which a `sess.run` that waits for input is reported in the log, with the most likely
         cause; 0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
@@ -46,7 +47,7 @@ def start(
       The threads, started: give them to `coord.join`.
 
     Raises:
-      UninitializedError: variables have no value yet; the message lists them.
+      UninitializedError: variables are uninitialized; the message lists them.
       TypeError: an argument of the wrong kind.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
       ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
@@ -63,7 +64,7 @@ def start(
     """
     daemon = flag("start()", "daemon", daemon)
     stall_raises = flag("start()", "stall_raises", stall_raises)
-    secs = stall_secs_or_default("start()", stall_secs)
+    rule = StallRule(stall_secs_or_default("start()", stall_secs), stall_raises)
     refuse_if_forked("start()")
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
@@ -72,39 +73,37 @@ def start(
     having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
     if coord is not None:
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
-    feeds = feeds_of(sess.graph)
-    for feed in feeds:
-        if feed.pipeline is not None and feed.pipeline.lockstep:
+    pipelines = pipelines_of(sess.graph)
+    for pipeline in pipelines:
+        if pipeline.lockstep:
             raise ValueError(
-                f"'{feed.name}' (made at {feed.made_at}) is in lockstep: its put must be added to every step, which "
+                f"{pipeline} is in lockstep: its put must be added to every step, which "
                 f"start() cannot do. Use StagingSession or StagingHook, or staged(..., lockstep=False)."
             )
     check_initialized(sess, "start()")
     warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
     with sess.graph.as_default():
-        clear_areas(sess, feeds)
-        observer = Observer(sess.graph, feeds)
-        make_ready(feeds, sess)
+        clear_areas(sess, pipelines)
+        observer = Observer(sess.graph, pipelines)
+        prepare(pipelines, sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
-    if not hasattr(sess, _WATCHDOG):
-        # A second start of the same session starts no second watch.
-        clock = StepClock(sess)
-        watchdog = Watchdog(sess, clock, observer, feeds, secs, stall_raises)
-        setattr(sess, _WATCHDOG, watchdog)
-        watchdog.start()
-        PlainSteps(sess, feeds, clock)
+    if not hasattr(sess, _RUNTIME):
+        # A second start of the same session wraps it no second time.
+        runtime = SessionRuntime(sess, pipelines, observer, rule)
+        setattr(sess, _RUNTIME, runtime)
+        runtime.start()
     return threads
 
 
-def own_areas(graph: Any, feeds: list[Feed]) -> list[Any]:
-    """The areas that belong to one session and to no pipeline, which clears its own."""
-    return [area for area in plain_areas(graph, feeds) if not area.is_shared]
+def own_areas(graph: Any, pipelines: Sequence[Pipeline]) -> list[Any]:
+    """The areas that belong to one session and to no pipeline; a pipeline clears its own."""
+    return [area for area in plain_areas(graph, pipelines) if not area.is_shared]
 
 
-def clear_areas(sess: Any, feeds: list[Feed]) -> None:
+def clear_areas(sess: Any, pipelines: Sequence[Pipeline]) -> None:
     """Empties the areas that a server has kept from an earlier session."""
     if not sess.sess_str:
-        # A session within this process has areas of its own, empty ones.
+        # A session within this process has its own areas, and they are empty.
         return
-    for area in own_areas(sess.graph, feeds):
-        sess.run(area.clear_op())
+    for area in own_areas(sess.graph, pipelines):
+        run_unwrapped(sess, area.clear_op())

@@ -1,18 +1,31 @@
-"""What a pipeline has done so far, in figures and in one line."""
+"""The figures of a pipeline, and whether the loop is bound by its input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.thread_state import ThreadState
-from staging_tf1.graph.meter import Meter, Reading
+from staging_tf1._tf import run_unwrapped
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.get_stats import GetFigures, GetStats
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.account import Account
-from staging_tf1.lifecycle.held import full_bytes, kind_of
-from staging_tf1.lifecycle.verdict import verdict
+from staging_tf1.lifecycle.failed_batches import FailedBatches
+from staging_tf1.sources import Source
+
+# Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes
+# 7 us, which is 2 % of the shortest steps there are.
+_BOUND = 0.1
+
+_CURES = {
+    "source": "add feed threads (num_threads={more}), or make the source faster",
+    "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
+    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more})",
+    "lockstep": "let a thread read ahead: lockstep=False",
+}
 
 
 @dataclass(frozen=True)
@@ -33,8 +46,8 @@ class PipelineStats:
         delivery; empty for a queue.
       ignored: batches that were skipped because of an exception among `ignored_exception_types`.
       loop_secs: seconds from the start of the first run to the end of the last one.
-      full_bytes: bytes that the area or queue holds when it is full: the memory held at most, but for the batch that
-        each feed thread has in hand; 0 if it is not known.
+      full_bytes: bytes that the area or queue holds when it is full. Each feed thread has one more batch in hand; 0 if
+        unknown.
       kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", or "lockstep".
       threads: feed threads.
     """
@@ -63,10 +76,10 @@ class PipelineStats:
     @property
     def verdict(self) -> str:
         """Whether the loop is bound by its input or by its computation, and a suggestion."""
-        return verdict(self.waited_share, self.kind, self.threads)
+        return bottleneck(self.waited_share, self.kind, self.threads)
 
     def __str__(self) -> str:
-        # Of batches that the graph computes, the threads know no bytes.
+        # The threads do not see the bytes of batches that the graph computes.
         moved = f", {_amount(self.bytes)}" if self.bytes else ""
         held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
         return (
@@ -82,63 +95,119 @@ def _amount(nbytes: int) -> str:
     return f"{nbytes / 2**10:.1f} KiB" if nbytes < 2**20 else f"{nbytes / 2**20:.1f} MiB"
 
 
-def stats_of(
-    feeds: Sequence[Feed],
-    session: Any,
-    account: Account | None = None,
-    loop_secs: float = 0.0,
-    readers: Callable[[Feed], Sequence[ThreadState]] = lambda feed: (),
-) -> list[PipelineStats]:
-    """One record for each sink of `feeds`, which run in `session`.
+def bottleneck(waited_share: float, kind: str, threads: int) -> str:
+    """What binds the loop, with a suggestion.
 
     Args:
-      feeds: what fills the sinks.
-      session: whose figures to take.
-      account: knows which batches failed.
-      loop_secs: how long the loop has taken so far.
-      readers: in lockstep, where the step itself reads: what it has read for each tower of a feed.
+      waited_share: the share of the loop's time spent waiting for input, from 0 to 1.
+      kind: "source" (several threads can read it), "stream" (one at a time), "graph" (tensors), "lockstep".
+      threads: feed threads.
+
+    >>> bottleneck(0.612, "source", threads=1)
+    'input-bound: steps waited 61 % of the time; add feed threads (num_threads=2), or make the source faster'
+    >>> bottleneck(0.02, "source", threads=1)
+    'compute-bound: steps waited 2 % of the time, the input keeps up'
     """
-    failed = account.failed_by_sink() if account is not None else {}
-    sinks = [
-        (feed, index, sink)
-        for feed in feeds
-        for index, sink in enumerate({id(lane.sink): lane.sink for lane in feed.lanes}.values())
-    ]
+    share = f"steps waited {waited_share:.0%}".replace("%", " %") + " of the time"
+    if waited_share < _BOUND:
+        return f"compute-bound: {share}, the input keeps up"
+    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads))}"
+
+
+def stats_of(
+    pipelines: Sequence[Pipeline],
+    session: Any,
+    failed: FailedBatches | None = None,
+    loop_secs: float = 0.0,
+    reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
+) -> list[PipelineStats]:
+    """One record for each sink of `pipelines` in `session`.
+
+    Args:
+      pipelines: of the session's graph.
+      session: whose figures to take.
+      failed: knows which batches failed.
+      loop_secs: how long the loop has taken so far.
+      reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
+    """
+    sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
-    sums = session.run([sink.meter.value for _, _, sink in sinks]) if sinks else []
-    return [
-        _record(feed, index, sink, Meter.reading(of_sink), session, failed, loop_secs, readers(feed))
-        for (feed, index, sink), of_sink in zip(sinks, sums, strict=True)
-    ]
+    sums = run_unwrapped(session, [sink.stats.value for _, _, sink in sinks]) if sinks else []
+    found = []
+    for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
+        run = run_in(session, pipeline)
+        threads = run.states_of(tower) if run is not None else []
+        steps = list(reading(pipeline)[tower : tower + 1])
+        numbers = failed.numbers.get(sink, ()) if failed is not None else ()
+        figures = GetStats.figures(of_sink)
+        found.append(_record(pipeline, sink, figures, threads, steps, failed=tuple(numbers), loop_secs=loop_secs))
+    return found
 
 
 def _record(
-    feed: Feed,
-    index: int,
+    pipeline: Pipeline,
     sink: Sink,
-    reading: Reading,
-    session: Any,
-    failed: Mapping[str, Sequence[int]],
+    figures: GetFigures,
+    threads: list[ThreadState],
+    steps: list[ThreadState],
+    *,
+    failed: tuple[int, ...],
     loop_secs: float,
-    readers: Sequence[ThreadState],
 ) -> PipelineStats:
-    run = feed.run_in(session)
-    states = [state for lane in run.lanes if lane.lane.sink is sink for state in lane.states] if run else []
-    reader = list(readers[index : index + 1])
+    states = threads + steps
     return PipelineStats(
         name=sink.name,
-        batches=reading.batches,
-        records=sum(state.records for state in states + reader),
-        bytes=sum(state.bytes for state in states + reader),
-        wait_secs=reading.wait_secs + sum(state.source_secs for state in reader),
-        feeder_wait_secs=sum(state.put_secs for state in states + reader),
-        source_secs=sum(state.source_secs for state in states + reader),
-        occupancy=reading.occupancy,
+        batches=figures.batches,
+        records=sum(state.records for state in states),
+        bytes=sum(state.bytes for state in states),
+        wait_secs=figures.wait_secs + sum(state.source_secs for state in steps),
+        feeder_wait_secs=sum(state.put_secs for state in states),
+        source_secs=sum(state.source_secs for state in states),
+        occupancy=figures.occupancy,
         capacity=sink.capacity,
-        failed_batches=tuple(failed.get(sink.name, ())),
-        ignored=sum(state.ignored for state in states + reader),
+        failed_batches=failed,
+        ignored=sum(state.ignored for state in states),
         loop_secs=loop_secs,
-        full_bytes=full_bytes(feed, index, sink, states + reader),
-        kind=kind_of(feed),
-        threads=len(states),
+        full_bytes=full_bytes(sink, states),
+        kind=_kind(pipeline),
+        threads=len(threads),
     )
+
+
+def _kind(pipeline: Pipeline) -> str:
+    """How it gets its batches: "source", "stream" (one thread at a time reads it), "graph", or "lockstep"."""
+    if pipeline.lockstep:
+        return "lockstep"
+    sources = [producer.source for producer in pipeline.producers]
+    if any(source is None for source in sources):
+        return "graph"
+    return "source" if all(isinstance(source, Source) for source in sources) else "stream"
+
+
+def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
+    """Bytes in a full area or queue: by the static shapes, else by what was delivered; 0 if neither tells."""
+    holds_batches = sink.area is not None or sink.put.type == "QueueEnqueueV2"
+    held = sink.placeholders if sink.area is None else sink.outputs
+    if holds_batches and held and all(_is_known(tensor) for tensor in held):
+        return sink.capacity * _bytes_of(held)
+    elements = sum(state.batches if holds_batches else state.records for state in states)
+    delivered = sum(state.bytes for state in states)
+    if not delivered or not elements:
+        return 0
+    # What cast= makes of it: open dimensions are the same before and after.
+    fed = _bytes_of(sink.placeholders)
+    growth = _bytes_of(held) / fed if fed else 1
+    return round(sink.capacity * delivered / elements * growth)
+
+
+def _is_known(tensor: Any) -> bool:
+    return tensor.shape.is_fully_defined() and bool(tensor.dtype.base_dtype.is_numpy_compatible)
+
+
+def _bytes_of(tensors: Sequence[Any]) -> int:
+    """Bytes of all tensors, with open dimensions counted as 1."""
+    return sum(int(tensor.dtype.size) * math.prod(dim or 1 for dim in _dims(tensor)) for tensor in tensors)
+
+
+def _dims(tensor: Any) -> list[int | None]:
+    return [] if tensor.shape.rank is None else list(tensor.shape.as_list())

@@ -6,50 +6,61 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import fast_callable, tf
-from staging_tf1.lifecycle.clock import StepClock
-from staging_tf1.lifecycle.steps import Steps
+from staging_tf1.graph.dependencies import elements_of
+from staging_tf1.lifecycle.runtime import SessionRuntime
 
 
-def make_stepper(
-    session: Any, steps: Steps, clock: StepClock, fetches: Any, feed_list: Sequence[Any] | None
-) -> Callable[..., Any]:
-    """A callable of `feed_list`'s values that runs `fetches`, with all that `steps` does around a step."""
-    feeds = list(feed_list or ())
-    demand = steps.demand(fetches, feeds)
-    alone = steps.alone(demand)
+def make_stepper(runtime: SessionRuntime, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
+    """A callable of `feed_list`'s values that runs `fetches`, with all that belongs to a step."""
+    session, steps = runtime.session, runtime.steps
     plain = session.make_callable(fetches, feed_list or None)
-    if not feeds:
-        # With feeds TensorFlow goes by the session's run, which is timed already.
-        plain = clock.timed(fetches, plain)
-    putting = _Putting(session, clock, fetches) if not feeds and _is_plain(session.graph, fetches) else None
+    demand = steps.demand(fetches, feed_list)
+    if feed_list:
+        # TensorFlow's callable goes through the session's run, which does the rest.
+        in_turn = steps.waiting_for_others(demand)
 
-    def step(*values: Any) -> Any:
+        def run(*values: Any) -> Any:
+            with in_turn:
+                return plain(*values)
+
+        return run
+    timed = runtime.step_call(fetches, plain)
+    if demand is None:
+        return timed
+    return _stepper(runtime, fetches, demand, timed)
+
+
+def _stepper(runtime: SessionRuntime, fetches: Any, demand: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+    steps = runtime.steps
+    alone = steps.waiting_for_others(demand)
+    putting = _Putting(runtime, fetches) if _is_plain(fetches) else None
+
+    def run(puts: list[Any], feeds: dict[Any, Any]) -> Any:
+        if not (puts or feeds):
+            return plain()
+        if putting is not None and putting.takes(feeds):
+            return putting.run(puts, feeds)
+        return runtime.run_step([fetches, puts], feeds)[0]
+
+    def step() -> Any:
         with alone:
-            puts, more = steps.before(demand)
-            if not (puts or more):
-                result = plain(*values)
-            elif putting is not None and putting.takes(more):
-                result = putting.run(puts, more)
-            else:
-                result = session.run([fetches, puts], {**dict(zip(feeds, values, strict=True)), **more})[0]
-            steps.after()
-        return result
+            return steps.around(demand, run)
 
     return step
 
 
 class _Putting:
-    """Runs fetches together with further puts and feeds: a callable for each set of them that occurs."""
+    """Runs fetches together with further puts and feeds: one callable for each set of them that occurs."""
 
-    def __init__(self, session: Any, clock: StepClock, fetches: Any) -> None:
-        self._session, self._clock, self._fetches = session, clock, fetches
-        self._elements = _elements(session.graph, fetches)
+    def __init__(self, runtime: SessionRuntime, fetches: Any) -> None:
+        self._runtime, self._fetches = runtime, fetches
+        self._elements = elements_of(runtime.session.graph, fetches)
         self._tensors = [each for each in self._elements if not isinstance(each, tf.Operation)]
         self._ops = [each for each in self._elements if isinstance(each, tf.Operation)]
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def takes(self, feeds: dict[Any, Any]) -> bool:
-        """Whether nothing that is fed is fetched, too, which only the session's run can do."""
+        """Whether nothing is both fed and fetched, which only the session's run can do."""
         return not any(tensor is fed for tensor in self._tensors for fed in feeds)
 
     def run(self, puts: Sequence[Any], feeds: dict[Any, Any]) -> Any:
@@ -63,15 +74,11 @@ class _Putting:
 
     def _make(self, puts: Sequence[Any], feeds: Sequence[Any]) -> Callable[..., Any]:
         targets = [*self._ops, *puts]
-        call = fast_callable(self._session, feeds=feeds, targets=targets, fetches=self._tensors)
-        return self._clock.timed(self._fetches, call)
+        call = fast_callable(self._runtime.session, feeds=feeds, targets=targets, fetches=self._tensors)
+        return self._runtime.step_call(self._fetches, call)
 
 
-def _elements(graph: Any, fetches: Any) -> list[Any]:
-    return [graph.as_graph_element(leaf) for leaf in tf.nest.flatten(fetches)]
-
-
-def _is_plain(graph: Any, fetches: Any) -> bool:
-    """Whether all that is fetched are tensors and ops: a SparseTensor is put together by the session's run."""
+def _is_plain(fetches: Any) -> bool:
+    """Whether all fetches are tensors and ops: a SparseTensor is put together by the session's run."""
     leaves = tf.nest.flatten(fetches)
     return not any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices) for leaf in leaves)

@@ -1,59 +1,81 @@
-"""What has to be done before and after each step of one session."""
+"""`Steps`: what is done before and after each step of one session."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
-from staging_tf1._tf import tf
-from staging_tf1.feed.feed import Feed
-from staging_tf1.feed.run import FeedRun, repair_all
-from staging_tf1.feed.thread_state import ThreadState
-from staging_tf1.lifecycle.account import Account, Gate
-from staging_tf1.lifecycle.classic import ClassicLoops, Plan
-from staging_tf1.lifecycle.clock import StepClock
-from staging_tf1.lifecycle.lockstep import Lockstep
-from staging_tf1.lifecycle.lockstep import repair_all as repair_in_lockstep
-from staging_tf1.lifecycle.needs import Needs
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, runs_in
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.graph.sink import Sink
+from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan, Watched
+from staging_tf1.lifecycle.failed_batches import FailedBatches
+from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 
 
 class Demand(NamedTuple):
     """What one run takes and puts."""
 
-    towers: frozenset[Gate]
+    # It takes an element of each.
+    sinks: frozenset[Sink]
+    # The towers of them, of each pipeline that has several.
+    towers: tuple[tuple[PipelineRun, frozenset[int]], ...]
+    # The same of each pipeline in lockstep, for which it must put.
+    lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
+    # What it does with plain areas.
     plan: Plan
 
 
 class Steps:
-    """Adds the lockstep puts to a step, lets towers go on alone, and cleans up after a step that failed.
+    """Adds the lockstep puts to a step, keeps towers together, and repairs what a failed step has lost.
+
+    Several threads may take steps at once.
 
     Args:
       session: where the steps run.
-      feeds: those of its graph.
-      clock: knows the session's runs.
+      pipelines: those of its graph.
+      pending: the runs under way, by thread.
+      watched: makes a call that may wait as long as a step visible to the watchdog.
       interruptible: whether a step that waits for a lockstep source must be able to give up.
+
+    Attributes:
+      failed_batches: the batches that went to failed steps.
     """
 
-    def __init__(self, session: Any, feeds: list[Feed], clock: StepClock, *, interruptible: bool = False) -> None:
-        self._session = session
-        self._loops = ClassicLoops(session, feeds, clock)
-        pipelines = [feed.pipeline for feed in feeds if feed.pipeline is not None]
-        gates = {(p.name, index): tower.sink for p in pipelines for index, tower in enumerate(p.towers)}
-        self._needs = Needs(session.graph, pipelines)
-        self.account = Account(session, gates)
+    def __init__(
+        self,
+        session: Any,
+        pipelines: Sequence[Pipeline],
+        pending: Mapping[int, Any],
+        watched: Watched,
+        *,
+        interruptible: bool = False,
+    ) -> None:
+        self._session, self._watched = session, watched
+        self._pipelines = pipelines
+        self._loops = ClassicLoops(session, pipelines, pending, watched)
+        # By the op that a take depends on.
+        self._sinks = {sink.take.name: sink for each in pipelines for sink in each.sinks if sink.take is not None}
+        self.failed_batches = FailedBatches(session, list(self._sinks.values()))
         self._lockstep = {
-            feed.name: Lockstep(feed, session, interruptible=interruptible)
-            for feed in feeds
-            if feed.pipeline is not None and feed.pipeline.lockstep
+            pipeline: Lockstep(pipeline, session, interruptible=interruptible)
+            for pipeline in pipelines
+            if pipeline.lockstep
         }
-        runs = [feed.run_in(session) for feed in feeds]
-        self._runs: list[FeedRun] = [run for run in runs if run is not None]
-        self._towers = [run for run in self._runs if run.rounds is not None]
-        # What the step under way takes from; None between two steps.
-        self._under_way: frozenset[Gate] | None = None
+        self._runs = runs_in(session, pipelines)
+        self._demands = ByFetches(self._look_up)
+        # Of steps in lockstep: two at once would put one batch twice.
         self._one_at_a_time = threading.RLock()
-        self._clock, self._stepper = clock, 0
+        self._lock = threading.Lock()
+        self._under_way = 0
+        # Whether a failed step has not been accounted for yet.
+        self._unsettled = False
 
     def warm_up(self) -> None:
         """Puts the first batch of every lockstep pipeline."""
@@ -61,84 +83,149 @@ class Steps:
         if any(puts for _, puts, _ in ready):
             # One run for all.
             feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
-            self._session.run([puts for _, puts, _ in ready], feeds)
+            every = [puts for _, puts, _ in ready]
+            self._watched(every, partial(run_unwrapped, self._session, every, feeds))()
         for lockstep, _, _ in ready:
             lockstep.have_put()
 
-    def readers(self, feed: Feed) -> list[ThreadState]:
-        """What the steps themselves have read for each tower of `feed`; empty if it is not in lockstep."""
-        lockstep = self._lockstep.get(feed.name)
-        return [] if lockstep is None else [state.feeder for state in lockstep.towers]
+    @property
+    def reading_states(self) -> list[ThreadState]:
+        """What the steps themselves read, for every tower in lockstep."""
+        return [state for pipeline in self._lockstep for state in self.states_of(pipeline)]
 
-    def demand(self, fetches: Any, feed_dict: Any | None) -> Demand:
-        """What a run of `fetches` takes and puts."""
-        return Demand(self._needs.of(fetches, feed_dict), self._loops.plan(fetches, feed_dict))
+    def states_of(self, pipeline: Pipeline) -> list[ThreadState]:
+        """What the steps themselves read, for each tower of `pipeline`; empty if it is not in lockstep."""
+        lockstep = self._lockstep.get(pipeline)
+        return [] if lockstep is None else [tower.state for tower in lockstep.towers]
 
-    def alone(self, demand: Demand) -> AbstractContextManager[Any]:
-        """To be held around a step of that `demand`: two steps in lockstep at once would put one batch twice."""
-        return self._one_at_a_time if self._in_lockstep(demand.towers) else nullcontext()
+    def demand(self, fetches: Any, feed_dict: Any | None) -> Demand | None:
+        """What a run of `fetches` takes and puts; None if it does neither."""
+        return self._demands.of(fetches, feed_dict)
 
-    def before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
-        """The puts to add to a step of that `demand`, and what to feed in addition.
+    def _look_up(self, fetches: Any, fed: list[Any]) -> Demand | None:
+        try:
+            ops = ops_of_run(self._session.graph, fetches, fed)
+        except (KeyError, TypeError, ValueError):
+            # The session's own run knows how to fetch it, or what to say of it.
+            return None
+        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
+        plan = self._loops.plan(fetches, fed)
+        if not sinks and plan is NO_PLAN:
+            return None
+        towers = {
+            pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
+            for pipeline in self._pipelines
+            if not sinks.isdisjoint(pipeline.sinks)
+        }
+        return Demand(
+            sinks,
+            tuple(
+                (run, frozenset(towers[run.pipeline]))
+                for run in self._runs
+                if run.delivery.barrier is not None and run.pipeline in towers
+            ),
+            tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
+            plan,
+        )
+
+    def waiting_for_others(self, demand: Demand | None) -> AbstractContextManager[Any]:
+        """To be held around a step: lets one thread after the other take its step in lockstep."""
+        return self._one_at_a_time if demand is not None and demand.lockstep else nullcontext()
+
+    def refusing_others(self, demand: Demand) -> AbstractContextManager[Any]:
+        """To be held around a step that must not wait here, because its caller may hold what the other thread needs.
 
         Raises:
-          tf.errors.OutOfRangeError: a lockstep pipeline, or the queue behind a put of the step's, has no batch left.
+          RuntimeError: another thread is taking a step in lockstep.
         """
-        if self._under_way is not None:
-            # A hook is not told that a step has failed; it sees the next one begin.
-            self.failed()
-        puts, feeds = self._puts(demand.towers) if self._towers or self._lockstep else ([], {})
-        # Last: what it takes from a queue is for this step alone.
-        feeds |= self._loops.before(demand.plan)
-        self._under_way = demand.towers
-        return puts, feeds
+        return self._alone(demand.lockstep[0][0].name) if demand.lockstep else nullcontext()
 
-    def _puts(self, needed: frozenset[Gate]) -> tuple[list[Any], dict[Any, Any]]:
-        for run in self._towers:
-            run.ask({tower for name, tower in needed if name == run.name})
-        puts: list[Any] = []
-        feeds: dict[Any, Any] = {}
-        for name, towers in self._in_lockstep(needed).items():
-            self._check_alone(name)
-            more_puts, more_feeds = self._lockstep[name].before(towers)
-            puts += more_puts
-            feeds.update(more_feeds)
-        return puts, feeds
-
-    def _check_alone(self, name: str) -> None:
-        """Raises where another thread takes a step in lockstep at this moment."""
-        here = threading.get_ident()
-        if self._stepper not in (0, here) and self._stepper in self._clock.pending:
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        if not self._one_at_a_time.acquire(blocking=False):
             raise RuntimeError(
                 f"'{name}' is in lockstep, and two threads take steps of it at once. Take them in one thread, or with "
-                f"StagingSession.run, which lets one wait for the other; or say staged(lockstep=False)."
+                f"StagingSession.run, which lets one wait for the other; or use staged(lockstep=False)."
             )
-        self._stepper = here
-
-    def after(self) -> None:
-        """Notes that the step has succeeded."""
-        needed, self._under_way = self._under_way, None
-        if not needed:
-            return
-        self.account.succeeded(needed)
-        for name, towers in self._in_lockstep(needed).items():
-            self._lockstep[name].after(towers)
-
-    def failed(self) -> None:
-        """Accounts for the batches that a failed step took, and gives back the places that it kept."""
-        self._under_way = None
         try:
-            self.account.settle()
-            repair_all(self._runs)
-            repair_in_lockstep(self._lockstep.values(), self._session)
-        except (tf.errors.OpError, RuntimeError):
-            # The session itself is gone; there is nothing left to clean up.
+            yield
+        finally:
+            self._one_at_a_time.release()
+
+    def around(self, demand: Demand, run: Callable[[list[Any], dict[Any, Any]], Any]) -> Any:
+        """Takes one step of that `demand`.
+
+        Args:
+          demand: what the step takes and puts.
+          run: called with the puts to add to the step, and what to feed in addition.
+
+        Raises:
+          tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step's, has no batch left.
+        """
+        if self._unsettled:
+            self.settle()
+        puts, feeds = self._before(demand)
+        with self._lock:
+            self._under_way += 1
+        try:
+            result = run(puts, feeds)
+        except BaseException as error:
+            self._failed(demand, isinstance(error, Exception))
+            raise
+        with self._lock:
+            self._under_way -= 1
+        self.failed_batches.succeeded(demand.sinks)
+        for lockstep, towers in demand.lockstep:
+            lockstep.after(towers)
+        return result
+
+    def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
+        for run, wanted in demand.towers:
+            run.delivery.ask(wanted)
+        puts: list[Any] = []
+        feeds: dict[Any, Any] = {}
+        for lockstep, towers in demand.lockstep:
+            more_puts, more_feeds = lockstep.before(towers)
+            puts += more_puts
+            feeds.update(more_feeds)
+        if demand.plan is not NO_PLAN:
+            # Last: what it takes from a queue is for this step alone.
+            feeds.update(self._loops.before(demand.plan))
+        return puts, feeds
+
+    def _failed(self, demand: Demand, can_repair: bool) -> None:
+        """Repairs what the step has lost; after a KeyboardInterrupt, the next step does it."""
+        with self._lock:
+            self._under_way -= 1
+            self._unsettled = True
+        if not can_repair:
             return
+        try:
+            # At once, because a thread that feeds may wait for a slot.
+            repair_all(self._runs)
+            repair_lockstep([lockstep for lockstep, _ in demand.lockstep], self._session)
+        except (tf.errors.OpError, RuntimeError):
+            # The session itself is gone; there is nothing left to repair.
+            return
+        self.settle()
 
     def settle(self) -> None:
-        """Settles the account of a step that failed and was the last one."""
-        if self._under_way is not None:
-            self.failed()
+        """Finds out which batches the failed steps took, unless a step is under way, which has taken some, too."""
+        with self._lock:
+            if self._under_way or not self._unsettled:
+                return
+            self._unsettled = False
+            try:
+                self.failed_batches.settle()
+            except (tf.errors.OpError, RuntimeError):
+                return
+
+    def drain(self) -> None:
+        """Stops reading from the sources."""
+        for run in self._runs:
+            run.drain()
+        for lockstep in self._lockstep.values():
+            lockstep.drain()
 
     def stop(self) -> None:
         """Lets the threads that read for lockstep pipelines end. May be called twice."""
@@ -150,21 +237,5 @@ class Steps:
         return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
     def warn_of_leftovers(self) -> None:
-        """Says which plain areas still hold elements after the end of the data."""
+        """Warns of plain areas that still hold elements after the end of the data."""
         self._loops.warn_of_leftovers()
-
-    def drain(self) -> None:
-        """Stops reading from the sources."""
-        for run in self._runs:
-            run.drain()
-        for lockstep in self._lockstep.values():
-            lockstep.drain()
-
-    def _in_lockstep(self, needed: frozenset[Gate]) -> dict[str, list[int]]:
-        if not self._lockstep:
-            return {}
-        towers: dict[str, list[int]] = {}
-        for name, tower in sorted(needed):
-            if name in self._lockstep:
-                towers.setdefault(name, []).append(tower)
-        return towers

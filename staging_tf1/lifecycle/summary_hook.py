@@ -7,23 +7,23 @@ import time
 from typing import Any
 
 from staging_tf1 import arguments
-from staging_tf1._tf import tf
-from staging_tf1.feed.feed import Feed, feeds_of
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 
 
 class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Writes scalars for each threaded pipeline, every so many steps and at the end.
+    """Writes scalars for each threaded pipeline, every `every_steps` steps and at the end.
 
-    Under `staging/<pipeline>/`: fraction_full (of the area or queue, as the steps found it), waited_share (of the time,
-    by steps that waited for input) and batches_per_sec, all since the last time; batches, source_secs and
-    feeder_wait_secs (seconds in the source, and in the put), since the start.
+    Under `staging/<pipeline>/`: fraction_full (how full the steps found the area or queue), waited_share (the share of
+    the time that steps waited for input) and batches_per_sec, all since the last time; batches, source_secs and
+    feeder_wait_secs (seconds in the source and in the put), since the start.
 
     The x axis is the global step; without one, the number of runs.
 
     Args:
-      folder: where the event file goes; the same as a MonitoredTrainingSession's is fine.
-      every_steps: steps between two writings.
+      folder: where the event file is written; it may be that of a MonitoredTrainingSession.
+      every_steps: steps between two sets of scalars.
 
     Raises:
       TypeError, ValueError: an argument of the wrong kind.
@@ -38,14 +38,14 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._every_steps = arguments.whole("StagingSummaryHook", "every_steps", every_steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
         self._step_tensor: Any = None
-        self._feeds: list[Feed] = []
+        self._pipelines: list[Pipeline] = []
         self._last: dict[str, PipelineStats] = {}
         self._last_at = 0.0
         self._runs = self._written = 0
 
     def begin(self) -> None:
         """See base class."""
-        self._feeds = feeds_of(tf.get_default_graph())
+        self._pipelines = pipelines_of(tf.get_default_graph())
         self._step_tensor = tf.train.get_global_step()
         self._writer = tf.summary.FileWriterCache.get(self._folder)
 
@@ -67,9 +67,9 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._writer.flush()
 
     def _write(self, session: Any) -> None:
-        step = self._runs if self._step_tensor is None else int(session.run(self._step_tensor))
+        step = self._runs if self._step_tensor is None else int(run_unwrapped(session, self._step_tensor))
         now = time.perf_counter()
-        for stats in stats_of(self._feeds, session):
+        for stats in stats_of(self._pipelines, session):
             scalars = _since(self._last.get(stats.name), stats, now - self._last_at)
             values = [
                 tf.Summary.Value(tag=f"staging/{stats.name}/{name}", simple_value=value)

@@ -13,20 +13,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
-from staging_tf1.graph.meter import Meter
+from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState
+from staging_tf1.graph.get_stats import GetFigures, GetStats
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.clock import StepClock
 
-# The last so many events are kept: some 100 MB, and an hour of 10 steps a second.
+# The most recent events that are kept: about 100 MB, and an hour at 10 steps a second.
 _MOST_EVENTS = 200_000
-_NAMES = {WAITING_FOR_SOURCE: "source", WAITING_FOR_TURN: "wait for turn", PUTTING: "put"}
+_NAMES = {WAITING_FOR_SOURCE: "source", WAITING_IN_ORDER: "wait for order", PUTTING: "put"}
 
 
 @dataclass(frozen=True)
 class _Event:
     name: str
-    # What it happens in: a thread, or an area or queue. Each has a line of its own in the timeline.
+    # The thread, area or queue that it happens in. Each has a line of its own in the timeline.
     line: str
     began: float
     ended: float
@@ -34,43 +33,39 @@ class _Event:
 
 
 class Trace:
-    """Collects events of one session after another, and writes them all each time that one closes.
+    """Collects events of one session after another, and writes all of them each time one closes.
 
     Args:
-      path: the file, which is made at once, so that a path that cannot be written is known before the training.
+      path: the file. It is made at once, so that a path that cannot be written is refused before the training.
     """
 
     def __init__(self, path: str) -> None:
         # Absolute, because it is written again when the session closes.
         self._path = os.path.abspath(path)
         self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
+        self._gets: _Gets | None = None
         self._lock = threading.Lock()
         with open(self._path, "w", encoding="utf-8"):
             pass
 
-    def record(self, session: Any, clock: StepClock, sinks: Iterable[Sink], states: Iterable[ThreadState]) -> None:
-        """Records the runs of `session`, its gets from `sinks` and what the threads of `states` do."""
-        states = list(states)
+    def record(self, session: Any, sinks: Sequence[Sink], states: Iterable[ThreadState]) -> None:
+        """Records the gets from `sinks` and what the threads of `states` do, from here on."""
         for state in states:
             state.on_left = self._left
-        # In lockstep the loop's own thread reads.
-        feeders = {state.thread for state in states} - {threading.current_thread()}
-        gets = _Gets(session, list(sinks))
-        taken = gets.read()
+        self._gets = _Gets(session, sinks)
 
-        def on_run(began: float, ended: float) -> None:
-            nonlocal taken
-            if threading.current_thread() in feeders:
-                # It closes what it has filled, which is no step.
-                return
-            # One run at a time, so that each finds what it has taken itself.
-            with self._lock:
-                before, taken = taken, gets.read()
-                self._events.extend(gets.between(before, taken, began))
-            self._events.append(_Event("step", threading.current_thread().name, began, ended, -1))
+    def step_ended(self, began: float, ended: float) -> None:
+        """Records a step, and its gets.
 
-        clock.on_run = on_run
-        clock.on_close.append(self.write)
+        Args:
+          began: when (perf_counter).
+          ended: when.
+        """
+        # One at a time, so that each step finds what it has taken itself.
+        with self._lock:
+            if self._gets is not None:
+                self._events.extend(self._gets.since(began))
+        self._events.append(_Event("step", threading.current_thread().name, began, ended, -1))
 
     def write(self) -> None:
         """Writes what has been collected so far."""
@@ -86,23 +81,25 @@ class Trace:
 
 
 class _Gets:
-    """Reads from the meters what a run took: they count in the graph, where Python sees nothing."""
+    """Reads what a step took from the counts in the graph; Python does not see it."""
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._names = [sink.name for sink in sinks]
         # Without a pipeline there is nothing to fetch, which TensorFlow refuses.
-        self._values = session.make_callable([sink.meter.value for sink in sinks]) if sinks else list
+        self._values = session.make_callable([sink.stats.value for sink in sinks]) if sinks else list
+        self._last = self._read()
 
-    def read(self) -> list[Any]:
-        return [Meter.reading(sums) for sums in self._values()]
-
-    def between(self, before: list[Any], after: list[Any], began: float) -> list[_Event]:
-        """The gets of a run that began at `began`: they start with it, and end when they have their batch."""
+    def since(self, began: float) -> list[_Event]:
+        """The gets since the last call, of a step that began at `began`: from there until they have their batch."""
+        before, self._last = self._last, self._read()
         return [
             _Event("get", f"get {name}", began, began + now.wait_secs - then.wait_secs, then.batches)
-            for name, then, now in zip(self._names, before, after, strict=True)
+            for name, then, now in zip(self._names, before, self._last, strict=True)
             if now.batches > then.batches
         ]
+
+    def _read(self) -> list[GetFigures]:
+        return [GetStats.figures(sums) for sums in self._values()]
 
 
 def _json(event: _Event, line: int) -> dict[str, Any]:

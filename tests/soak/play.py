@@ -16,7 +16,7 @@ from soak.sources import SoakSource
 from soak.ways import WAYS
 
 from staging_tf1.errors import LeftoverWarning
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 
 
 class Game:
@@ -44,8 +44,8 @@ class Game:
         if self.plan.moment == "late":
             after = [self.parts[tower]["id"] for tower in towers]
         elif self.plan.moment == "token":
-            pipelines = [feed.pipeline for feed in feeds_of(tf.get_default_graph()) if feed.pipeline is not None]
-            after = [pipeline.towers[tower].gate.token for pipeline in pipelines for tower in towers]
+            pipelines = [each for each in pipelines_of(tf.get_default_graph()) if each.stages]
+            after = [pipeline.sinks[tower].take for pipeline in pipelines for tower in towers]
         with tf.control_dependencies(after):
             # Not tf.debugging.Assert, which complains of a graph that is dropped before it has run.
             return tf.raw_ops.Assert(condition=tf.logical_not(self.fails), data=[MADE_TO_FAIL])

@@ -1,0 +1,274 @@
+"""`CustomRunner`: the feed-thread runner of the classic recipe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
+from staging_tf1.build.specs import as_tf_dtype, can_be_split
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.pipeline import Pipeline, Producer
+from staging_tf1.feed.queue_runner import register, runner_of
+from staging_tf1.feed.skip import skip_rule
+from staging_tf1.feed.source_errors import errors_only
+from staging_tf1.feed.threads import check_nice
+from staging_tf1.graph.feed_queue import FeedQueue
+from staging_tf1.graph.guards import building
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources.coerce import check_spec, source_from
+from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
+
+# Whole batches that wait in a queue: enough to ride out a slow batch or two, few enough to be cheap in memory.
+_BATCHES_AHEAD = 8
+
+
+class CustomRunner:
+    """Feed threads, placeholders and a queue: the recipe that TensorFlow 1 programs wrote by hand.
+
+    The threads take batches (the first dimension counts records) from `source` and enqueue them; `get_inputs` gives
+    the tensors that dequeue. The threads start with `tf.train.start_queue_runners`, `start_threads`, or a session
+    helper; the end of the data closes the queue, so that what is left is delivered before
+    `tf.errors.OutOfRangeError`.
+
+    Args:
+      source: a source of batches (`staging.sources`), an iterable, a generator function, or a list of generator
+        functions or sources, one for each thread. One source given to several threads is shared: each batch goes to
+        one thread.
+      batch_size: records that `get_inputs` takes if not told otherwise. None: the batches of the source as they are.
+      queue: "shuffle" for a `tf.RandomShuffleQueue` of records; "fifo" for a `tf.FIFOQueue`, of whole batches if
+        `batch_size` is None (which is faster: `enqueue_many` splits and rebuilds every batch), else of records.
+      capacity: elements that the queue holds, up to 2**24: records, or batches where it holds whole batches.
+      min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
+      num_threads: feed threads, up to 1,024. With "fifo" the batches keep the source's order however many there are.
+      nice: as in `staged`.
+      seed: of the shuffle queue. With a seed (or one of the graph) and one thread in all the order can be repeated: the
+        feeder fills the queue before the taker may take, so that the order does not depend on timing.
+      ignored_exception_types: as in `staged`.
+      max_ignored: as in `staged`.
+      name: what ops, threads and messages are called after.
+
+    Attributes:
+      queue: the TensorFlow queue.
+      placeholders: the tensors that the threads feed, in the structure of a batch.
+
+    Raises:
+      TypeError, ValueError: an argument of the wrong kind, or a capacity that would never let a batch through.
+      BuildError: called where it must not be: in a loop, a function, a finalized graph.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default():
+    ...     runner = CustomRunner(lambda: iter([np.arange(3), np.arange(3, 5)]), batch_size=4, queue="fifo")
+    ...     x = runner.get_inputs()
+    ...     with tf.Session() as sess:
+    ...         coord = tf.train.Coordinator()
+    ...         threads = runner.start_threads(sess, coord)
+    ...         [sess.run(x).tolist(), sess.run(x).tolist()]
+    ...         coord.request_stop()
+    ...         coord.join(threads)
+    [[0, 1, 2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        batch_size: int | None = None,
+        queue: str = "shuffle",
+        capacity: int | None = None,
+        min_after_dequeue: int | None = None,
+        num_threads: int = 1,
+        nice: int = 0,
+        seed: int | None = None,
+        ignored_exception_types: Any = (),
+        max_ignored: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        op_name("CustomRunner", name)
+        self._what = "CustomRunner" if name is None else f"CustomRunner '{name}'"
+        with building("CustomRunner") as site:
+            choice(self._what, "queue", queue, ("shuffle", "fifo"))
+            num_threads = whole(self._what, "num_threads", num_threads, 1, MOST_THREADS)
+            nice = check_nice(nice, self._what)
+            rule = skip_rule(ignored_exception_types, max_ignored, self._what)
+            batch_size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records")
+            capacity = self._whole("capacity", capacity, 1, MOST_QUEUED, "elements of the queue")
+            min_after_dequeue = self._whole("min_after_dequeue", min_after_dequeue, 0, MOST_QUEUED, "records")
+            seed = self._whole("seed", seed, -INT64_MAX - 1, INT64_MAX)
+            with errors_only(self._what):
+                sources = self._sources(source, num_threads)
+                self._spec = self._common_spec(sources)
+            self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
+            self._endless = all(isinstance(each, Source) and each.num_batches is None for each in sources)
+            whole_batches = queue == "fifo" and batch_size is None
+            if not whole_batches:
+                self._check_records()
+            self._batch_size = batch_size or self._source_batch
+            capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
+            with tf.name_scope(name or "custom_runner") as scope:
+                self.name = scope.rstrip("/")
+            # Of several feeders, the one that is ahead would decide the order all the same.
+            seeded = seed is not None or tf.get_default_graph().seed is not None
+            self._queue = FeedQueue(
+                scope,
+                [as_tf_dtype(leaf.dtype) for leaf in flatten(self._spec)],
+                [leaf.shape for leaf in flatten(self._spec)],
+                shuffle=queue == "shuffle",
+                whole_batches=whole_batches,
+                capacity=capacity,
+                min_after_dequeue=self._floor,
+                seed=seed,
+                reproducible=queue == "shuffle" and len(sources) == num_threads == 1 and seeded,
+            )
+            self.queue = self._queue.queue
+            self.placeholders = self._packed(self._queue.placeholders)
+            producer = Producer(
+                self.name, None, self._spec, num_threads, nice, in_order=queue == "fifo", skip_rule=rule
+            )
+            self._pipeline = Pipeline(
+                self.name, site, (self._queue.sink(self.name),), self._producers(producer, sources)
+            )
+            register(self._pipeline)
+
+    def get_inputs(self, batch_size: int | None = None) -> Any:
+        """Tensors of the next batch, in the structure of the source's batches.
+
+        Args:
+          batch_size: records to take; the constructor's if None.
+
+        Returns:
+          Tensors with the first dimension `batch_size`, or unknown for finite data, whose last batch may be smaller.
+
+        Raises:
+          ValueError: no batch size is known; whole batches are queued and another size is asked for; or the queue's
+            capacity would never let that many records through.
+        """
+        size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
+        if self._queue.whole_batches:
+            if batch_size is not None and size != self._source_batch:
+                raise ValueError(
+                    f"{self._what}: get_inputs(batch_size={size}), but its queue holds whole batches as the "
+                    f"source makes them. Give the constructor batch_size={size} to queue single records."
+                )
+        elif size is None:
+            raise ValueError(
+                f"{self._what}: get_inputs() needs a batch_size, because neither the constructor nor the source "
+                f"gave one. Write get_inputs(batch_size=...)."
+            )
+        else:
+            self._check_room(size)
+        outputs = self._queue.get(size, partial=not self._endless)
+        return self._packed(outputs)
+
+    def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
+        """Starts the feed threads in `sess`; a second call for the same session starts none.
+
+        Args:
+          sess: a `tf.Session` in which the variables are initialized.
+          coord: a `tf.train.Coordinator` that stops the threads, joins them and raises their exceptions. Without one,
+            close the session to stop them.
+
+        Returns:
+          The threads, started, as daemons.
+
+        Raises:
+          UninitializedError: variables are uninitialized; the message lists them.
+          ForkedError: the process was forked after TensorFlow sessions had run in it.
+          TypeError: not a session, or not a coordinator.
+        """
+        what = f"{self._what}: start_threads()"
+        having(what, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
+        if coord is not None:
+            having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
+        return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
+
+    def _packed(self, tensors: Sequence[Any]) -> Any:
+        """Tensors in the structure of a batch."""
+        return tf.nest.pack_sequence_as(map_structure(lambda leaf: 0, self._spec), list(tensors))
+
+    @staticmethod
+    def _producers(one: Producer, sources: Sequence[Source | StreamSource]) -> tuple[Producer, ...]:
+        """`one` with its source; or one for each of several sources, with a thread each."""
+        if len(sources) == 1:
+            return (replace(one, source=sources[0]),)
+        return tuple(
+            replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources)
+        )
+
+    def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
+        """None, or a whole number."""
+        return None if value is None else whole(self._what, argument, value, least, most, meaning)
+
+    def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
+        if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
+            return [source_from(self._what, "source", source)]
+        if num_threads not in (1, len(source)):
+            raise ValueError(
+                f"{self._what} got {len(source)} generator functions and num_threads={num_threads}. Each generator "
+                f"has a thread of its own: leave num_threads out."
+            )
+        return [source_from(self._what, "source", each) for each in source]
+
+    def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
+        specs = [
+            check_spec(self._what, each, each.spec if isinstance(each, Source) else each.resolve_spec())
+            for each in sources
+        ]
+        for number, spec in enumerate(specs[1:], start=1):
+            if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
+                raise SpecError(
+                    f"{self._what}: generator {number} yields {spec}, generator 0 yields {specs[0]}. All generators "
+                    f"of one queue must yield the same components."
+                )
+        return specs[0]
+
+    def _check_records(self) -> None:
+        for path, leaf in flatten_with_paths(self._spec):
+            if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
+                raise SpecError(
+                    f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
+                    f"records needs a first dimension that counts records and a known shape behind it. Pad the "
+                    f"records, declare the spec, or queue whole batches: queue='fifo' without batch_size."
+                )
+            if not can_be_split(leaf.dtype):
+                raise SpecError(
+                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, and "
+                    f"TensorFlow's queues cannot split batches of that dtype into records. Queue whole batches: "
+                    f"queue='fifo' without batch_size."
+                )
+
+    def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole_batches: bool) -> tuple[int, int]:
+        if floor is not None and queue != "shuffle":
+            raise ValueError(f"{self._what} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
+        records = max(self._batch_size or 0, self._source_batch or 0) or 128
+        if floor is None:
+            # Ten batches to choose among, the starting point that TensorFlow's own reading guide advised.
+            floor = 0
+            if queue == "shuffle":
+                floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
+        if capacity is None:
+            capacity = _BATCHES_AHEAD if whole_batches else min(floor + 3 * records, MOST_QUEUED)
+        return capacity, floor
+
+    def _check_room(self, taken: int) -> None:
+        given = self._source_batch or 1
+        # With a hand-shake the queue is filled before it is taken from, up to a batch that does not fit.
+        handshake = self._queue.handshake
+        spare = given - 1 if handshake is not None else 0
+        needed = max(self._floor + taken + spare, given)
+        if handshake is not None:
+            handshake.needed = max(handshake.needed, self._floor + taken)
+        if needed > self._queue.capacity:
+            parts = [f"min_after_dequeue={self._floor}", f"batch_size={taken}"] + [f"{spare} to fill up"] * bool(spare)
+            raise ValueError(
+                f"{self._what}: capacity={self._queue.capacity} never lets a batch through; expected at least "
+                f"{needed} ({' + '.join(parts)}). Raise capacity, or lower min_after_dequeue."
+            )
+
+
+def _is_input(each: Any) -> bool:
+    """Whether `each` of a list is an input, not a batch."""
+    return callable(each) or isinstance(each, (Source, StreamSource))

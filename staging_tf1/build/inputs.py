@@ -1,0 +1,297 @@
+"""What `staged()` was given, as inputs: for each tower tensors to compute, a dataset to iterate or a source to read."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1._tf import Dataset, tf
+from staging_tf1.arrays import as_array, describe
+from staging_tf1.build import specs
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.source_errors import errors_only
+from staging_tf1.graph.position import Position
+from staging_tf1.sources import GeneratorSource, Source, StreamSource
+from staging_tf1.sources.coerce import check_spec, source_from
+from staging_tf1.sources.reshard import BY_BATCHES
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
+
+
+class Tensors(NamedTuple):
+    """The tensors of one tower's batch."""
+
+    flat: list[Any]
+    # What to pack the staged tensors into.
+    structure: Any
+    # What feed threads feed; empty where the graph computes the values.
+    placeholders: list[Any]
+    # The last of those, for the state that comes with each batch; None where none comes.
+    label: Any = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """One tower's input; this class is that of tensors that the graph computes."""
+
+    values: Any
+    # A nest of tf.TypeSpec: what `values` are.
+    given: Any
+    # The same, after `spec=` and `cast=`: what is staged.
+    components: Any
+    # Bytes of one element; None if it varies or is unknown.
+    element_bytes: int | None
+    # Whether the towers read one input in rotation.
+    shared: bool
+    # Read by feed threads; None where the graph computes the values.
+    source: Source | StreamSource | None = None
+    # A nest of ArraySpec; None without a source.
+    spec: Any = None
+    # What a checkpoint compares, of the input of all towers; None where the input cannot start at a number.
+    fingerprint: dict[str, int | str] | None = None
+    # Whether each batch brings the state of its stream.
+    keeps_state: bool = False
+    # Whether a restored run has to compute and drop what earlier ones consumed.
+    fast_forwards: bool = False
+
+    def tensors(self, position: Position | None) -> Tensors:
+        """Makes the tensors of one batch; called once, while the graph is open.
+
+        Args:
+          position: the pipeline's, if it has one.
+        """
+        # What a source gives comes from the host, whatever the device scope of the caller.
+        with tf.device("/device:CPU:0") if self.source is not None else nullcontext():
+            made = self._made(position)
+            return made if self.components is self.given else self._fitted(made)
+
+    def _fitted(self, made: Tensors) -> Tensors:
+        leaves = zip(flatten_with_paths(made.structure), flatten(self.given), flatten(self.components), strict=True)
+        structure = pack(made.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
+        return made._replace(flat=_flat(structure), structure=structure)
+
+    @property
+    def computes_in_step(self) -> bool:
+        """Whether the step itself computes the values, so that a step has one batch of them."""
+        return type(self) is Input
+
+    @property
+    def init(self) -> Any | None:
+        """The op to run once a session, after `tensors` was called; None for most."""
+        return None
+
+    def _made(self, position: Position | None) -> Tensors:
+        return Tensors(_flat(self.values), self.values, [])
+
+
+@dataclass(frozen=True)
+class _DatasetInput(Input):
+    # One iterator for all towers. If each iterated a shuffled dataset for itself, they would get different orders, and
+    # shards of those overlap.
+    iterators: list[Any] = field(default_factory=list)
+
+    @property
+    def init(self) -> Any | None:
+        return self.iterators[0].initializer
+
+    def _made(self, position: Position | None) -> Tensors:
+        if not self.iterators:
+            # The position is read when the iterator is initialized, after a checkpoint was restored. Not where elements
+            # may be bad: `skip` starts counting again after each of those, and so leaves out good ones.
+            rest = self.values
+            if position is not None and not self.fast_forwards:
+                rest = rest.skip(position.first_of_all())
+            self.iterators.append(tf.data.make_initializable_iterator(rest))
+        element = self.iterators[0].get_next()
+        return Tensors(_flat(element), element, [])
+
+
+@dataclass(frozen=True)
+class _SourceInput(Input):
+    def _made(self, position: Position | None) -> Tensors:
+        assert self.source is not None
+        fed = map_structure(_placeholder, self.spec)
+        placeholders = tf.nest.flatten(fed)
+        label = [tf.placeholder(tf.string, [], name="state")] if self.keeps_state else []
+        if self.source.features is None:
+            return Tensors(placeholders, fed, placeholders + label, *label)
+        parsed = tf.io.parse_example(placeholders[0], self.source.features)
+        return Tensors(_flat(parsed), parsed, placeholders + label, *label)
+
+
+def inputs_for(values: Any, declared: Any, towers: int, what: str, *, skips: bool = False) -> list[Input]:
+    """One input for each tower. Makes no op.
+
+    Args:
+      values: what `staged()` got.
+      declared: its argument `spec`; with one, a generator is not read to find its spec.
+      towers: how many.
+      what: whose argument it is, for messages.
+      skips: whether bad batches are skipped.
+
+    Raises:
+      TypeError, SpecError, ValueError: `values` cannot be staged.
+    """
+    if isinstance(values, Dataset):
+        return [_dataset_input(values, towers, skips)] * towers
+    if _is_nest_of_tensors(values, what):
+        return [_tensors_input(values, towers)] * towers
+    with errors_only(what):
+        return _source_inputs(source_from(what, "values", values), declared, towers, what)
+
+
+def fitted(given: Input, spec: Any, cast: Any, what: str) -> Input:
+    """The input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
+
+    Raises:
+      TypeError, SpecError: the values are not as declared, or cannot be cast.
+    """
+    components = specs.with_casts(specs.with_declared(given.components, spec, what), cast, what)
+    if components is given.components:
+        return given
+    batch_size = given.source.batch_size if isinstance(given.source, Source) else None
+    return replace(given, components=components, element_bytes=specs.element_bytes(components, batch_size))
+
+
+def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
+    """One component with the shape and the dtype of `wanted`."""
+    if specs.is_dense(wanted) and str(had.shape) != str(wanted.shape):
+        leaf = tf.ensure_shape(leaf, wanted.shape, name=_op_name("declared", path))
+    if getattr(had, "dtype", None) != getattr(wanted, "dtype", None):
+        leaf = tf.cast(leaf, wanted.dtype, name=_op_name("cast", path))
+    return leaf
+
+
+def _flat(values: Any) -> list[Any]:
+    return [tf.convert_to_tensor(tensor) for tensor in tf.nest.flatten(values, expand_composites=True)]
+
+
+def _is_nest_of_tensors(values: Any, what: str) -> bool:
+    if isinstance(values, (Source, StreamSource)):
+        return False
+    try:
+        leaves = tf.nest.flatten(values, expand_composites=True)
+    except RecursionError:
+        refuse_endless(values, what)
+    tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
+    if not tensors:
+        if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
+            raise TypeError(
+                f"{what} got a {type(values).__name__} as values, which holds no tensor. Wrap arrays in a source: "
+                f"staging.sources.ArraySource(arrays, batch_size=...)."
+            )
+        return False
+    for path, leaf in flatten_with_paths(values):
+        if leaf is None:
+            raise TypeError(f"{what} got None as component '{path}'. Leave it out, or give a tensor.")
+        if isinstance(leaf, np.ndarray):  # a constant among tensors: TensorFlow would drop its mask
+            as_array(leaf, None, f"{what}: {component_name(path)}")
+    for tensor in leaves:
+        _check_graph(tensor, what)
+    return True
+
+
+def _check_graph(tensor: Any, what: str) -> None:
+    if not tf.is_tensor(tensor):
+        return
+    home = getattr(tensor, "graph", None)
+    if home is None:
+        raise SpecError(
+            f"{what} got an eager tensor, {describe(tensor.dtype, tensor.shape)}, which belongs to no graph. "
+            "Make it within `with graph.as_default():`, or give its value: tensor.numpy()."
+        )
+    if home is not tf.get_default_graph():
+        raise SpecError(
+            f"tensor '{tensor.name}' belongs to another graph than the one that staged() builds in. "
+            f"Build both within the same `with graph.as_default():`."
+        )
+
+
+def _tensors_input(values: Any, towers: int) -> Input:
+    given = specs.of_tensors(values)
+    flat = specs.of_tensors(tf.nest.flatten(values, expand_composites=True))
+    return Input(values, given, given, specs.element_bytes(flat, None), shared=towers > 1)
+
+
+def _dataset_input(dataset: Any, towers: int, skips: bool) -> Input:
+    given = specs.of_dataset(dataset)
+    return _DatasetInput(
+        dataset,
+        given,
+        given,
+        specs.element_bytes(given, None),
+        shared=towers > 1,
+        fingerprint={"source": "tf.data.Dataset", **BY_BATCHES},
+        fast_forwards=skips,
+    )
+
+
+def _source_inputs(source: Source | StreamSource, declared: Any, towers: int, what: str) -> list[Input]:
+    if isinstance(source, Source):
+        whole = source.fingerprint()
+        shards = _dealt_out(source, towers, what) if towers > 1 else [source]
+        checked = [check_spec(what, shard, shard.spec) for shard in shards]
+        return [_source_input(shard, spec, whole, shared=False) for shard, spec in zip(shards, checked)]
+    if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
+        source = source.with_spec(declared)
+    spec = check_spec(what, source, source.resolve_spec())
+    dealt = {**source.fingerprint(), **BY_BATCHES} if source.can_resume else None
+    return [_source_input(source, spec, dealt, shared=towers > 1)] * towers
+
+
+def _source_input(
+    source: Source | StreamSource, spec: Any, fingerprint: dict[str, int | str] | None, *, shared: bool
+) -> Input:
+    given = specs.of_source(source, spec)
+    return _SourceInput(
+        None,
+        given,
+        given,
+        source.bytes_per_batch if isinstance(source, Source) and source.features is None else None,
+        shared,
+        source,
+        spec,
+        fingerprint,
+        # Of towers in rotation, the last one to take would have to win. They read up to their position instead.
+        keeps_state=isinstance(source, StreamSource) and source.keeps_state and not shared,
+    )
+
+
+def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
+    """A shard of the source for each tower.
+
+    Raises:
+      ValueError: a tower would get nothing.
+    """
+    batches = source.num_records is None
+    most = source.num_batches if batches else source.num_records
+    if most is not None and most < towers:
+        unit = "batch(es)" if batches else "record(s)"
+        raise ValueError(
+            f"{what} got {towers} devices, so {towers} towers, and a source of {most} {unit} for them: "
+            f"{towers - most} tower(s) would get none. Give it at most {most} device(s)."
+        )
+    try:
+        shards = [source.shard(tower, towers) for tower in range(towers)]
+    except ValueError as error:
+        raise ValueError(
+            f"{what} got {towers} devices, and its source cannot be split into so many shards, one for each: {error}"
+        ) from error
+    if len({id(shard) for shard in shards}) < towers:
+        raise ValueError(
+            f"{what}: {type(source).__name__}.shard() gave two towers the same source, so both would get its records. "
+            f"Return a source of its own for each shard; staging_tf1.testing.assert_shards_partition proves it."
+        )
+    return shards
+
+
+def _placeholder(leaf: ArraySpec) -> Any:
+    return tf.placeholder(specs.as_tf_dtype(leaf.dtype), leaf.shape, name=_op_name(leaf.name or "batch"))
+
+
+def _op_name(*parts: str) -> str:
+    """A name for an op from a component's path."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", "_".join(filter(None, parts))).strip("_") or "batch"

@@ -1,0 +1,250 @@
+"""What is staged, one spec a component: what the values are, what `spec=` declares, what `cast=` makes of them.
+
+All of it is known before any op is made, so that a call that is refused leaves the graph as it was.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from staging_tf1._tf import tf
+from staging_tf1.arguments import shown
+from staging_tf1.arrays import as_numpy_dtype
+from staging_tf1.errors import SpecError
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.spec import ArraySpec, describe, flatten, flatten_with_paths, map_structure, pack
+
+# In the table of conflicts.
+_ABSENT = "-"
+
+
+def of_tensors(values: Any) -> Any:
+    """The specs of a nest of tensors, variables and what makes tensors."""
+    return map_structure(_of_value, values)
+
+
+def of_dataset(dataset: Any) -> Any:
+    """The specs of a `tf.data.Dataset`'s elements."""
+    return dataset.element_spec
+
+
+def of_source(source: Source | StreamSource, spec: Any) -> Any:
+    """The specs of a source's batches as the graph sees them: parsed, if it parses them."""
+    if source.features is None:
+        return map_structure(lambda leaf: tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype)), spec)
+    with tf.Graph().as_default():  # not the caller's: parse_example makes ops
+        serialized = tf.placeholder(tf.string, flatten(spec)[0].shape)
+        return map_structure(_of_value, tf.io.parse_example(serialized, source.features))
+
+
+def as_tf_dtype(dtype: Any) -> Any:
+    """TensorFlow's dtype for numpy's; `object` stands for strings.
+
+    Raises:
+      SpecError: the installed TensorFlow has no such tensors.
+    """
+    wanted = as_numpy_dtype(dtype)
+    if wanted.hasobject:
+        return tf.string
+    try:
+        return tf.as_dtype(wanted)
+    except TypeError:
+        raise SpecError(
+            f"TensorFlow {tf.__version__} has no tensors of dtype {wanted}. Declare another one, and cast the "
+            "component to it, for example array.astype(np.float32)."
+        ) from None
+
+
+def can_be_split(dtype: np.dtype[Any]) -> bool:
+    """Whether the kernels of `enqueue_many` support the dtype; of those of ml_dtypes they support one."""
+    return dtype.type.__module__ != "ml_dtypes" or dtype.name == "bfloat16"
+
+
+def element_bytes(components: Any, batch_size: int | None) -> int | None:
+    """Bytes of one element; None if the specs leave it open.
+
+    Args:
+      components: a nest of specs.
+      batch_size: the most that an open first dimension can be; None if unknown.
+    """
+    sizes = [_bytes(leaf, batch_size) for leaf in tf.nest.flatten(components)]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def is_dense(spec: Any) -> bool:
+    """Whether `spec` is that of one plain tensor."""
+    return isinstance(spec, tf.TensorSpec)
+
+
+def _bytes(spec: Any, batch_size: int | None) -> int | None:
+    if not is_dense(spec) or spec.shape.rank is None or spec.dtype in (tf.string, tf.resource, tf.variant):
+        return None
+    dims = spec.shape.as_list()
+    if dims and dims[0] is None:
+        dims[0] = batch_size
+    return None if None in dims else math.prod(dims) * int(spec.dtype.size)
+
+
+def castable(dtype: Any) -> bool:
+    """Whether `tf.cast` takes the dtype: numbers and booleans."""
+    return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex)
+
+
+def _of_value(leaf: Any) -> Any:
+    if isinstance(leaf, tf.Variable):
+        return tf.TensorSpec(leaf.shape, leaf.dtype.base_dtype)
+    if not tf.is_tensor(leaf):
+        if tf.nest.is_nested(leaf):  # an attrs class
+            return tf.nest.map_structure(_of_value, leaf)
+        with tf.Graph().as_default():
+            leaf = tf.convert_to_tensor(leaf)
+    if isinstance(leaf, tf.Tensor):
+        return tf.TensorSpec(leaf.shape, leaf.dtype.base_dtype)
+    return tf.type_spec_from_value(leaf)
+
+
+def with_declared(components: Any, spec: Any, what: str) -> Any:
+    """The specs of the values, with the shapes that `spec` declares.
+
+    Args:
+      components: a nest of specs, of what the values are.
+      spec: a nest of `tf.TensorSpec`, `ArraySpec`, `tf.SparseTensorSpec` or `tf.RaggedTensorSpec`; None declares
+        nothing.
+      what: whose argument it is, for messages.
+
+    Raises:
+      TypeError: `spec` holds something else.
+      SpecError: the values are not as declared; a table lists all components.
+    """
+    if spec is None:
+        return components
+    got = dict(flatten_with_paths(components))
+    declared = {path: _checked(leaf, path, what) for path, leaf in flatten_with_paths(spec)}
+    rows = [
+        (path or "(the only one)", _shown(got.get(path)), _shown(declared.get(path)), _conflict(got, declared, path))
+        for path in [*got, *(path for path in declared if path not in got)]
+    ]
+    if any(row[-1] for row in rows):
+        raise SpecError(
+            f"{what} got other values than spec= declares:\n{_table(rows)}\n"
+            f"Declare the values as they are, or convert them first (map, tf.cast); staged(cast=) stages a component "
+            f"in another dtype."
+        )
+    return pack(components, [_merged(leaf, declared[path]) for path, leaf in got.items()])
+
+
+def _checked(leaf: Any, path: str, what: str) -> Any:
+    if isinstance(leaf, ArraySpec):
+        return tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype))
+    if not isinstance(leaf, tf.TypeSpec):
+        raise TypeError(
+            f"{what} got spec= with {shown(leaf)}{f' as component {path!r}' if path else ''}, expected a nest of "
+            f"tf.TensorSpec, such as tf.TensorSpec([None, 784], tf.float32)."
+        )
+    return leaf
+
+
+def _conflict(got: dict[str, Any], declared: dict[str, Any], path: str) -> str:
+    if path not in declared:
+        return "not declared"
+    if path not in got:
+        return "missing"
+    have, want = got[path], declared[path]
+    if type(have) is not type(want):
+        return "kind"
+    words = []
+    if getattr(have, "dtype", None) != getattr(want, "dtype", None):
+        words.append("dtype")
+    if hasattr(have, "shape") and not tf.TensorShape(have.shape).is_compatible_with(want.shape):
+        words.append("shape")
+    if not words and not is_dense(have) and not want.is_compatible_with(have):
+        words.append("kind")
+    return " and ".join(words)
+
+
+def _merged(have: Any, want: Any) -> Any:
+    return tf.TensorSpec(have.shape.merge_with(want.shape), have.dtype) if is_dense(have) else have
+
+
+def _shown(spec: Any) -> str:
+    if spec is None:
+        return _ABSENT
+    if not hasattr(spec, "dtype") or not hasattr(spec, "shape"):
+        return type(spec).__name__
+    kind = "" if is_dense(spec) else f"{type(spec).__name__.removesuffix('Spec')} "
+    return kind + describe(spec.dtype, spec.shape)
+
+
+def _table(rows: list[tuple[str, str, str, str]]) -> str:
+    lines = [("component", "got", "declared", "conflict"), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(4)]
+    return "\n".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
+    )
+
+
+def with_casts(components: Any, cast: Any, what: str) -> Any:
+    """The specs with the dtypes that `cast` names.
+
+    Args:
+      components: a nest of specs.
+      cast: a dtype for all components, or a dict from component paths to dtypes; None changes nothing.
+      what: whose argument it is, for messages.
+
+    Raises:
+      TypeError: not a dtype, or one that nothing can be cast to.
+      SpecError: a path that no component has, or a component that cannot be cast.
+    """
+    if cast is None:
+        return components
+    specs = dict(flatten_with_paths(components))
+    if isinstance(cast, Mapping):
+        dtypes = {path: _dtype(dtype, f"cast={{{path!r}: {shown(dtype)}}}", what) for path, dtype in cast.items()}
+    else:
+        dtypes = dict.fromkeys(specs, _dtype(cast, f"cast={shown(cast)}", what))
+    for path, dtype in dtypes.items():
+        if path not in specs:
+            raise SpecError(f"{what}: cast= names unknown component {shown(path)}. {_listed(specs)}")
+        specs[path] = _cast_spec(specs[path], dtype, f"{what}: component {path!r}")
+    return pack(components, specs.values())
+
+
+def _dtype(dtype: Any, shown: str, what: str) -> Any:
+    expected = "expected a dtype of numbers, such as tf.float16"
+    try:
+        # tf.as_dtype also takes the numbers of its enumeration: True and 1 are float32.
+        if dtype is None or isinstance(dtype, (numbers.Number, np.generic, np.ndarray)):
+            raise TypeError
+        found = tf.as_dtype(dtype).base_dtype
+    except Exception:
+        raise TypeError(f"{what} got {shown}, {expected}.") from None
+    if not castable(found):
+        raise TypeError(f"{what} got {shown}, {expected}.")
+    return found
+
+
+def _listed(specs: Mapping[str, Any]) -> str:
+    if list(specs) == [""]:
+        return "There is one component, and it has no name: give its dtype alone, as in cast=tf.float16."
+    return f"The components are {', '.join(map(repr, specs))}."
+
+
+def _cast_spec(spec: Any, dtype: Any, component: str) -> Any:
+    had = getattr(spec, "dtype", None)
+    if had is None or not castable(had):
+        raise SpecError(
+            f"{component} is {'no tensor' if had is None else f'of dtype {had.name}'}, which cannot be cast to "
+            f"{dtype.name}. Name in cast= only components that hold numbers."
+        )
+    if is_dense(spec):
+        return tf.TensorSpec(spec.shape, dtype)
+    if isinstance(spec, tf.SparseTensorSpec):
+        return tf.SparseTensorSpec(spec.shape, dtype)
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.RaggedTensorSpec(spec.shape, dtype, spec.ragged_rank, spec.row_splits_dtype)
+    raise SpecError(f"{component} is a {type(spec).__name__}, which cannot be cast. Leave it out of cast=.")

@@ -1,0 +1,46 @@
+"""Where in the user's program a thread is at this moment."""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+import time
+
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.callsite import CallSite, is_users
+
+# Of a source that calls a library, the line to look at is the one that makes the call.
+_LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())
+
+
+def users_line(ident: int | None) -> CallSite | None:
+    """The innermost line of the user's program in the thread `ident`; None if there is none, or the thread has ended.
+
+    >>> import threading
+    >>> users_line(None) is None
+    True
+    """
+    frame = sys._current_frames().get(ident) if ident is not None else None
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if is_users(filename) and not filename.startswith(_LIBRARIES):
+            return CallSite(filename, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
+
+
+def users_place(ident: int | None) -> str:
+    """`users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
+    line = users_line(ident)
+    return "" if line is None else f", at {line} in {line.function}()"
+
+
+def stuck_text(state: ThreadState, waited_secs: float) -> str:
+    """What to say of a feed thread that is still running `waited_secs` after it was told to stop."""
+    where = users_place(state.thread.ident if state.thread is not None else None)
+    return (
+        f"feed thread '{state.name}' is still {state.doing} after {waited_secs:g} s (batch {state.batch}, for "
+        f"{time.perf_counter() - state.since:.1f} s){where}. It is left behind as a daemon. Let the source return, or "
+        f"give it a timeout of its own."
+    )

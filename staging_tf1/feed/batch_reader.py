@@ -1,0 +1,121 @@
+"""`BatchReader`: reads, checks and converts the batches of one producer; the same for threads and for lockstep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1.feed.pipeline import Producer
+from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader
+from staging_tf1.feed.sequencer import Rotation
+from staging_tf1.feed.skip import SkipCounter
+from staging_tf1.feed.source_errors import errors_only
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.sources import Source, StreamSource
+
+
+class Batch(NamedTuple):
+    """A batch that was read, by its number in the source's order."""
+
+    number: int
+    # In the order of the sink's placeholders; None for a bad batch that is skipped, but keeps its place in the order.
+    arrays: list[np.ndarray[Any, Any]] | None
+
+
+class BatchReader:
+    """Reads for one producer in one session. Thread-safe.
+
+    Args:
+      producer: whose batches to read.
+      reader: takes them from the source; None where the graph computes them.
+      start: the number of the first.
+    """
+
+    def __init__(self, producer: Producer, reader: Reader | None, start: int) -> None:
+        self.producer, self.start = producer, start
+        self.skipped = SkipCounter(producer.name, producer.skip_rule)
+        self._reader = reader
+        # All batches with smaller numbers were delivered, or skipped.
+        self._delivered = start
+
+    @property
+    def reads(self) -> bool:
+        """Whether there is a source to read; otherwise the graph computes the batches."""
+        return self._reader is not None
+
+    def next(self, state: ThreadState) -> Batch | None:
+        """The next batch, counted in `state` if it is skipped; None at the end.
+
+        Raises:
+          SourceError: the source raised what a session would take for the end of the data.
+          Exception: what the source raised, or what is wrong with the batch.
+        """
+        assert self._reader is not None
+        with errors_only(f"'{self.producer.name}'"):
+            numbered = self._reader.take(lambda error: self.skip(state, error))
+            if numbered is None:
+                return None
+            state.batch = numbered.number
+            return Batch(numbered.number, self._arrays(numbered, state))
+
+    def skip(self, state: ThreadState, error: BaseException) -> None:
+        """Counts a bad batch; raises `error` if that exceeds the limit."""
+        self.skipped.skip(error)
+        state.ignored += 1
+
+    def count_of(self, number: int) -> int:
+        """How many batches of the source the delivery of `number` stands for; to be called in order of delivery."""
+        before, self._delivered = self._delivered, number + 1
+        return self._delivered - before
+
+    def _arrays(self, numbered: Numbered, state: ThreadState) -> list[np.ndarray[Any, Any]] | None:
+        try:
+            if numbered.error is not None:
+                raise numbered.error
+            return self.producer.arrays(numbered.number, numbered.batch)
+        except self.skipped.types as error:
+            self.skip(state, error)
+            return None
+
+
+class BatchReaders:
+    """The readers of one pipeline in one session. Producers that share a stream share its position.
+
+    Args:
+      starts: each producer, with the number of its first batch.
+
+    Attributes:
+      rotation: in which the towers take from an input that they share.
+    """
+
+    def __init__(self, starts: Sequence[tuple[Producer, int]]) -> None:
+        self._starts = starts
+        towers = len({producer.tower for producer, _ in starts})
+        self.rotation = Rotation(towers, min(start * towers + producer.tower for producer, start in starts))
+        self._streams: dict[int, StreamReader] = {}
+
+    def for_threads(self) -> list[BatchReader]:
+        """A reader for each producer; of an input that the towers share, each gets its own batches."""
+        return [BatchReader(producer, self._share(producer, start), start) for producer, start in self._starts]
+
+    def for_steps(self) -> list[BatchReader]:
+        """A reader for each producer; of an input that the towers share, each gets whatever comes next."""
+        return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
+
+    def _share(self, producer: Producer, start: int) -> Reader | None:
+        reader = self._reader(producer, start)
+        if reader is None or not producer.shares_input:
+            return reader
+        return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.skip_rule)
+
+    def _reader(self, producer: Producer, start: int) -> Reader | None:
+        if producer.source is None:
+            return None
+        if isinstance(producer.source, Source):
+            return IndexReader(producer.source, producer.skip_rule, start)
+        return self._stream(producer, producer.source, self.rotation.first if producer.shares_input else start)
+
+    def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
+        return self._streams.setdefault(id(source), StreamReader(source, producer.skip_rule, start))

@@ -1,0 +1,64 @@
+"""The feeder's side of a hand-shake: fill the queue, let the taker take once, fill it again."""
+
+from __future__ import annotations
+
+from staging_tf1._tf import fast_callable
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.delivery import Delivery
+from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.graph.handshake import Handshake
+from staging_tf1.graph.sink import Sink
+
+
+class FeederSide:
+    """Keeps a queue full whenever its taker may take, so that what the taker finds does not depend on timing."""
+
+    def __init__(self, handshake: Handshake, sink: Sink, delivery: Delivery) -> None:
+        session = delivery.session
+        self._name, self._capacity, self._handshake, self._delivery = sink.name, sink.capacity, handshake, delivery
+        self._size = session.make_callable(sink.size)
+        self._pending = session.make_callable(handshake.pending)
+        self._grant = fast_callable(session, feeds=(), targets=[handshake.grant], in_caller_thread=True)
+        self._wait_taken = fast_callable(session, feeds=(), targets=[handshake.wait_taken.op], in_caller_thread=True)
+        self._end = fast_callable(session, feeds=(), targets=[handshake.end], in_caller_thread=True)
+        self._told = session.make_callable(handshake.told)
+        self._tell = fast_callable(session, feeds=(), targets=[handshake.tell], in_caller_thread=True)
+        self._held = 0
+
+    def make_room(self, records: int) -> None:
+        """Lets the taker take until `records` more fit.
+
+        Raises:
+          SpecError: the queue is too small for batches of this size, and would wait forever.
+          Stopped: the pipeline was stopped.
+        """
+        needed = self._handshake.needed
+        while self._held + records > self._capacity:
+            if self._held < max(1, needed):
+                raise SpecError(
+                    f"'{self._name}' got a batch of {records} records for a queue with capacity={self._capacity}, and "
+                    f"each dequeue needs {needed}. Expected a capacity of at least {needed + records}."
+                )
+            self._let_take()
+        self._held += records
+
+    def serve_rest(self) -> None:
+        """Lets the taker take until a closed queue is empty, then ends the hand-shake."""
+        self._held = int(self._size())
+        while self._held:
+            self._let_take()
+        self._end()
+
+    def tell(self) -> None:
+        """Wakes the feeder, which then looks at how much the queue holds. Does not block."""
+        if not self._told():
+            self._tell()
+
+    def _let_take(self) -> None:
+        if not self._pending():
+            self._grant()
+        self._wait_taken()
+        if self._delivery.stopping:
+            # The queue's cancel woke us.
+            raise Stopped
+        self._held = int(self._size())

@@ -1,0 +1,116 @@
+"""`Pipeline`: what one `staged()` or `CustomRunner` built, for all who run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.conform import Conformer
+from staging_tf1.feed.skip import NONE_SKIPPED, SkipRule
+from staging_tf1.graph.callsite import CallSite
+from staging_tf1.graph.position import Position, labelled
+from staging_tf1.graph.sink import Sink
+from staging_tf1.sources import Source, StreamSource
+
+# An attribute of the graph: a registry of our own would keep the graph alive, and a collection would be exported.
+_PIPELINES = "_staging_tf1_pipelines"
+
+
+@dataclass(frozen=True)
+class Producer:
+    """One source and the threads that read it."""
+
+    # Ends the names of the threads: "feed:train:0".
+    name: str
+    # Where batches come from; None where the put computes them in the graph.
+    source: Source | StreamSource | None
+    # What a batch must look like, as a nest of ArraySpec; None without a source.
+    spec: Any
+    num_threads: int
+    # By how much the priority of the threads is lowered.
+    nice: int = 0
+    # Which sink of the pipeline they fill; several producers may fill one, a generator for each thread.
+    tower: int = 0
+    # Whether batches are delivered in the source's order. A shuffle queue does not need it.
+    in_order: bool = True
+    # Whether the towers share one input, and so take from it in rotation.
+    shares_input: bool = False
+    # Whether the graph computes the values from another pipeline's queue or area, and ends with that.
+    chained: bool = False
+    # Which exceptions of the source are skipped.
+    skip_rule: SkipRule = NONE_SKIPPED
+    # Whether the source's state after each batch is fed with it.
+    keeps_state: bool = False
+
+    def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
+        """The arrays of the source's batch `number`, in the order of the sink's placeholders.
+
+        Raises:
+          SpecError: the batch is not as declared.
+        """
+        arrays = self._conformer(batch, f"'{self.name}': batch {number}")
+        if not self.keeps_state:
+            return arrays
+        assert isinstance(self.source, StreamSource)
+        return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
+
+    @cached_property
+    def _conformer(self) -> Conformer:
+        return Conformer(self.spec)
+
+
+# By identity: two pipelines are never the same.
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """One stream of batches: the producers that make them, and the sinks that steps take them from."""
+
+    # What messages and threads are called after; unique in the graph.
+    name: str
+    made_at: CallSite
+    # One a tower.
+    sinks: tuple[Sink, ...]
+    producers: tuple[Producer, ...]
+    # Whether the steps themselves put, without a thread.
+    lockstep: bool = False
+    # Runs once in every session, before the sinks are reset: the initializer of a dataset's iterator.
+    init: Any | None = None
+    # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
+    resume: str = "exact"
+    # What checkpoints hold; None where the input cannot start at a number.
+    position: Position | None = None
+    # The tensors of one batch, computed and dropped for each batch that earlier runs have consumed; empty where the
+    # input itself starts after those.
+    fast_forward: tuple[Any, ...] = ()
+
+    @property
+    def stages(self) -> bool:
+        """Whether its sinks are areas, not queues."""
+        return self.sinks[0].area is not None
+
+    @property
+    def outputs(self) -> list[Any]:
+        """All tensors that take from its areas."""
+        return [tensor for sink in self.sinks for tensor in sink.outputs]
+
+    @property
+    def position_variables(self) -> list[Any]:
+        """The variables in which checkpoints keep its position."""
+        return [] if self.position is None else list(self.position.variables)
+
+    def __str__(self) -> str:
+        return f"'{self.name}' (made at {self.made_at})"
+
+
+def pipelines_of(graph: Any) -> list[Pipeline]:
+    """All pipelines that were built in `graph`, oldest first."""
+    return list(getattr(graph, _PIPELINES, ()))
+
+
+def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
+    """Adds to `pipelines_of(graph)`."""
+    if not hasattr(graph, _PIPELINES):
+        setattr(graph, _PIPELINES, [])
+    getattr(graph, _PIPELINES).append(pipeline)

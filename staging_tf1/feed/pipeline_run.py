@@ -1,0 +1,207 @@
+"""`PipelineRun`: the threads of one pipeline in one session, from their start until the last has been joined."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from absl import logging
+
+from staging_tf1._tf import is_closed, run_unwrapped, tf
+from staging_tf1.errors import SourceError
+from staging_tf1.feed.batch_reader import BatchReaders
+from staging_tf1.feed.delivery import Delivery
+from staging_tf1.feed.pipeline import Pipeline, Producer
+from staging_tf1.feed.producer_run import ProducerRun
+from staging_tf1.feed.repair import repair
+from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.feed.source_errors import text_of
+from staging_tf1.feed.threads import ENDED, ThreadState
+from staging_tf1.fork import has_lost_tensorflow
+from staging_tf1.graph.get_stats import GetStats
+
+# An attribute of the session, so that the runs go with it.
+_RUNS = "_staging_tf1_runs"
+
+
+class PipelineRun:
+    """Threads that carry batches from a pipeline's producers to its sinks.
+
+    Args:
+      pipeline: what to run.
+      starts: each of its producers, with the number of its first batch.
+      session: where.
+      coord: a `tf.train.Coordinator` that stops the threads and is told of errors; None for none.
+      canceller: of the pipelines that start together.
+
+    Attributes:
+      error: the first exception of a feed thread, or None.
+      states: one record a feed thread.
+      threads: all threads, not started.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        starts: Sequence[tuple[Producer, int]],
+        session: Any,
+        coord: Any | None,
+        canceller: Canceller,
+    ) -> None:
+        self.pipeline, self.session = pipeline, session
+        self.error: BaseException | None = None
+        self._coord, self._canceller = coord, canceller
+        self._lock = threading.Lock()
+        self.delivery = Delivery(pipeline, session)
+        readers = BatchReaders(starts)
+        self.producers = tuple(ProducerRun(each, readers.rotation, self.delivery) for each in readers.for_threads())
+        self.states = [state for producer in self.producers for state in producer.states]
+        self.threads = self._make_threads()
+        canceller.runs.append(self)
+        if not hasattr(session, _RUNS):
+            setattr(session, _RUNS, {})
+        getattr(session, _RUNS)[pipeline] = self
+
+    def _make_threads(self) -> list[threading.Thread]:
+        threads = []
+        for producer in self.producers:
+            for state in producer.states:
+                state.thread = threading.Thread(target=self._guarded, args=(producer, state), name=state.name)
+                threads.append(state.thread)
+        if self._coord is not None:
+            name = f"feed:{self.pipeline.name}:stop"
+            threads.append(threading.Thread(target=self._stop_with_coordinator, name=name))
+        return threads
+
+    @property
+    def sinks(self) -> tuple[SinkRun, ...]:
+        """One a tower."""
+        return self.delivery.sinks
+
+    def states_of(self, tower: int) -> list[ThreadState]:
+        """The threads that fill one tower's sink."""
+        return [state for run in self.producers if run.producer.tower == tower for state in run.states]
+
+    def stop(self) -> None:
+        """Wakes all threads that wait, and lets none of them put; what is staged can still be taken.
+
+        Does not join them.
+        """
+        stop_all([self])
+
+    def begin_to_stop(self) -> bool:
+        """Lets no thread begin a put or a release; False if that was done before."""
+        if not self.delivery.begin_to_stop():
+            return False
+        for producer in self.producers:
+            producer.stop()
+        return True
+
+    def join(self, deadline_secs: float) -> list[ThreadState]:
+        """Joins the feed threads; returns those that are still running after `deadline_secs`."""
+        end = time.perf_counter() + deadline_secs
+        for state in self.states:
+            if state.thread is not None and state.thread.ident is not None:
+                state.thread.join(max(0.0, end - time.perf_counter()))
+        return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
+
+    def drain(self) -> None:
+        """Stops reading from the sources; what has been read can still be taken, tower by tower."""
+        for producer in self.producers:
+            producer.finish()
+        self.delivery.drain()
+
+    def repair(self) -> None:
+        """Restores what a failed step has lost; called between two steps."""
+        repair_all([self])
+
+    def _guarded(self, producer: ProducerRun, state: ThreadState) -> None:
+        try:
+            producer.feed(state)
+        except Stopped:
+            pass
+        except BaseException as error:
+            if has_lost_tensorflow():
+                # What would have to be stopped is the parent's.
+                raise
+            if not (self.delivery.stopping or self._session_is_gone(error)):
+                self._failed(error, state)
+        finally:
+            state.now(ENDED)
+
+    def _failed(self, error: BaseException, state: ThreadState) -> None:
+        with self._lock:
+            if self.error is None:
+                self.error = error
+        logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, text_of(error))
+        if self._coord is not None:
+            self._tell(self._coord, error)
+        self._stop_with_others()
+
+    def _tell(self, coord: Any, error: BaseException) -> None:
+        """Asks for the stop because of `error`."""
+        try:
+            # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
+            coord.request_stop((type(error), error, error.__traceback__))
+        except Exception:
+            # The coordinator asks the exception for its text, which may raise.
+            named = SourceError(f"'{self.pipeline.name}': the source raised {type(error).__name__} {text_of(error)}")
+            named.__cause__ = error
+            coord.request_stop((SourceError, named, error.__traceback__))
+
+    def _stop_with_coordinator(self) -> None:
+        assert self._coord is not None
+        self._coord.wait_for_stop()
+        self._stop_with_others()
+
+    def _stop_with_others(self) -> None:
+        """Stops all that the coordinator stops; only itself, if there is none."""
+        stop_all([run for run in self._canceller.runs if run is self or run._coord is self._coord is not None])
+
+    def _session_is_gone(self, error: BaseException) -> bool:
+        """Whether `error` only says that the user has closed the session under the thread."""
+        return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)
+
+
+def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
+    """The threads of `pipeline` in `session`; None if they were not started there."""
+    run: PipelineRun | None = getattr(session, _RUNS, {}).get(pipeline)
+    return run
+
+
+def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
+    """The runs of those of `pipelines` that were started in `session`."""
+    return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
+
+
+def stop_all(runs: Sequence[PipelineRun]) -> None:
+    """Stops several runs; those that started together with one run of the session."""
+    for canceller in {id(run._canceller): run._canceller for run in runs}.values():
+        # Of two threads that stop the same runs, one stops all of them.
+        with canceller.stopping:
+            begun = [run for run in runs if run._canceller is canceller and run.begin_to_stop()]
+            try:
+                canceller.cancel([sink for run in begun for sink in run.sinks])
+            except (tf.errors.OpError, RuntimeError) as error:
+                # The session is gone, and with it everything that could wait.
+                logging.vlog(1, "'%s': could not cancel: %s", begun[0].pipeline.name, error)
+
+
+def repair_all(runs: Sequence[PipelineRun]) -> None:
+    """Restores what a failed step has lost in all `runs` of one session; called between two steps."""
+    # Where a run is stopping, nobody waits for a slot any more.
+    runs = [run for run in runs if not run.delivery.stopping]
+    if not runs:
+        return
+    session = runs[0].session
+    repair([(sink.sink, sink.puts) for run in runs for sink in run.sinks], session)
+    in_towers = [run for run in runs if run.delivery.barrier is not None]
+    stats = [[sink.sink.stats.value for sink in run.sinks] for run in in_towers]
+    for run, sums in zip(in_towers, run_unwrapped(session, stats) if stats else (), strict=True):
+        run.delivery.note_taken([GetStats.figures(each).batches for each in sums])
+    for run in runs:
+        for producer in run.producers:
+            producer.wake()

@@ -1,0 +1,145 @@
+"""`ProducerRun`: the threads of one producer in one session."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from staging_tf1._tf import tf
+from staging_tf1.feed.batch_reader import BatchReader
+from staging_tf1.feed.delivery import Delivery
+from staging_tf1.feed.handshake import FeederSide
+from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
+from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
+
+
+class ProducerRun:
+    """One producer in one session; `feed` is the body of each of its threads.
+
+    Args:
+      batches: what they read.
+      rotation: of the towers, for an input that they share.
+      delivery: where they put it.
+    """
+
+    def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
+        self.producer = producer = batches.producer
+        self.states = [ThreadState(f"feed:{producer.name}:{i}") for i in range(producer.num_threads)]
+        self.skipped = batches.skipped
+        self.sink = delivery.sinks[producer.tower]
+        self._batches, self._rotation, self._delivery = batches, rotation, delivery
+        self._open_threads = producer.num_threads
+        self._finishing = threading.Event()
+        self._lock = threading.Lock()
+        self._sequencer = Sequencer(batches.start)
+        self._keeps_order = producer.in_order and producer.num_threads > 1
+        self._round = batches.start
+        handshake = self.sink.sink.handshake
+        self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
+
+    def stop(self) -> None:
+        """Wakes the threads that wait for the batches before their own."""
+        self._sequencer.stop()
+        self._rotation.stop()
+
+    def finish(self) -> None:
+        """Lets the threads end as if their source had, after the batch that they have in hand."""
+        if self.producer.chained:
+            # The pipeline before it ends, too, and closes its queue. What that holds has been read, and must arrive.
+            return
+        self._finishing.set()
+        self._rotation.stop()
+
+    def wake(self) -> None:
+        """Lets a feeder that waits for its taker look again, after the taker's step failed."""
+        if self._handshake is not None:
+            self._handshake.tell()
+
+    def feed(self, state: ThreadState) -> None:
+        """Delivers batches until there are no more or the pipeline stops."""
+        state.now(WAITING_FOR_SOURCE)
+        be_nice(self.producer.nice)
+        try:
+            if self._batches.reads:
+                self._feed_from_source(state)
+            else:
+                self._feed_from_graph(state)
+        except Stopped:
+            if self._delivery.stopping:
+                raise
+        with self._lock:
+            self._open_threads -= 1
+            if self._open_threads:
+                return
+        if not self._delivery.stopping:
+            if self._handshake is not None:
+                self.sink.close()
+                self._handshake.serve_rest()
+            self._delivery.producer_ended(self.producer.tower)
+
+    @property
+    def _ending(self) -> bool:
+        return self._delivery.stopping or self._finishing.is_set()
+
+    def _feed_from_source(self, state: ThreadState) -> None:
+        while not self._ending:
+            state.now(WAITING_FOR_SOURCE)
+            batch = self._batches.next(state)
+            if batch is None:
+                return
+            state.source_secs += state.now(WAITING_IN_ORDER)
+            with self._in_order(batch.number):
+                if batch.arrays is None:
+                    continue
+                state.now(PUTTING)
+                self._put(batch.number, batch.arrays)
+                state.put_secs += state.now(WAITING_FOR_SOURCE)
+            state.count(batch.arrays)
+
+    def _in_order(self, number: int) -> AbstractContextManager[None]:
+        return self._sequencer.at(number) if self._keeps_order else nullcontext()
+
+    def _put(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> None:
+        if self._handshake is not None:
+            self._handshake.make_room(len(arrays[0]))
+        self.sink.put(*arrays, count=self._batches.count_of(number))
+        self._delivery.staged_one(self.producer.tower)
+
+    def _feed_from_graph(self, state: ThreadState) -> None:
+        while not self._ending:
+            state.now(PUTTING)
+            with self._in_rotation():
+                if not self._put_computed(state):
+                    return
+            state.put_secs += state.now(WAITING_FOR_SOURCE)
+            state.batches += 1
+            self._delivery.staged_one(self.producer.tower)
+
+    def _in_rotation(self) -> AbstractContextManager[None]:
+        if not self.producer.shares_input:
+            return nullcontext()
+        with self._lock:
+            round = self._round
+            self._round += 1
+        return self._rotation.at(round, self.producer.tower)
+
+    def _put_computed(self, state: ThreadState) -> bool:
+        """Puts the next batch that is not skipped; False at the end.
+
+        A bad batch is skipped within the rotation: a tower that lost it would fall behind the others, until they wait
+        for it with full areas.
+        """
+        while not self._delivery.stopping:
+            try:
+                self.sink.put()
+            except (tf.errors.OutOfRangeError, Stopped):
+                # Before the types to skip, which may be Exception itself.
+                return False
+            except self.skipped.types as error:
+                self._batches.skip(state, error)
+            else:
+                return True
+        return False

@@ -1,0 +1,188 @@
+"""Readers hand the batches of one source to several threads, each batch to exactly one of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from staging_tf1.arrays import checked_array, is_plain
+from staging_tf1.errors import SpecError
+from staging_tf1.feed.sequencer import Rotation
+from staging_tf1.feed.skip import SkipRule
+from staging_tf1.feed.source_errors import naming_batch
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources.aligned import aligned_copy
+from staging_tf1.spec import map_structure
+
+_IMMUTABLE = (int, float, complex, str, bytes, np.generic)
+_END = object()
+
+
+class Numbered(NamedTuple):
+    """A batch and its number in the source's order, from 0."""
+
+    number: int
+    batch: Any
+    # What the source raised in place of the batch, where such batches are skipped.
+    error: BaseException | None = None
+
+
+Skip = Callable[[BaseException], None]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class Reader(Protocol):
+    """What a feed thread takes batches from."""
+
+    def take(self, skip: Skip = _raise) -> Numbered | None:
+        """The next batch, in arrays of its own, or None at the end. Thread-safe: several threads call it at once.
+
+        Args:
+          skip: called for a bad batch that has no number of its own and is skipped at once.
+        """
+
+
+class IndexReader:
+    """Batches of a random-access source: threads take numbers, and make the batches at the same time."""
+
+    def __init__(self, source: Source, rule: SkipRule, start: int = 0) -> None:
+        self._source, self._rule = source, rule
+        self._numbers = range(start, source.num_batches) if source.num_batches is not None else None
+        self._next = start
+        self._lock = threading.Lock()
+
+    def take(self, skip: Skip = _raise) -> Numbered | None:
+        with self._lock:
+            index = self._next
+            if self._numbers is not None and index not in self._numbers:
+                return None
+            self._next += 1
+        try:
+            with naming_batch(index):
+                return Numbered(index, _given_away(self._source, self._source.batch(index)))
+        except self._rule.types as error:
+            return Numbered(index, None, error)
+
+
+class StreamReader:
+    """Batches of a sequential source: one thread at a time is inside it."""
+
+    def __init__(self, source: StreamSource, rule: SkipRule, start: int = 0) -> None:
+        self._source, self._rule = source, rule
+        self._batches: Iterator[Any] | None = None
+        self._next = self._start = start
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def take(self, skip: Skip = _raise) -> Numbered | None:
+        with self._lock:
+            if self._ended:
+                return None
+            index = self._next
+            with naming_batch(index):
+                try:
+                    batch = next(self._iterator(), _END)
+                except self._rule.types as error:
+                    if self._batches is None:  # it could not even start, and would not the next time
+                        raise
+                    # A generator is finished now, and says so the next time; other iterators may continue.
+                    self._next += 1
+                    return Numbered(index, None, error)
+                except BaseException:
+                    self._ended = True
+                    raise
+            if batch is _END:
+                self._ended = True
+                return None
+            self._next += 1
+            # Under the lock: the next thread's batch may be written to the same buffer.
+            return Numbered(index, _given_away(self._source, batch))
+
+    def _iterator(self) -> Iterator[Any]:
+        if self._batches is None:
+            self._batches = iter(self._source.batches(self._start))
+        return self._batches
+
+
+class RotationReader:
+    """One tower's share of a stream that several towers read: every n-th batch, in strict rotation.
+
+    The rotation keeps the towers within one batch of each other, whatever their speed. So a bad batch is skipped
+    within the rotation: a tower that lost it would fall behind, until the others wait with full areas.
+
+    Args:
+      stream: what the towers share.
+      rotation: their order.
+      tower: the one that reads here.
+      start: how many batches it has had before.
+      check: called with a batch's number and the batch; raises if the batch is bad.
+      rule: which exceptions are skipped.
+    """
+
+    def __init__(
+        self,
+        stream: Reader,
+        rotation: Rotation,
+        tower: int,
+        start: int,
+        check: Callable[[int, Any], object],
+        rule: SkipRule,
+    ) -> None:
+        self._stream, self._rotation, self._tower = stream, rotation, tower
+        self._check, self._rule = check, rule
+        self._round = start
+        self._lock = threading.Lock()
+
+    def take(self, skip: Skip = _raise) -> Numbered | None:
+        with self._lock:
+            number = self._round
+            self._round += 1
+        with self._rotation.at(number, self._tower):
+            numbered = self._stream.take()
+            while numbered is not None and (error := self._fault(number, numbered)) is not None:
+                skip(error)
+                numbered = self._stream.take()
+        return None if numbered is None else numbered._replace(number=number)
+
+    def _fault(self, number: int, numbered: Numbered) -> BaseException | None:
+        """The exception for which the batch is skipped, if any."""
+        if numbered.error is not None or not self._rule.types:
+            return numbered.error
+        try:
+            self._check(number, numbered.batch)
+        except self._rule.types as error:
+            return error
+        return None
+
+
+def _given_away(source: Source | StreamSource, batch: Any) -> Any:
+    """The batch, in arrays that the source will not write to again."""
+    return batch if source.gives_away else owned(batch)
+
+
+def owned(batch: Any) -> Any:
+    """The batch in arrays that nobody else can write to, aligned so that TensorFlow does not copy them again.
+
+    TensorFlow uses a fed numpy array in place if it starts on a 64-byte boundary, and copies it otherwise. A source
+    that writes to its buffer again would sometimes change a batch that is already staged.
+
+    A batch that holds something that is no array is returned as it is: the check of the batch names the fault.
+    """
+    try:
+        return map_structure(_owned, batch)
+    except SpecError:
+        return batch
+
+
+def _owned(leaf: Any) -> Any:
+    if isinstance(leaf, _IMMUTABLE):
+        return leaf
+    # Not only arrays: the buffer may be a memoryview or a torch tensor.
+    array = leaf if is_plain(leaf) else checked_array(leaf, None, "")
+    return array.copy() if array.dtype == object else aligned_copy(array)

@@ -1,0 +1,248 @@
+"""Where a session's feeding begins: at the position in its checkpoint, in the same order as before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from absl import logging
+
+from staging_tf1._tf import fast_callable, run_unwrapped, tf
+from staging_tf1.errors import ResumeError
+from staging_tf1.feed.pipeline import Pipeline, Producer
+from staging_tf1.feed.skip import SkipCounter, SkipRule
+from staging_tf1.graph.position import Position
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources.reshard import Carried, carried_over
+
+# What to do when a checkpoint was saved with another source.
+RESUME_MODES = ("exact", "ignore", "restart")
+
+# A producer, with the number of its first batch.
+Start = tuple[Producer, int]
+
+
+def resume_points(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
+    """For each pipeline its producers, with the source as it was when the checkpoint was saved, and their first batch.
+
+    TensorFlow goes through the whole graph for each new set of ops, so all pipelines share the same few runs.
+
+    Raises:
+      ResumeError: the checkpoint was saved with another source, or for other shards for which records would repeat; the
+        message has both values and the cost.
+      CheckpointError: what it holds cannot be a position.
+    """
+    starts = [_Resumption(pipeline) for pipeline in pipelines]
+    positioned = [start for start in starts if start.pipeline.position is not None]
+    for start, saved in zip(positioned, _load([start.pipeline for start in positioned], session), strict=True):
+        start.resume(saved)
+    stored = [start.to_store for start in positioned if start.to_store is not None]
+    if stored:
+        run_unwrapped(
+            session, [ops for ops, _ in stored], {key: fed for _, feeds in stored for key, fed in feeds.items()}
+        )
+    return [start.starts for start in starts]
+
+
+def _load(pipelines: Sequence[Pipeline], session: Any) -> list[Any]:
+    """What the position variables hold. They get their initial values if they have none or are to restart."""
+    if not pipelines:
+        return []
+    positions = [_position(pipeline) for pipeline in pipelines]
+    wanted = [position.saved for position in positions]
+    if not any(pipeline.resume == "restart" for pipeline in pipelines):
+        try:
+            return list(run_unwrapped(session, wanted))
+        except tf.errors.FailedPreconditionError:
+            # One is uninitialized.
+            pass
+    initialized = run_unwrapped(session, [position.has_value for position in positions])
+    new = [
+        position
+        for pipeline, position, has_value in zip(pipelines, positions, initialized, strict=True)
+        if not has_value or pipeline.resume == "restart"
+    ]
+    run_unwrapped(session, [position.initializers for position in new])
+    return list(run_unwrapped(session, wanted))
+
+
+def _position(pipeline: Pipeline) -> Position:
+    assert pipeline.position is not None
+    return pipeline.position
+
+
+class _Resumption:
+    """Where one pipeline begins."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.starts: list[Start] = [(producer, 0) for producer in pipeline.producers]
+        # The ops and feeds that update the variables; None where they are right.
+        self.to_store: tuple[list[Any], dict[Any, Any]] | None = None
+
+    def resume(self, values: Sequence[Any]) -> None:
+        """Finds the starts from what the variables hold."""
+        pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
+        saved = position.parsed(values)
+        present, first = position.fingerprint, (0,) * len(producers)
+        if any(saved.positions):
+            producers, present = _with_saved_seed(producers, present, saved.fingerprint)
+            before = _Before(pipeline.name, saved.positions, saved.fingerprint)
+            try:
+                first = before.resume(producers, present, pipeline.resume)
+            except ResumeError:
+                raise
+            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+                position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
+        if (first, present) != (saved.positions, saved.fingerprint):
+            self.to_store = position.to_store(first, present)
+        elif any(first) and pipeline.resume == "exact":
+            _restore_stream(producers[0].source, first[0], saved.state())
+        self.starts = list(zip(producers, first, strict=True))
+
+
+def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
+    """Warns that a restored run repeats what earlier ones were fed, where a source has no position.
+
+    This is no error: many generators draw their batches at random, and it does not matter where they begin.
+    """
+    step = tf.train.get_global_step(session.graph)
+    sources = [producer.source for producer in pipeline.producers]
+    if step is None or not any(isinstance(source, StreamSource) and not source.can_resume for source in sources):
+        return
+    number = int(run_unwrapped(session, step))
+    if number:
+        logging.warning(
+            "'%s' begins at its first batch although the run resumes at step %d: its generator has no position. Use "
+            "GeneratorSource(..., resume='skip') or a random-access source to resume with the next batch.",
+            pipeline.name,
+            number,
+        )
+
+
+def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> None:
+    """Computes and drops the batches that earlier runs consumed, of a graph-computed input with bad batches.
+
+    A bad batch has no number there, so the position counts the good ones, and computing them one at a time is the only
+    way to find as many. `Dataset.skip` fails at a bad element, and starts counting again after it. The bad batches in
+    between are logged, whatever their number: earlier runs have skipped them, each within its own limit.
+    """
+    if not pipeline.fast_forward:
+        return
+    producer = starts[0][0]
+    left = min(first * len(starts) + tower for tower, (_, first) in enumerate(starts))
+    compute = fast_callable(session, feeds=(), targets=[tensor.op for tensor in pipeline.fast_forward])
+    skipped = SkipCounter(producer.name, SkipRule(producer.skip_rule.types))
+    while left:
+        try:
+            compute()
+        except tf.errors.OutOfRangeError:
+            return
+        except skipped.types as error:
+            skipped.skip(error)
+        else:
+            left -= 1
+
+
+def _restore_stream(source: Any, position: int, state: bytes | None) -> None:
+    """Gives a stream its state back, so that it reads nothing again; otherwise it reads up to its position."""
+    if state is not None and isinstance(source, StreamSource):
+        source.restore(position, state)
+
+
+def _with_saved_seed(
+    producers: tuple[Producer, ...], present: dict[str, int | str], saved: dict[str, int | str]
+) -> tuple[tuple[Producer, ...], dict[str, int | str]]:
+    """The producers and the fingerprint with the checkpoint's seed, if the source's own was drawn and not given."""
+    seed = saved.get("seed", -1)
+    sources = [each.source for each in producers if isinstance(each.source, Source) and each.source.seed_was_drawn]
+    if not sources or not isinstance(seed, int) or seed < 0:
+        return producers, present
+    seeded = tuple(
+        replace(each, source=source.with_seed(seed)) for each, source in zip(producers, sources, strict=True)
+    )
+    return seeded, {**present, "seed": seed}
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What the checkpoint holds."""
+
+    name: str
+    # One a tower.
+    positions: tuple[int, ...]
+    fingerprint: dict[str, int | str]
+
+    def resume(self, producers: tuple[Producer, ...], present: dict[str, int | str], mode: str) -> tuple[int, ...]:
+        """The first batch of each producer.
+
+        Raises:
+          ResumeError: `mode` is "exact", and that would repeat or skip records.
+        """
+        # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
+        in_rotation = any(producer.source is None or producer.shares_input for producer in producers)
+        if present == self.fingerprint and len(producers) == len(self.positions) and not in_rotation:
+            return self.positions
+        epochs = getattr(producers[0].source, "epochs", None)
+        carried = carried_over(self.fingerprint, self.positions, present, len(producers), epochs=epochs)
+        if carried is not None and carried.positions == self.positions and present == self.fingerprint:
+            return self.positions
+        said = self._difference(present, len(producers), carried)
+        if carried is not None and carried.repeated == 0 and not self._is_of_another_shard(present):
+            logging.info("%s Resuming; nothing is repeated or skipped.", said)
+            return carried.positions
+        first = carried.positions if carried is not None else self._as_far(len(producers))
+        where = f"at {_batch(first)}" + ("" if carried is not None else " of the new order")
+        if mode == "exact":
+            raise ResumeError(
+                f"{said} Give staged() the same source and devices as before, or resume='ignore' to continue {where} "
+                f"anyway, or resume='restart' to begin with the first batch."
+            )
+        logging.warning("%s resume='ignore' continues %s anyway.", said, where)
+        return first
+
+    def _is_of_another_shard(self, present: dict[str, int | str]) -> bool:
+        """Whether the checkpoint is that of another shard, and not of another number of shards."""
+        had, has = ((each.get("shard_count"), each.get("shard_index")) for each in (self.fingerprint, present))
+        return had[0] == has[0] and had[1] != has[1]
+
+    def _as_far(self, towers: int) -> tuple[int, ...]:
+        """As many batches in all, for an order that has nothing to do with the one before."""
+        return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
+
+    def _difference(self, present: dict[str, int | str], towers: int, carried: Carried | None) -> str:
+        saved = self.fingerprint
+        parts = [
+            f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'absent')!r}"
+            for key in sorted({*saved, *present})
+            if saved.get(key) != present.get(key)
+        ]
+        if towers != len(self.positions):
+            parts.append(f"towers was {len(self.positions)}, is {towers}")
+        if not parts:
+            parts.append("the towers consumed batches out of rotation")
+        return (
+            f"'{self.name}': the checkpoint holds position {_numbers(self.positions)} in another order of batches: "
+            f"{'; '.join(parts)}. {_cost(carried)}"
+        )
+
+
+def _cost(carried: Carried | None) -> str:
+    if carried is None:
+        return "The saved position cannot be mapped to the new order."
+    unit = carried.unit if carried.consumed != 1 else carried.unit.removesuffix("s")
+    presumed = ", if the other shards had reached the same position" if carried.presumed else ""
+    return (
+        f"{carried.consumed} {unit} had been consumed: continuing at {_batch(carried.positions)} repeats "
+        f"{carried.repeated} and skips none{presumed}."
+    )
+
+
+def _batch(positions: Sequence[int]) -> str:
+    return f"batch {_numbers(positions)}"
+
+
+def _numbers(positions: Sequence[int]) -> str:
+    """One number where the towers agree."""
+    return str(positions[0]) if len(set(positions)) == 1 else ", ".join(map(str, positions))

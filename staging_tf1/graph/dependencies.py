@@ -1,0 +1,126 @@
+"""What a run depends on, and where the end of the data can enter: found by walking up the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from staging_tf1._tf import tf
+
+# Ops that raise OutOfRangeError when there is no more.
+_ENDING_OPS = frozenset(
+    f"{name}{version}"
+    for name in ("QueueDequeue", "QueueDequeueMany", "QueueDequeueUpTo", "ReaderRead", "ReaderReadUpTo")
+    for version in ("", "V2")
+) | {"IteratorGetNext", "IteratorGetNextSync"}
+# A Python function ends the data by raising StopIteration; one that has inputs only transforms them.
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+_GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
+
+Answer = TypeVar("Answer")
+
+# A loop repeats a few sets of fetches. More than this many are made anew for every run, and not worth keeping.
+_MOST_ANSWERS = 1000
+
+
+def ancestors(elements: Iterable[Any], fed: Collection[str] = ()) -> Iterator[Any]:
+    """The ops that `elements` (tensors or ops) depend on, their own included, not beyond tensors named in `fed`."""
+    pending = [x if isinstance(x, tf.Operation) else x.op for x in elements if x.name not in fed]
+    seen: set[str] = set()
+    while pending:
+        op = pending.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        yield op
+        pending.extend(tensor.op for tensor in op.inputs if tensor.name not in fed)
+        pending.extend(op.control_inputs)
+
+
+def elements_of(graph: Any, fetches: Any) -> list[Any]:
+    """The tensors and ops that a nest of fetches, or of names, stands for.
+
+    Raises:
+      KeyError, TypeError, ValueError: `fetches` holds something that is not in the graph.
+    """
+    return [graph.as_graph_element(leaf) for leaf in _leaves(fetches)]
+
+
+def _leaves(fetches: Any) -> Iterator[Any]:
+    """The leaves of a nest. Its dicts may have keys that cannot be sorted: a MonitoredSession's are its hooks."""
+    if isinstance(fetches, Mapping):
+        for each in fetches.values():
+            yield from _leaves(each)
+    elif isinstance(fetches, (list, tuple)):
+        for each in fetches:
+            yield from _leaves(each)
+    else:
+        yield from tf.nest.flatten(fetches, expand_composites=True)
+
+
+def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
+    """The ops, by name, that a run of `fetches` executes when the tensors `fed` and `cut` are fed."""
+    names = {element.name for element in elements_of(graph, list(fed))} | {tensor.name for tensor in cut}
+    return {op.name: op for op in ancestors(elements_of(graph, fetches), names)}
+
+
+def can_end(op: Any) -> bool:
+    """Whether `op` raises OutOfRangeError when there is no more data."""
+    if op.type in _PYTHON_OPS:
+        return all(tensor.op.type in _GIVEN_OPS for tensor in op.inputs)
+    return op.type in _ENDING_OPS
+
+
+def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
+    """The tensors to compute first and then feed, so that `put` cannot meet the end of the data.
+
+    They are as close to the data as possible, so that what the graph computes from them stays in the step. The list is
+    empty for values that never end.
+    """
+    ending = [op for op in ancestors(values) if can_end(op)]
+    if not ending:
+        return []
+    cut = [output for op in ending for output in op.outputs]
+    # A control edge around the cut would run the op again, and drop its outputs.
+    clean = not any(can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
+    if clean and all(map(_is_feedable, cut)):
+        return cut
+    return [value for value in values if any(can_end(op) for op in ancestors([value]))]
+
+
+def _is_feedable(tensor: Any) -> bool:
+    return tensor.dtype.base_dtype not in (tf.resource, tf.variant) and bool(tensor.graph.is_feedable(tensor))
+
+
+class ByFetches(Generic[Answer]):
+    """Caches the answer to a question about a run's fetches and feeds.
+
+    Args:
+      question: called with the fetches and the list of fed tensors.
+    """
+
+    def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
+        self._question = question
+        # The fetches are kept with each answer, so that no other object can get their id.
+        self._answers: dict[Any, tuple[Answer, Any]] = {}
+
+    def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
+        """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
+        fed = list(feed_dict) if feed_dict else []
+        # By identity: hashing a tensor costs more, and comparing two can make an op.
+        key = (_identity(fetches), _identity(fed))
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = (self._question(fetches, fed), (fetches, fed))
+        return known[0]
+
+
+def _identity(fetches: Any) -> Any:
+    kind = type(fetches)
+    if kind is list or kind is tuple:
+        return tuple([_identity(each) for each in fetches])
+    if kind is dict:
+        return tuple([(name, _identity(each)) for name, each in fetches.items()])
+    return fetches if kind is str else id(fetches)

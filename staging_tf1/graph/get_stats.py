@@ -1,0 +1,66 @@
+"""Counts gets inside the step: how many, how long they waited, how full the area or queue was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from staging_tf1._tf import tf
+from staging_tf1.graph.callsite import call_site
+
+
+@dataclass(frozen=True)
+class GetFigures:
+    """The figures of one area or queue at one moment."""
+
+    batches: int
+    wait_secs: float  # summed over the steps, from the start of the step until the batch was there
+    occupancy: float  # mean number of elements that a get found
+
+
+class GetStats:
+    """Sums [batches, seconds waited, elements found] over all gets, at a few microseconds each.
+
+    The graph reads the clock, because from Python a step that waits for input looks like a slow step.
+    """
+
+    def __init__(self, name: str) -> None:
+        with tf.control_dependencies(None):
+            self._sums = tf.Variable(
+                np.zeros(3), trainable=False, collections=[], use_resource=True, name=f"{name}_meter"
+            )
+            # Every start of the feed threads begins with the reset. Without a start a get would wait forever.
+            scope = self._sums.op.name.rpartition("/")[0]
+            unstarted = (
+                f"{scope} (made at {call_site()}) is not started in this session, so nothing feeds it. Use "
+                f"StagingSession or StagingHook, or call staging.start(sess, coord) before the first step."
+            )
+            with tf.get_default_graph().colocate_with(self._sums.op):
+                self._started = tf.raw_ops.Assert(
+                    condition=self._sums.is_initialized(), data=[tf.constant(unstarted)], name="is_started"
+                )
+        self.reset = self._sums.initializer
+        # The read op that the variable comes with.
+        self.value = tf.get_default_graph().as_graph_element(self._sums)
+
+    def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
+        """The tensors of `take()`, and an op that has counted it. `size()` and `take()` are called to make ops."""
+        with tf.control_dependencies(None), tf.control_dependencies([self._started]):
+            before = tf.timestamp()
+            found = size()
+        with tf.control_dependencies([before, found]):
+            taken = take()
+        with tf.control_dependencies(tf.nest.flatten(taken)):
+            waited = tf.timestamp() - before
+        found = tf.cast(found, tf.float64)
+        one = tf.constant(1.0, tf.float64)
+        return taken, self._sums.assign_add(tf.stack([one, waited, found]), read_value=False)
+
+    @staticmethod
+    def figures(sums: Any) -> GetFigures:
+        """The figures that a value of `self.value` holds."""
+        batches, wait_secs, found = (float(x) for x in sums)
+        return GetFigures(int(batches), wait_secs, found / batches if batches else 0.0)

@@ -1,0 +1,55 @@
+"""What the package remembers of one graph: its areas, the lines that built them, and how often it has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from staging_tf1._tf import count_runs
+from staging_tf1.fork import refuse_if_forked
+
+if TYPE_CHECKING:
+    from staging_tf1.graph.areas import BaseStagingArea
+    from staging_tf1.graph.callsite import CallSite
+    from staging_tf1.graph.stores import Store, StoreKey
+
+__all__ = ["GraphState", "state_of"]
+
+# An attribute of the graph, so that it lives as long as the graph. A WeakKeyDictionary would never let go:
+# the areas that it would hold refer to their graph. A TF collection would warn at every export_meta_graph.
+_ATTRIBUTE = "_staging_tf1_state"
+
+
+@dataclass
+class GraphState:
+    """The record of one graph."""
+
+    # In the order of their construction; strong, because the ops of an area outlive the Python object.
+    areas: list[BaseStagingArea] = field(default_factory=list)
+    # The value of `runs` when the line last built something.
+    built: dict[CallSite, int] = field(default_factory=dict)
+    # How many `Session.run` calls the graph has seen since the record was opened.
+    runs: int = 0
+    # What the kernels keep by each shared name, as declared by our areas and by ops found in the graph.
+    stores: dict[StoreKey, Store] = field(default_factory=dict)
+    # How many of the graph's ops have been searched for stores that were imported or made by other code.
+    searched_ops: int = 0
+
+    def note_run(self) -> None:
+        """Counts a run that is about to begin.
+
+        Raises:
+          ForkedError: no session can run in this process.
+        """
+        refuse_if_forked("A session")
+        self.runs += 1
+
+
+def state_of(graph: Any) -> GraphState:
+    """The record of `graph`, opened at the first call."""
+    state = getattr(graph, _ATTRIBUTE, None)
+    if state is None:
+        state = GraphState()
+        setattr(graph, _ATTRIBUTE, state)
+        count_runs(graph, state.note_run)
+    return state

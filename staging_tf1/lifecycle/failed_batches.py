@@ -1,0 +1,41 @@
+"""Which batches went to steps that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from staging_tf1._tf import run_unwrapped
+from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.sink import Sink
+
+
+class FailedBatches:
+    """Compares the gets that the graph counts with those of the steps that succeeded: the rest went to failed steps.
+
+    Attributes:
+      numbers: for each sink the numbers of the failed batches, in the order of their delivery.
+    """
+
+    def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
+        self._session = session
+        self._succeeded: Counter[frozenset[Sink]] = Counter()
+        self._counted = dict.fromkeys(sinks, 0)
+        self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
+
+    def succeeded(self, sinks: frozenset[Sink]) -> None:
+        """Notes a step that took one batch from each of `sinks`."""
+        self._succeeded[sinks] += 1
+
+    def settle(self) -> None:
+        """Finds out what the steps that have failed since the last time took; called between two steps."""
+        if not self._counted:
+            return
+        sums = run_unwrapped(self._session, [sink.stats.value for sink in self._counted])
+        for sink, of_sink in zip(list(self._counted), sums, strict=True):
+            taken = GetStats.figures(of_sink).batches
+            expected = self._counted[sink] + sum(n for sinks, n in self._succeeded.items() if sink in sinks)
+            self.numbers[sink].extend(range(expected, taken))
+            self._counted[sink] = taken
+        self._succeeded.clear()

@@ -1,0 +1,203 @@
+"""`SessionRuntime`: all that the package does around the runs of one session, and the order in which it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.doctor.snapshot import Observer, Pending
+from staging_tf1.doctor.thread_location import stuck_text
+from staging_tf1.errors import StallError, StuckThreadWarning
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
+from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
+from staging_tf1.lifecycle.interrupt import InterruptWatcher, is_ctrl_c
+from staging_tf1.lifecycle.stall import StallRule, Watchdog
+from staging_tf1.lifecycle.stats import PipelineStats, stats_of
+from staging_tf1.lifecycle.steps import Steps
+from staging_tf1.lifecycle.trace import Trace
+
+
+class SessionRuntime:
+    """Wraps the `run` and `close` of one session, as attributes of that session, until it is closed.
+
+    A MonitoredSession tells its hooks neither that a step failed nor that an error ends the session, and no hook sees
+    a run of a plain session. The package's own runs go past the wrapper (`_tf.run_unwrapped`): they are no steps.
+
+    Around each run::
+
+        steps.before        towers are asked, and what the step must put and be fed is added
+        the run itself      timed, for the watchdog, the figures and the trace
+        steps.after         or steps.failed, which repairs what the failed step has lost
+
+    The end, in `end`::
+
+        watcher, watchdog   no signal and no stall report any more
+        figures             the last ones, with the batches of the last failed step
+        feed threads        stopped, and the threads that read for lockstep
+        leftovers           warned of
+        joins               within a deadline; laggards are named
+
+    and in the session's `close`, which comes without an `end` after an error or in a plain session::
+
+        watcher, watchdog, lockstep threads, leftovers, as above
+        trace               written
+        the session         closed
+
+    Args:
+      session: a `tf.Session`.
+      pipelines: those of its graph, started.
+      observer: made while the graph was open.
+      rule: after which time a step counts as stalled, and what happens then.
+
+    Attributes:
+      pending: the runs under way, by thread.
+    """
+
+    def __init__(self, session: Any, pipelines: Sequence[Pipeline], observer: Observer, rule: StallRule) -> None:
+        self.session, self._pipelines = session, pipelines
+        self.pending: dict[int, Pending] = {}
+        self._first_began = self._last_ended = 0.0
+        # Set by the watchdog when it ends a wait; from then on every run raises it as StallError.
+        self._stall_report: str | None = None
+        self._trace: Trace | None = None
+        self._run_before: Callable[..., Any] = session.run
+        self._close_before: Callable[[], None] = session.close
+        self.steps = Steps(session, pipelines, self.pending, self.watched, interruptible=rule.raises and rule.secs > 0)
+        self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
+        self._watcher = InterruptWatcher(lambda: stop_all(self.runs))
+        session.run, session.close = self._run, self._close
+        disarm_in_child(session)
+
+    def start(self) -> None:
+        """Starts the watchdog, and puts the first batch of every lockstep pipeline."""
+        self._watchdog.start()
+        self.steps.warm_up()
+
+    def watch_signals(self) -> None:
+        """Lets Ctrl-C stop the feeding, which ends a step that waits for it."""
+        self._watcher.start()
+
+    def record(self, trace: Trace) -> None:
+        """Records what happens from here on in `trace`, and writes it when the session is closed."""
+        self._trace = trace
+        sinks = [sink for pipeline in self._pipelines for sink in pipeline.sinks]
+        states = [state for run in self.runs for state in run.states]
+        trace.record(self.session, sinks, states + self.steps.reading_states)
+
+    @property
+    def runs(self) -> list[PipelineRun]:
+        """The runs of the pipelines that have threads."""
+        return runs_in(self.session, self._pipelines)
+
+    def stats(self) -> list[PipelineStats]:
+        """Figures of every pipeline so far."""
+        loop_secs = self._last_ended - self._first_began
+        return stats_of(self._pipelines, self.session, self.steps.failed_batches, loop_secs, self.steps.states_of)
+
+    def step_call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, which runs `fetches` past the session's `run`, timed like a step of that."""
+        return partial(self._step, fetches, None, call)
+
+    def watched(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, which runs `fetches` and is no step, but may wait as long as one."""
+        return partial(self._watched, fetches, None, call)
+
+    def _run(
+        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    ) -> Any:
+        refuse_if_forked("A session")
+        demand = self.steps.demand(fetches, feed_dict)
+        if demand is None:
+            return self.run_step(fetches, feed_dict, options, run_metadata)
+
+        def run(puts: list[Any], feeds: dict[Any, Any]) -> Any:
+            fed = {**(feed_dict or {}), **feeds} if feeds else feed_dict
+            if not puts:
+                return self.run_step(fetches, fed, options, run_metadata)
+            return self.run_step([fetches, puts], fed, options, run_metadata)[0]
+
+        with self.steps.refusing_others(demand):
+            return self.steps.around(demand, run)
+
+    def run_step(self, fetches: Any, feed_dict: Any, options: Any = None, run_metadata: Any = None) -> Any:
+        """The session's own `run`, timed, with nothing added."""
+        return self._step(fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
+
+    def _step(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
+        if self._trace is None:
+            return self._watched(fetches, fed, call, *args)
+        began = time.perf_counter()
+        result = self._watched(fetches, fed, call, *args)
+        self._trace.step_ended(began, self._last_ended)
+        return result
+
+    def _watched(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
+        ident, began = threading.get_ident(), time.perf_counter()
+        self._first_began = self._first_began or began
+        self.pending[ident] = Pending(ident, began, fetches, fed)
+        try:
+            result = call(*args)
+        except KeyboardInterrupt:
+            self._watcher.owes()
+            raise
+        except Exception as error:
+            if is_ctrl_c(error) or self._watcher.owes():
+                raise KeyboardInterrupt from None
+            if self._stall_report is not None:
+                raise StallError(self._stall_report) from error
+            raise
+        finally:
+            self.pending.pop(ident, None)
+            self._last_ended = time.perf_counter()
+        if self._stall_report is not None:
+            # It came through, on what the watchdog cleared away for it.
+            raise StallError(self._stall_report)
+        return result
+
+    def _end_the_wait(self, report: str) -> None:
+        """Called by the watchdog, before it wakes the step."""
+        self._stall_report = report
+        stop_all(self.runs)
+
+    def stop_watching(self) -> None:
+        """No signal and no stall is acted on any more. May be called twice."""
+        self._watcher.stop()
+        self._watchdog.stop()
+
+    def end(self, join_secs: float) -> list[PipelineStats]:
+        """Stops the feeding and joins its threads; returns the last figures."""
+        self.stop_watching()
+        runs = self.runs
+        try:
+            self.steps.settle()
+            figures = self.stats()
+        except (tf.errors.OpError, RuntimeError):
+            # The session is gone.
+            figures = []
+        stop_all(runs)
+        self.steps.stop()
+        for run in runs:
+            run.delivery.warn_of_leftovers()
+        self.steps.warn_of_leftovers()
+        for join in [*(run.join for run in runs), self.steps.join]:
+            for state in join(join_secs):
+                warnings.warn(stuck_text(state, join_secs), StuckThreadWarning, stacklevel=2)
+        return figures
+
+    def _close(self) -> None:
+        if has_lost_tensorflow():
+            # The session is the parent's, and so are the files that are written when it is closed.
+            return
+        self.session.run, self.session.close = self._run_before, self._close_before
+        self.stop_watching()
+        self.steps.stop()
+        self.steps.warn_of_leftovers()
+        if self._trace is not None:
+            self._trace.write()
+        self._close_before()

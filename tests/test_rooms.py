@@ -1,0 +1,158 @@
+"""What docs/design.md says of the rooms: who imports whom, and who may make ops, start threads, touch files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "staging_tf1"
+DESIGN = (PACKAGE.parent / "docs" / "design.md").read_text(encoding="utf-8")
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+# A row of the table of floors: floor, room, what lives there, what it may import.
+_ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE)
+ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
+ZERO = {"_tf.py", "arguments.py", "arrays.py", "conform.py", "errors.py", "fork.py", "spec.py"}
+
+
+def room_of(file: str) -> str:
+    return file.split("/")[0]
+
+
+def allowed_rooms(room: str) -> set[str] | None:
+    """The rooms that `room` may import, itself included; None is any."""
+    words = set(re.findall(r"[\w_]+", ROWS[room][1]))
+    if "any" in words or room == "__main__.py":
+        return None
+    rooms = words & {name for name in ROWS if "." not in name} | {room}
+    if "0" in words or ROWS[room][0] == "0":
+        rooms |= ZERO - ({"_tf.py"} if "_tf" in words else set())
+    if {"front", "door"} <= words:
+        rooms |= {"__init__.py"}
+    return rooms
+
+
+def tree_of(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The rooms that a module imports, at the top or within a function, as files or folders of the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "staging_tf1":
+            parts = node.module.split(".")[1:]
+            yield from [_as_room(parts[0])] if parts else [_as_room(alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "staging_tf1":
+                    yield _as_room([*alias.name.split("."), ""][1])
+
+
+def _as_room(name: str) -> str:
+    if (PACKAGE / name).is_dir() and name:
+        return name
+    return f"{name}.py" if (PACKAGE / f"{name}.py").exists() and name else "__init__.py"
+
+
+def test_every_room_stands_in_the_table() -> None:
+    rooms = {room_of(file) for file in FILES} - {"__main__.py"}
+    assert rooms - ZERO == set(ROWS) - {"_tf.py", "arguments.py"}
+    # The files of floor 0 stand in one row.
+    assert all(name in DESIGN for name in ZERO)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file not in ("__main__.py", "__init__.py")])
+def test_imports_go_down_only(file: str) -> None:
+    room = room_of(file)
+    allowed = allowed_rooms("_tf.py" if room in ZERO else room)
+    found = set(imported(tree_of(file)))
+    if allowed is not None:
+        assert found <= allowed, f"{file} imports {sorted(found - allowed)}"
+
+
+# The table of what a room may do: who may, and which calls that is. Rooms that do what users do are left out.
+
+USERS = {"bench", "recipes", "legacy", "testing.py", "cli"}
+THREADS = {"threading.Thread", "Thread", "concurrent.futures.ThreadPoolExecutor", "ThreadPoolExecutor"}
+RUNS = {"session.run", "sess.run", "run_unwrapped", "fast_callable", "session.make_callable", "sess.make_callable"}
+FILES_CALLS = {"open", "os.open", "os.scandir", "glob.glob", "tf.io.gfile.exists", "np.load", "np.memmap", "os.stat"}
+RANDOM = {"np.random", "random"}
+# What rooms that make no ops use of `tf`: classes, errors, look-ups, what makes no op.
+NO_OPS = set(
+    """ConfigProto DType DeviceSpec FIFOQueue GraphKeys IndexedSlices Operation QueueBase RaggedTensor RunMetadata
+    RunOptions SparseTensor Summary Tensor TensorShape Variable as_dtype compat errors estimator executing_eagerly
+    get_default_graph get_default_session get_static_value global_variables gfile io is_tensor local_variables nest
+    summary train""".split()
+)
+
+
+def may(*verbs: str) -> set[str]:
+    """The rooms and files in the row of the table that ends with these words."""
+    row = next(line for line in DESIGN.splitlines() if line.startswith("|") and all(verb in line for verb in verbs))
+    return {name.rstrip("/") for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+def calls(tree: ast.Module) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+def uses_of_tf(tree: ast.Module) -> set[str]:
+    """The names X of `tf.X` that are called or used; type hints are not evaluated, so none of those."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tf":
+            found.add(node.attr)
+    return found
+
+
+def offenders(allowed: set[str], finds: dict[str, set[str]]) -> dict[str, set[str]]:
+    exempt = USERS | {"_tf.py"}
+    return {file: found for file, found in finds.items() if found and not {room_of(file), file} & (allowed | exempt)}
+
+
+def test_only_two_rooms_make_ops() -> None:
+    finds = {file: uses_of_tf(tree_of(file)) - NO_OPS for file in FILES}
+    assert offenders(may("make ops"), finds) == {}
+    assert "placeholder" in finds["build/inputs.py"] and "FIFOQueue" in uses_of_tf(tree_of("graph/token_area.py"))
+
+
+def test_only_two_rooms_start_threads() -> None:
+    finds = {file: calls(tree_of(file)) & THREADS for file in FILES}
+    assert offenders(may("start a thread"), finds) == {}
+    assert {room_of(file) for file, found in finds.items() if found} >= {"feed", "lifecycle"}
+
+
+def test_only_three_rooms_run_a_session() -> None:
+    finds = {
+        file: {call for call in calls(tree_of(file)) if call in RUNS or call.endswith(("_session.run", "sess.run"))}
+        for file in FILES
+    }
+    assert offenders(may("run a session"), finds) == {}
+    assert {room_of(file) for file, found in finds.items() if found} >= {"feed", "doctor", "lifecycle"}
+
+
+def test_only_these_touch_files() -> None:
+    # To check a path that was given, and to close files after a fork, is no use of them.
+    checks = {"arguments.py", "fork.py"}
+    finds = {file: calls(tree_of(file)) & FILES_CALLS for file in FILES}
+    assert offenders(may("open a file") | checks, finds) == {}
+    assert finds["lifecycle/trace.py"] == {"open"}
+
+
+def test_only_the_sources_draw_random_numbers() -> None:
+    def draws(file: str) -> set[str]:
+        return {call for call in calls(tree_of(file)) if call.startswith(tuple(f"{name}." for name in RANDOM))}
+
+    finds = {file: draws(file) for file in FILES}
+    assert offenders(may("draw a random number"), finds) == {}
+    assert any(found and room_of(file) == "sources" for file, found in finds.items())
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`?((?:graph|build|feed|lifecycle|doctor|sources)/[\w/]+\.py)", DESIGN))
+    assert len(named) > 30
+    assert sorted(name for name in named if not (PACKAGE / name).exists()) == []
