@@ -1,8 +1,8 @@
-"""Staging as float32, as float16 (`cast=`), and as bytes that the step converts: bytes held, and time a step.
+"""Memory of the area and time per step when staging float32, float16 (`cast=`), or bytes that the step converts.
 
     python benchmarks/cast.py [--rounds 7] [--json out.json]
 
-On the batches and the model of W2, in one process, in turns. `docs/sources.md` says when to choose which.
+Uses the batches and the model of W2, in one process, in turns. `docs/sources.md` says when to choose which.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from staging_tf1.bench.workloads.facts import FACTS
 
 # Batches in the area.
 CAPACITY = 2
-WAYS = ("float32", "cast=float16", "uint8, converted behind the area")
+WAYS = ("float32", "cast=float16", "uint8, converted after the area")
 
 
 def main(argv: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Prints and returns, for each way, the bytes of a full area and the time a step relative to float32."""
+    """Prints and returns, for each way, the bytes of a full area and the time per step relative to float32."""
     options = flags(__doc__).parse_args(argv)
     records = FACTS["W2"].quick_records if options.quick else FACTS["W2"].records
     with ExitStack() as stack:
@@ -35,13 +35,13 @@ def main(argv: list[str] | None = None) -> dict[str, dict[str, Any]]:
     for way in WAYS:
         result[way] = {"bytes": held[way], "of float32": ratio(found, way, "float32"), "us a step": found[way]}
         time_ = "{:.3f} ({:.3f} to {:.3f})".format(*result[way]["of float32"])
-        print(f"{way:34} {held[way] / 2**20:6.1f} MiB in the area; time a step, float32 = 1: {time_}")
+        print(f"{way:34} {held[way] / 2**20:6.1f} MiB in the area; time per step, float32 = 1: {time_}")
     finish(options, {"ways": result})
     return result
 
 
 def staged_step(way: str, records: int, stack: ExitStack) -> tuple[Step, int]:
-    """A step of W2 whose batches are staged in that way, and the bytes that its area holds when it is full."""
+    """A step of W2 whose batches are staged in that way, and the bytes of its full area."""
     workload = load_workload("W2")
     data = workload.open(records, tempfile.gettempdir())
     with tf.Graph().as_default():
@@ -60,7 +60,7 @@ def staged_step(way: str, records: int, stack: ExitStack) -> tuple[Step, int]:
 
 
 def bytes_of_a_record(tensor: Any) -> int:
-    """Of one row of a batch."""
+    """The bytes of one row of a batch."""
     return int(tensor.shape[1:].num_elements()) * int(tensor.dtype.size)
 
 

@@ -1,4 +1,4 @@
-"""What the experiments have in common: their flags, turns within one process, and what becomes of the figures."""
+"""Shared by the experiments: flags, turns within one process, and the output of the figures."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import tensorflow.compat.v1 as tf
 from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.rounds import rotated
 
-# Graph mode makes TensorFlow warn, at length, that its queue runners are deprecated; that is known here.
+# In graph mode TensorFlow prints long warnings that its queue runners are deprecated.
 tf.logging.set_verbosity(tf.logging.ERROR)
 
 Step = Callable[[], Any]
 
 
 def flags(description: str | None, *, rounds: int = 7, plot: bool = False) -> argparse.ArgumentParser:
-    """`--rounds`, `--quick`, `--json`, and `--plot` where there is something to draw."""
+    """A parser with `--rounds`, `--quick`, `--json`, and `--plot` if `plot`."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--rounds", type=int, default=rounds, help="turns of each (default: %(default)s)")
-    made.add_argument("--quick", action="store_true", help="one short turn of each: shows that it works")
+    made.add_argument("--quick", action="store_true", help="one short turn of each, to check that it runs")
     made.add_argument("--json", metavar="FILE", help="where to write the figures")
     if plot:
         made.add_argument("--plot", metavar="FILE.png", help="where to draw them (needs matplotlib)")
@@ -32,17 +32,17 @@ def flags(description: str | None, *, rounds: int = 7, plot: bool = False) -> ar
 
 
 def turns(options: argparse.Namespace, secs: float) -> dict[str, Any]:
-    """How many turns `in_turn` takes, and of how many seconds: one short turn with `--quick`."""
+    """The number of turns for `in_turn`, and their seconds: one short turn with `--quick`."""
     return {"rounds": 1, "secs": 0.05} if options.quick else {"rounds": options.rounds, "secs": secs}
 
 
 def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str, list[float]]:
-    """Microseconds a step of each, one value a round; they take turns within this process.
+    """Microseconds per step of each, one value per round. The steps take turns within this process.
 
-    Differences of a few microseconds drown in what differs between two processes, so here all run in one. The number
-    of steps of a turn is settled beforehand, so that one turn takes about `secs` seconds; a fifth as many go before
-    them, uncounted, because the turn of another leaves caches and areas as it needs them. Many short turns are better
-    than a few long ones: the machine's own phases, of seconds, then meet all.
+    Two processes differ by more than a few microseconds, so all steps run in one. The number of steps of a turn is
+    computed beforehand: a turn takes about `secs` seconds. A fifth as many steps run first, uncounted, because the
+    previous turn left caches and areas in its own state. Many short turns are better than a few long ones: the machine
+    has slow phases of seconds, which then affect all alike.
     """
     counts = {name: _count(step, secs) for name, step in steps.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}
@@ -59,7 +59,7 @@ def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str,
 
 
 def _count(step: Step, secs: float) -> int:
-    """How many steps take `secs` seconds, after a warm-up of ten steps."""
+    """The number of steps that take `secs` seconds, measured after a warm-up of ten steps."""
     for _ in range(10):
         step()
     count, start = 0, time.perf_counter()
@@ -70,19 +70,19 @@ def _count(step: Step, secs: float) -> int:
 
 
 def difference(found: Mapping[str, list[float]], more: str, less: str) -> tuple[float, float, float]:
-    """The median, least and most of `more` over `less`, round by round."""
+    """The median, minimum and maximum of `more` minus `less`, round by round."""
     over = [a - b for a, b in zip(found[more], found[less])]
     return statistics.median(over), min(over), max(over)
 
 
 def ratio(found: Mapping[str, list[float]], over: str, under: str) -> tuple[float, float, float]:
-    """The median, least and most of `over` divided by `under`, round by round."""
+    """The median, minimum and maximum of `over` divided by `under`, round by round."""
     ratios = [a / b for a, b in zip(found[over], found[under])]
     return statistics.median(ratios), min(ratios), max(ratios)
 
 
 def finish(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Writes the figures, with the machine that they are of, where `--json` says."""
+    """Writes the figures and a description of the machine to the file of `--json`."""
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": describe_machine(), **result}, file, indent=1)

@@ -1,14 +1,14 @@
-"""What our layers cost a step, over TensorFlow's own: microseconds, in turns within one process.
+"""The cost of our layers per step, over TensorFlow's own: microseconds, in turns within one process.
 
     python benchmarks/overhead.py [--rounds 7] [--json out.json]
 
-Four comparisons, all on a scalar, so that nothing but the overhead is left:
+All four comparisons use a scalar, so only the overhead remains:
 
-- the put and the get of `staged()` (tokens, slots, the check that it is started) over those of a raw area, both by one
+- the put and get of `staged()` (tokens, slots, the check that it is started) minus those of a raw area, each in one
   callable of `tf.Session`: at most 25 us;
-- `StagingSession.make_callable` over `tf.Session.make_callable`, without a pipeline: at most 10 us;
-- the same on a staged tensor, whose feed thread runs beside it;
-- `StagingSession.run` over `tf.train.MonitoredTrainingSession.run` without hooks: at most 20 us.
+- `StagingSession.make_callable` minus `tf.Session.make_callable`, without a pipeline: at most 10 us;
+- the same on a staged tensor, while its feed thread runs;
+- `StagingSession.run` minus `tf.train.MonitoredTrainingSession.run` without hooks: at most 20 us.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPARED = {
 
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
-    """Prints each comparison; returns its median, least and most, in microseconds."""
+    """Prints each comparison; returns its median, minimum and maximum, in microseconds."""
     options = flags(__doc__).parse_args(argv)
     with ExitStack() as stack:
         found = in_turn(
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]
 
 
 def areas(stack: ExitStack) -> dict[str, Step]:
-    """One run that gets and puts: a raw area, and a staged one, whose put lockstep would add to the step."""
+    """One run that gets and puts: a raw area, and a staged one with the put that lockstep adds to the step."""
     with tf.Graph().as_default() as graph:
         value = tf.get_variable("value", initializer=1.0)
         put = tf.raw_ops.Stage(values=[value.read_value()], capacity=2, shared_name="raw")
@@ -60,7 +60,7 @@ def areas(stack: ExitStack) -> dict[str, Step]:
         taken = tf.group(batch)
         (pipeline,) = pipelines_of(graph)
         session = stack.enter_context(staging.StagingSession())
-        # The session below, which adds nothing to what it is asked to run.
+        # The `tf.Session` inside, which adds nothing to a run.
         plain = session.run_step_fn(lambda step_context: step_context.session)
         staged_step = plain.make_callable([taken, pipeline.sinks[0].put])
     return {"raw area": raw_step, "staged area": staged_step}
@@ -76,7 +76,7 @@ def callables(stack: ExitStack) -> dict[str, Step]:
 
 
 def staged_callables(stack: ExitStack) -> dict[str, Step]:
-    """Callables of both sessions that take from the same staged tensor."""
+    """A callable of each session, both on the same staged tensor."""
     with tf.Graph().as_default():
         value = tf.get_variable("value", initializer=1.0)
         taken = tf.group(staging.staged(value.read_value(), capacity=8))

@@ -1,14 +1,15 @@
-"""How the time of a step grows: with the bytes of a batch, threads, towers, capacity, and the number of steps.
+"""The growth of the time per step with the bytes of a batch, threads, towers, capacity, and the number of steps.
 
     python benchmarks/scaling.py [bytes threads towers capacity steps] [--plot out.png] [--json out.json]
 
-It should grow with the work and with nothing else. The step does nothing but take its batch, so that all of it is ours:
+The time should grow with the work and with nothing else. The step only takes its batch, so all of its time is ours.
+Expected:
 
-- bytes: one component of 1 KB to 64 MB; the gather is a copy, so a straight line above some 100 KB, flat below;
+- bytes: one component of 1 KB to 64 MB; flat up to about 100 KB, then a straight line, because the gather is a copy;
 - threads: 1 to 8 on a source that waits 8 ms for each batch; 8 ms divided by the threads, until nothing waits;
-- towers: 1 to 4, a batch of 64 KB for each; a straight line, since each tower is another batch;
+- towers: 1 to 4, a batch of 64 KB for each; a straight line, because each tower takes one more batch;
 - capacity: 1 to 64 batches of 64 KB; flat;
-- steps: 10^2 to 10^5 in one session; flat: what a step costs does not depend on those before.
+- steps: 10^2 to 10^5 in one session; flat, because a step does not depend on the steps before it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from staging_tf1.bench.rounds import rotated
 
 KB, MB = 2**10, 2**20
 WAIT_SECS = 0.008
-# What is varied: its values, and those of the quick form.
+# For each quantity that is varied: its values, and those of the quick form.
 VARIED: dict[str, tuple[list[int], list[int]]] = {
     "bytes": ([KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB], [KB, MB]),
     "threads": ([1, 2, 3, 4, 6, 8], [1, 2]),
@@ -40,19 +41,19 @@ VARIED: dict[str, tuple[list[int], list[int]]] = {
 
 
 def main(argv: list[str] | None = None) -> dict[str, dict[int, float]]:
-    """Prints, and returns, the median milliseconds a step for each value of what is varied."""
+    """Prints and returns the median milliseconds per step for each value of each quantity."""
     words = flags(__doc__, plot=True)
-    words.add_argument("varied", nargs="*", metavar="WHAT", help=f"of {', '.join(VARIED)} (default: all)")
+    words.add_argument("varied", nargs="*", metavar="WHAT", help=f"some of {', '.join(VARIED)} (default: all)")
     options = words.parse_args(argv)
     if unknown := set(options.varied) - set(VARIED):
-        words.error(f"got {', '.join(sorted(unknown))}, wanted some of {', '.join(VARIED)}")
+        words.error(f"got {', '.join(sorted(unknown))}, expected some of {', '.join(VARIED)}")
     rounds = 1 if options.quick else options.rounds
     rounds_of = {what: measured(what, rounds, options.quick) for what in options.varied or VARIED}
     medians = {
         what: {value: statistics.median(ms) for value, ms in points.items()} for what, points in rounds_of.items()
     }
     for what, points in medians.items():
-        print(what, *(f"{value:>12,}: {ms:9.4f} ms a step" for value, ms in points.items()), sep="\n")
+        print(what, *(f"{value:>12,}: {ms:9.4f} ms per step" for value, ms in points.items()), sep="\n")
     finish(options, {"ms a step": rounds_of, "medians": medians})
     if options.plot:
         draw(medians, options.plot)
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> dict[str, dict[int, float]]:
 
 
 def measured(what: str, rounds: int, quick: bool) -> dict[int, list[float]]:
-    """Milliseconds a step for each value, one a round; the values take turns."""
+    """Milliseconds per step for each value, one per round. The values take turns."""
     values = VARIED[what][1 if quick else 0]
     found: dict[int, list[float]] = {value: [] for value in values}
     with tqdm(total=rounds * len(values), desc=what) as bar:
@@ -101,7 +102,7 @@ WAYS: dict[str, Callable[[int, float], float]] = {
 
 
 def vectors(nbytes: int, *, records: int = 4, wait_secs: float = 0.0) -> Any:
-    """A source whose batch is one record of `nbytes` bytes; each waits, if told to, as remote storage would."""
+    """A source whose batch is one record of `nbytes` bytes. Each batch may wait, like remote storage."""
 
     def wait(batch: Any, rng: np.random.Generator) -> Any:
         time.sleep(wait_secs)
@@ -112,7 +113,7 @@ def vectors(nbytes: int, *, records: int = 4, wait_secs: float = 0.0) -> Any:
 
 
 def one_step(source: Any, secs: float, *, steps: int | None = None, **arguments: Any) -> float:
-    """Milliseconds of a step that takes a batch of `source`, staged with those arguments, and nothing else."""
+    """Milliseconds of a step that only takes a batch of `source`, staged with those arguments."""
     with tf.Graph().as_default():
         batches = staging.staged(source, **arguments)
         taken = tf.group(*(batches if isinstance(batches, list) else [batches]))
@@ -120,7 +121,7 @@ def one_step(source: Any, secs: float, *, steps: int | None = None, **arguments:
             step = session.make_callable(taken)
             if steps is None:
                 return measure(step, secs).wall_ms
-            # The steps themselves are what is varied: the first hundred count as the last ones do.
+            # The number of steps is varied, so the first hundred steps count as well: no warm-up.
             start = time.perf_counter()
             for _ in range(steps):
                 step()
@@ -128,7 +129,7 @@ def one_step(source: Any, secs: float, *, steps: int | None = None, **arguments:
 
 
 def draw(medians: dict[str, dict[int, float]], path: str) -> None:
-    """A plot for each, on logarithmic axes where the values are powers."""
+    """Plots each quantity, on a logarithmic axis if its values are powers."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -137,7 +138,7 @@ def draw(medians: dict[str, dict[int, float]], path: str) -> None:
     figure, axes = pyplot.subplots(1, len(medians), figsize=(4 * len(medians), 4), squeeze=False)
     for axis, (what, points) in zip(axes[0], medians.items()):
         axis.plot(list(points), list(points.values()), "o-")
-        axis.set(xlabel=what, ylabel="ms a step", title=f"a step against {what}", ylim=(0, None))
+        axis.set(xlabel=what, ylabel="ms per step", title=f"time per step against {what}", ylim=(0, None))
         if what in ("bytes", "capacity", "steps"):
             axis.set_xscale("log", base=2 if what == "capacity" else 10)
         if what == "bytes":

@@ -1,8 +1,8 @@
-"""What a full-epoch shuffle costs over reading in order, on W1 and W2: at most 5 %.
+"""The cost of a full-epoch shuffle over reading in order, on W1 and W2: at most 5 %.
 
     python benchmarks/shuffle.py [--rounds 71] [--json out.json]
 
-Both are `staged()` on the workload's own source, in one process, in turns; the one that waits has a full area and an
+Both run `staged()` on the source of the workload, in one process, in turns. The one that waits has a full area and an
 idle feed thread.
 """
 
@@ -20,7 +20,7 @@ from staging_tf1.bench.workloads.facts import FACTS
 
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
-    """Prints shuffled over in order, for each workload; returns the median, least and most."""
+    """Prints the ratio of shuffled to in-order time for each workload; returns its median, minimum and maximum."""
     options = flags(__doc__, rounds=71).parse_args(argv)
     over, found = {}, {}
     for name in ("W1", "W2"):
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]
 
 
 def staged_step(name: str, records: int, shuffle: bool, stack: ExitStack) -> Step:
-    """A step of the workload on `staged()`."""
+    """A step of the workload, fed by `staged()`."""
     workload = load_workload(name)
     data = workload.open(records, tempfile.gettempdir())
     with tf.Graph().as_default():

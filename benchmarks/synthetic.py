@@ -1,10 +1,10 @@
-"""Real over synthetic: throughput with the whole input pipeline divided by that on constant data.
+"""Real over synthetic: the throughput with the input pipeline divided by the throughput on constant data.
 
     python benchmarks/synthetic.py [--rounds 31] [--json out.json]
 
-The headline of TensorFlow's old benchmark pages: at least 0.97 where a step on constant data takes 20 ms or more. The
-digits, shuffled, moved by up to two pixels and scaled in Python, train a small convolutional network, on batches of
-three sizes: what the input costs grows more slowly than the step, so its share falls.
+TensorFlow's old benchmark pages report this figure. The target is at least 0.97 if a step on constant data takes 20 ms
+or more. A small convolutional network trains on the digits, which are shuffled, moved by up to two pixels and scaled in
+Python. There are three batch sizes: the cost of the input grows more slowly than the step, so its share falls.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from staging_tf1.sources import aligned_empty
 
 BATCH_SIZES = (64, 256, 1024)
 SHIFTS = range(-2, 3)
-# For each way to move an 8x8 image, around its edges: the number of the pixel that comes to each place.
+# For each way to move an 8x8 image, wrapping around its edges: the number of the pixel at each place.
 MOVES = np.array(
     [np.roll(np.arange(64).reshape(8, 8), (down, right), (0, 1)).ravel() for down in SHIFTS for right in SHIFTS]
 )
 
 
 def main(argv: list[str] | None = None) -> dict[int, tuple[float, float, float]]:
-    """Prints real over synthetic, for each batch size; returns the median, least and most."""
+    """Prints real over synthetic for each batch size; returns the median, minimum and maximum."""
     options = flags(__doc__, rounds=31).parse_args(argv)
     over, found = {}, {}
     for batch_size in BATCH_SIZES[:1] if options.quick else BATCH_SIZES:
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> dict[int, tuple[float, float, float]]
         over[batch_size] = ratio(found[batch_size], "synthetic", "real")
         millis = statistics.median(found[batch_size]["synthetic"]) / 1e3
         share = "{:.3f} ({:.3f} to {:.3f})".format(*over[batch_size])
-        print(f"{batch_size} digits a batch, {millis:.1f} ms a step on constant data; real over synthetic: {share}")
+        print(f"{batch_size} digits per batch, {millis:.1f} ms per step on constant data; real over synthetic: {share}")
     finish(options, {"us a step": found, "real over synthetic": over})
     return over
 
@@ -62,7 +62,7 @@ def real_step(batch_size: int, stack: ExitStack) -> Step:
 
 
 def synthetic_step(batch_size: int, stack: ExitStack) -> Step:
-    """The same step on a batch that is in the graph."""
+    """The same step on a constant batch in the graph."""
     rng = np.random.default_rng(0)
     with tf.Graph().as_default():
         image = tf.Variable(rng.random((batch_size, 8, 8), np.float32), trainable=False)
@@ -74,7 +74,7 @@ def synthetic_step(batch_size: int, stack: ExitStack) -> Step:
 
 
 def moved_and_scaled(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Each image moved by up to two pixels, as float32 from 0 to 1: one gather by numbers of pixels, one pass more."""
+    """Moves each image by up to two pixels and scales it to float32 from 0 to 1, in one gather and one more pass."""
     image = batch["image"]
     pixels = MOVES[rng.integers(len(MOVES), size=len(image))]
     pixels += np.arange(0, image.size, 64)[:, np.newaxis]
@@ -84,7 +84,7 @@ def moved_and_scaled(batch: dict[str, Any], rng: np.random.Generator) -> dict[st
 
 
 def model(batch: dict[str, Any]) -> Any:
-    """Three 3x3 convolutions of 32, 64 and 64 channels, a mean, ten classes; SGD."""
+    """The train op: three 3x3 convolutions of 32, 64 and 64 channels, a mean, ten classes; SGD."""
     values = batch["image"][..., tf.newaxis]
     for index, channels in enumerate((32, 64, 64)):
         kernel = tf.get_variable(f"conv{index}", [3, 3, values.shape[-1], channels])

@@ -28,11 +28,11 @@ def main(epochs: int = 10) -> None:
 
     with tf.Graph().as_default():
         tf.set_random_seed(0)
-        # Makes the placeholders and the queue. The queue shuffles single images, whatever batches they came in.
+        # Makes the placeholders and the queue. The queue shuffles single images, not batches.
         runner = staging.CustomRunner(batches, queue="shuffle", num_threads=2)
         batch = runner.get_inputs(batch_size=BATCH_SIZE)
 
-        # Two places: the put and the get of a step run side by side, so the put may come first.
+        # Capacity for two: the put and the get of a step run in parallel, so the put may come first.
         area = staging.StagingArea.from_tensors(batch, capacity=2)
         put, got = area.put(batch), area.get()
 
@@ -44,13 +44,13 @@ def main(epochs: int = 10) -> None:
             coord = tf.train.Coordinator()
             threads = runner.start_threads(sess, coord)
 
-            sess.run(put)  # the warm-up: from now on there is something to get
+            sess.run(put)  # the warm-up: the first get needs an element
             for step in range(steps):
-                # The last step must not put: no batch is left, and the put would fail the step.
+                # The last step must not put: no batch is left, so the put would fail the step.
                 more = [put] if step < steps - 1 else []
                 images, value, *_ = sess.run([got["image"], loss, train_op, *more])
                 trained += len(images)
-            # What is fed is not taken from the area, so testing needs no other graph.
+            # A run that feeds the staged tensors takes nothing from the area, so the same graph serves for testing.
             right = sess.run(correct, {got["image"]: digits.x_test, got["label"]: digits.y_test})
 
             coord.request_stop()
@@ -61,7 +61,7 @@ def main(epochs: int = 10) -> None:
 
 
 def classifier(images: Any, labels: Any) -> tuple[Any, Any, Any]:
-    """One dense layer on 8x8 pixels from 0 to 16: the mean loss, how many are told right, a training step."""
+    """One dense layer on 8x8 pixels from 0 to 16: the mean loss, the number of correct labels, a training step."""
     pixels = tf.reshape(tf.cast(images, tf.float32) / 16, [-1, 64])
     logits = tf.matmul(pixels, tf.get_variable("weights", [64, 10])) + tf.get_variable("bias", [10])
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))

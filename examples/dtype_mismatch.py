@@ -1,4 +1,4 @@
-"""A dtype that does not fit: what the message says, when it comes, and that its cure works."""
+"""A dtype mismatch: when it is detected, what the message says, and how to fix it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from staging_tf1.errors import SpecError
 def main(records: int = 4) -> None:
     with tf.Graph().as_default():
         images = tf.zeros([records, 8, 8], tf.float32)
-        labels = tf.range(records)  # int32, as so often
+        labels = tf.range(records)  # int32, a common mistake
         area = staging.StagingArea(
             [tf.float32, tf.int64], [[records, 8, 8], [records]], names=["image", "label"], shared_name="train"
         )
 
-        print("A put of another dtype is refused on its line, before anything runs:")
+        print("A put of another dtype raises on its line, before anything runs:")
         try:
             area.put({"image": images, "label": labels})
         except SpecError as error:
             print(f"  {error}")
 
-        print("The cure that it names:")
+        print("The fix that the message names:")
         put = area.put({"image": images, "label": tf.cast(labels, tf.int64)})
         label = area.get()["label"]
         with tf.Session() as sess:
@@ -39,7 +39,7 @@ def main(records: int = 4) -> None:
 
     with tf.Graph().as_default():
         label = staging.staged(changes_its_mind, name="train")["label"]
-        print("A source is compared with its first batch, and its error comes out of your own run:")
+        print("A source is compared with its first batch, and your own run raises the error:")
         try:
             with staging.StagingSession() as sess:
                 while not sess.should_stop():

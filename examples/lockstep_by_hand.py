@@ -1,4 +1,4 @@
-"""Lockstep: one Session.run takes a batch and puts the next. First by hand, then with staged(lockstep=True).
+"""Lockstep: one Session.run gets a batch and puts the next. First by hand, then with staged(lockstep=True).
 
 warm-up:  put 0          every step:  get 0 | put 1,  get 1 | put 2,  ...          at the end:  get the last
 """
@@ -23,7 +23,7 @@ def main(batches: int = 5) -> None:
 def by_hand(batches: int) -> tuple[list[Any], list[int]]:
     with tf.Graph().as_default():
         batch = tf.data.make_one_shot_iterator(numbers(batches)).get_next()
-        # Two places: within a step the put may come before the get.
+        # Capacity for two: within a step the put may run before the get.
         area = staging.StagingArea.from_tensors(batch, capacity=2)
         put, size = area.put(batch), area.size()
         (got,) = area.get()
@@ -34,7 +34,7 @@ def by_hand(batches: int) -> tuple[list[Any], list[int]]:
                 sizes.append(int(sess.run(size)))
                 value, _ = sess.run([got, put])
                 taken.append(value.tolist())
-            taken.append(sess.run(got).tolist())  # the drain: what the warm-up put ahead; a put would fail now
+            taken.append(sess.run(got).tolist())  # the drain: without a put, which would fail
         return taken, sizes
 
 
@@ -42,7 +42,7 @@ def in_lockstep(batches: int) -> list[Any]:
     with tf.Graph().as_default():
         got = staging.staged(numbers(batches), lockstep=True)
         taken = []
-        # Warms up before the first step, adds the put to each, and leaves it out when no batch is left.
+        # The session warms up before the first step, and adds the put to each step as long as batches are left.
         with staging.StagingSession() as sess:
             while not sess.should_stop():
                 taken.append(sess.run(got).tolist())

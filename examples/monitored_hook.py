@@ -1,6 +1,6 @@
-"""A program with tf.train.MonitoredTrainingSession: keep it, and add one hook.
+"""A program with tf.train.MonitoredTrainingSession: keep the session, and add one hook.
 
-The session saves checkpoints; the second run finds the first one's, and goes on where that ended.
+The session saves checkpoints. The second run restores the checkpoint of the first and resumes there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from staging_tf1.data import load_images
 
 
 def main(steps: int = 60) -> None:
-    """Trains for `steps` steps, stops, and trains in a second run for as many again."""
+    """Trains for `steps` steps, stops, and trains for as many more in a second run."""
     with tempfile.TemporaryDirectory() as checkpoints:
         train(checkpoints, last_step=steps)
         train(checkpoints, last_step=2 * steps)
@@ -33,9 +33,9 @@ def train(checkpoint_dir: str, last_step: int) -> None:
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label"], logits=logits))
         global_step = tf.train.get_or_create_global_step()
         with tf.control_dependencies([tf.train.AdamOptimizer(0.01).minimize(loss, global_step=global_step)]):
-            train_op = global_step.read_value()  # trains, and says how many steps there have been
+            train_op = global_step.read_value()  # trains, and returns the number of steps so far
 
-        # Areas are cleared and threads started before the first step, and the threads joined after the last.
+        # The hook clears the area and starts the threads before the first step, and joins them after the last.
         hooks = [staging.StagingHook(), tf.train.StopAtStepHook(last_step=last_step)]
         with tf.train.MonitoredTrainingSession(checkpoint_dir=checkpoint_dir, hooks=hooks) as sess:
             steps, losses = [], []

@@ -1,4 +1,4 @@
-"""A plain tf.Session with a tf.train.Coordinator: staging.start() where start_queue_runners() was."""
+"""A plain tf.Session with a tf.train.Coordinator: staging.start() replaces start_queue_runners()."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(epochs: int = 20) -> None:
 
         steps = 0
         with tf.Session() as sess:
-            sess.run(tf.global_variables_initializer())  # first: start() refuses while a variable has no value
+            sess.run(tf.global_variables_initializer())  # start() raises if a variable is uninitialized
             coord = tf.train.Coordinator()
             threads = staging.start(sess, coord)
             try:
@@ -32,8 +32,8 @@ def main(epochs: int = 20) -> None:
                 print(f"end of the data after {steps} steps, {len(x)} points {epochs} times")
             finally:
                 coord.request_stop()
-                coord.join(threads)  # raises what a feed thread raised
-            print("learnt: y = {:.2f} x + {:.2f}".format(*sess.run([slope, offset])))
+                coord.join(threads)  # raises the exception of a feed thread
+            print("learned: y = {:.2f} x + {:.2f}".format(*sess.run([slope, offset])))
 
 
 if __name__ == "__main__":

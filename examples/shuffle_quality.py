@@ -1,7 +1,7 @@
-"""How well a shuffle shuffles: every record's distance from where it stood, for one epoch of 60,000 records.
+"""The quality of a shuffle: how far it moves each of 60,000 records in one epoch.
 
-A shuffle buffer of 1,000 (what `tf.data.Dataset.shuffle(1000)` and a RandomShuffleQueue of that size do) moves a record
-forward by no more than 1,000 places, so the labels of a sorted file stay sorted. An ArraySource shuffles all records.
+A shuffle buffer of 1,000 (`tf.data.Dataset.shuffle(1000)`, or a RandomShuffleQueue of that size) moves a record forward
+by at most 1,000 places, so the labels of a sorted file stay sorted. An ArraySource shuffles all records.
 
     python examples/shuffle_quality.py [plot.png]
 """
@@ -21,7 +21,7 @@ BUFFER = 1_000
 
 
 def main(records: int = RECORDS, buffer: int = BUFFER, plot: str | None = None) -> dict[str, float]:
-    """Prints the mean displacement of each shuffle, and returns it as a fraction of a uniform permutation's."""
+    """Prints the mean displacement of each shuffle; returns it relative to that of a uniform permutation."""
     orders = {
         "ArraySource(shuffle=True)": source_order(records),
         f"shuffle buffer of {buffer:,}": buffer_order(records, buffer),
@@ -46,7 +46,7 @@ def source_order(records: int) -> np.ndarray:
 
 
 def buffer_order(records: int, buffer: int) -> np.ndarray:
-    """The order that a shuffle buffer gives: each time, a random one of the records that it holds."""
+    """The order of a shuffle buffer, which yields a random one of the records that it holds."""
     generator = np.random.default_rng(0)
     held = list(range(min(buffer, records)))
     order = []
@@ -58,11 +58,11 @@ def buffer_order(records: int, buffer: int) -> np.ndarray:
 
 
 def draw(orders: dict[str, np.ndarray], path: str) -> None:
-    """Plots where each record went, if matplotlib is there."""
+    """Plots the new place of each record, if matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:
-        print("no plot: it needs matplotlib (pip install matplotlib)")
+        print("no plot: matplotlib is not installed (pip install matplotlib)")
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -1,4 +1,4 @@
-"""Staging a tf.data.Dataset: one call, and the training step finds its batch ready.
+"""Staging a tf.data.Dataset: after one call, the training step finds its batch ready.
 
 Dataset -> staged() -> train_op
 """
@@ -18,7 +18,7 @@ def main(epochs: int = 5) -> None:
         dataset = tf.data.Dataset.from_tensor_slices({"image": digits.x_train, "label": digits.y_train})
         dataset = dataset.shuffle(len(digits.x_train)).repeat(epochs).batch(32)
 
-        # No iterator, no initializer, no put: `batch` has the dataset's structure, one step behind.
+        # No iterator, no initializer, no put. `batch` has the structure of the dataset.
         batch = staging.staged(dataset, capacity=2, name="digits")
 
         pixels = tf.reshape(tf.cast(batch["image"], tf.float32) / 16, [-1, 64])

@@ -1,9 +1,9 @@
-"""Two towers on two devices: each has batches of its own, the gradients are averaged, and no record is lost.
+"""Two towers on two devices: each has its own batches, the gradients are averaged, and no record is lost.
 
     source -+-> shard 0 -> area on CPU:0 -> tower 0 -+-> average -> apply
             +-> shard 1 -> area on CPU:1 -> tower 1 -+
 
-Two virtual CPU devices stand for two GPUs: write "/gpu:0" and "/gpu:1" where you have them.
+Two virtual CPU devices simulate two GPUs. If you have GPUs, use "/gpu:0" and "/gpu:1".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ DEVICES = ["/cpu:0", "/cpu:1"]
 
 
 def main(records: int = 1441, batch_size: int = 20) -> list[list[int]]:
-    """Trains once on `records` digits; returns the numbers of the records that each tower saw."""
+    """Trains on `records` digits for one epoch; returns the ids of the records that each tower saw."""
     digits = load_images()
-    # 1,441 digits do not divide by two: tower 0 gets 721, tower 1 gets 720. So tower 0 has one batch more.
+    # 1,441 digits do not divide evenly: tower 0 gets 721, tower 1 gets 720. So tower 0 has one batch more.
     source = staging.sources.ArraySource(
         {"id": np.arange(records), "image": digits.x_train[:records], "label": digits.y_train[:records]},
         batch_size=batch_size,
@@ -34,7 +34,7 @@ def main(records: int = 1441, batch_size: int = 20) -> list[list[int]]:
     seen: list[list[int]] = [[] for _ in DEVICES]
     with tf.Graph().as_default():
         tf.set_random_seed(0)
-        batches = staging.staged(source, devices=DEVICES, name="towers")  # one structure a device
+        batches = staging.staged(source, devices=DEVICES, name="towers")  # one structure per device
         optimizer = tf.train.AdamOptimizer(0.01)
         losses, gradients = [], []
         for device, batch in zip(DEVICES, batches):
@@ -54,7 +54,7 @@ def main(records: int = 1441, batch_size: int = 20) -> list[list[int]]:
                     seen[tower] += of_tower.tolist()
             print(f"{len(values)} rounds with a batch for every tower; loss from {values[0]:.2f} to {values[-1]:.2f}")
 
-            # A round that has no batch for some tower takes none from the others: they finish on their own.
+            # A round without a batch for every tower takes none at all. The other towers finish on their own.
             for tower in range(len(DEVICES)):
                 left = [of_tower.tolist() for of_tower, _ in until_the_end(sess, [ids[tower], train_alone[tower]])]
                 seen[tower] += [number for of_tower in left for number in of_tower]
@@ -72,7 +72,7 @@ def tower_loss(batch: Any) -> Any:
 
 
 def average(towers: list[Any]) -> list[tuple[Any, Any]]:
-    """One (gradient, variable) pair a variable, from such pairs of every tower."""
+    """The mean gradient of each variable, from the (gradient, variable) pairs of all towers."""
     return [(sum(gradient for gradient, _ in pairs) / len(pairs), pairs[0][1]) for pairs in zip(*towers)]
 
 

@@ -1,4 +1,4 @@
-"""The examples do what they say: at a small size here, and all as they are, one after the other, in a child process."""
+"""The examples do what they say: each at a small size, and all as they are in one child process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def example(name: str) -> Any:
 
 
 def sections() -> dict[str, str]:
-    """What docs/examples.md says of each example, by the example's name."""
+    """The section of docs/examples.md about each example, by the name of the example."""
     parts = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
     return {re.findall(r"\(\.\./examples/(\w+)\.py\)", part)[0]: part for part in parts}
 
@@ -75,11 +75,11 @@ def test_the_list_of_examples_leads_to_each() -> None:
 
 def test_the_classic_recipe_trains_on_every_image(capsys: pytest.CaptureFixture[str]) -> None:
     example("classic_runner").main(epochs=2)
-    # 2 * 1442 images are 90 batches of 32 and one of 4.
+    # 2 * 1442 images make 90 batches of 32 and one of 4.
     assert "91 steps on 2884 images" in capsys.readouterr().out
 
 
-def test_the_dataset_reaches_the_steps_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_record_of_the_dataset_reaches_a_step(capsys: pytest.CaptureFixture[str]) -> None:
     example("stage_dataset").main(epochs=1)
     out = capsys.readouterr().out
     first, last = map(float, re.findall(r"loss of the first step ([\d.]+), of the last ([\d.]+)", out)[0])
@@ -91,7 +91,7 @@ def test_the_dataset_reaches_the_steps_whole(capsys: pytest.CaptureFixture[str])
     ("records", "batch_size", "rounds", "left"),
     [(101, 10, 5, ["[1]", "[]"]), (100, 10, 5, ["[]", "[]"]), (3, 1, 1, ["[1]", "[]"])],
 )
-def test_the_towers_share_the_records_out(
+def test_the_towers_divide_the_records(
     capsys: pytest.CaptureFixture[str], records: int, batch_size: int, rounds: int, left: list[str]
 ) -> None:
     first, second = example("two_towers").main(records=records, batch_size=batch_size)
@@ -115,7 +115,7 @@ def test_jpegs_are_decoded_and_cropped_at_random(graph: Any, capsys: pytest.Capt
 
     module = example("stage_jpeg")
     module.main(steps=2)
-    assert re.search(r"inside the step: \d+\.\d ms a step\ndecoding staged, .*: \d+\.\d ms", capsys.readouterr().out)
+    assert re.search(r"inside the step: \d+\.\d ms per step\ndecoding staged, .*: \d+\.\d ms", capsys.readouterr().out)
 
     jpegs = module.make_jpegs(2)
     crop = module.decode_and_crop(jpegs[1])
@@ -123,7 +123,7 @@ def test_jpegs_are_decoded_and_cropped_at_random(graph: Any, capsys: pytest.Capt
         decoded = sess.run(tf.io.decode_jpeg(jpegs[1]))
         crops = [sess.run(crop) for _ in range(3)]
     assert decoded.shape == (module.SIZE, module.SIZE, 3)
-    # The file shows the digit: bright where it is bright.
+    # The file shows the digit: the same pixels are bright.
     small = decoded.reshape(8, 32, 8, 32, 3).mean(axis=(1, 3, 4)).ravel()
     digits = load_images().x_train[:3].reshape(3, -1).astype(float)
     likeness = [abs(float(((small - small.mean()) * (each - each.mean())).sum())) for each in digits]
@@ -133,12 +133,12 @@ def test_jpegs_are_decoded_and_cropped_at_random(graph: Any, capsys: pytest.Capt
     assert any((crops[0] != other).any() for other in crops[1:])
 
 
-def test_the_second_run_goes_on_where_the_first_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_run_resumes_where_the_first_ended(capsys: pytest.CaptureFixture[str]) -> None:
     example("monitored_hook").main(steps=20)
     out = capsys.readouterr().out
     (_, first_end), (second_start, _) = re.findall(r"loss from ([\d.]+) to ([\d.]+)", out)
     assert "steps 1 to 20:" in out and "steps 21 to 40:" in out
-    # An untrained model is at 2.3 and more; the second run starts with a trained one.
+    # The loss of an untrained model is 2.3 or more; the second run starts with a trained one.
     assert float(second_start) < 2.0 and float(first_end) < 2.0
 
 
@@ -152,7 +152,7 @@ def test_lockstep_by_hand_and_staged_take_the_same(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.count(str(every)) == 2
 
 
-def test_the_messages_of_a_dtype_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_messages_of_a_dtype_mismatch(capsys: pytest.CaptureFixture[str]) -> None:
     example("dtype_mismatch").main(records=3)
     out = capsys.readouterr().out
     assert re.search(

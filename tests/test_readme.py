@@ -1,4 +1,4 @@
-"""The pages say what is true: their Python runs, their commands parse, their links lead somewhere."""
+"""The Python on the pages runs, their commands parse, and their links lead to files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from staging_tf1.cli import train
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Python that is not to be run as it stands, and has tests of its own: mistakes for `staging-tf1 check` to find, and
-# a TensorFlow 1 program for `staging-tf1 migrate` to rewrite.
+# Pages whose Python has tests of its own: mistakes for `staging-tf1 check`, and a TensorFlow 1 program.
 OTHERWISE_TESTED = [*(ROOT / "docs" / "rules").glob("*.md"), ROOT / "docs" / "migrating.md"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Runs the blocks that are given as arguments, each as a program of its own, in one process: TensorFlow takes
-# seconds to load.
+# Runs each argument as a program of its own, all in one process because TensorFlow takes seconds to load.
 _RUN_BLOCKS = """
 import sys
 import tensorflow.compat.v1 as tf

@@ -1,139 +1,122 @@
-"""docs/troubleshooting.md has an entry for every message that the package can print."""
+"""docs/troubleshooting.md explains every cause in the stall report, every exception class and every warning class."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from staging_tf1 import errors
+
 _ROOT = Path(__file__).parent.parent
 _PAGE = _ROOT / "docs" / "troubleshooting.md"
-# The shim for unchanged programs, its rules and its commands have pages of their own.
-_ELSEWHERE = ("legacy/", "cli/check.py", "cli/migrate.py", "cli/run.py")
-_SAY = {"warn", "warn_explicit", "error", "warning", "info", "complain", "add_note"}
-# The checks of arguments that are told what is wanted: what they say ends with it.
-_SAY |= {"refuse", "function", "names", "listed", "having"}
-# Here messages are made that are said elsewhere: every sentence counts.
-_SPOKEN = (
-    "doctor/diagnosis.py",
-    "graph/meter.py",
-    "graph/placement.py",
-    "lifecycle/stuck.py",
-    "lifecycle/verdict.py",
-)
-_SENTENCE = 20
-# Shorter pieces of a message, such as " got ", stand in many.
-_TELLING = 12
+_STALLS = "A step does not return"
+
+# For each function of staging_tf1/doctor that makes a Diagnosis: the entry of each `Diagnosis(...)` in it, from top to
+# bottom. Entries are named by their heading, because the wording of a message may change without its cause changing.
+_ENTRIES = {
+    "diagnose": ["The step is not waiting for input"],
+    "_full": ["The area is full", "The area is full"],
+    "_dead": ["A feed thread has died"],
+    "_other_tower": ["A tower is never fetched"],
+    "_not_started": ["The feed threads were never started"],
+    "_ended": ["The feed threads ended without closing the queue"],
+    "_shortfall": ["The queue holds fewer elements than the step takes"] * 2,
+    "_in_source": ["The source is slower than the step", "The source is stuck"],
+    "_in_graph": ["The ops behind `staged(tensors)` do not return"],
+    "_no_thread": ["The run bypasses the put of a lockstep pipeline", "The feed threads were never started"],
+    "_no_put": ["The graph has no put"],
+    "_input_over": ["The input has ended and the area is empty"],
+    "_nobody_puts": [
+        "The thread that fills the queue is waiting",
+        "The warm-up put is missing",
+        "No thread fills the queue",
+    ],
+}
 
 
-def _sites() -> Iterator[tuple[str, str]]:
-    """Where the package says something: "file:line", and the longest fixed piece of what it says."""
-    for path in sorted((_ROOT / "staging_tf1").rglob("*.py")):
-        name = path.relative_to(_ROOT / "staging_tf1").as_posix()
-        if name.startswith(_ELSEWHERE):
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if name in _SPOKEN:
-            for text in _sentences(tree):
-                yield name, text
-        for function in _functions(tree):
-            for node in ast.walk(function):
-                said = _said(node)
-                pieces = [piece for each in said for piece in _pieces(each, function, tree)]
-                if pieces:
-                    yield f"{name}:{node.lineno}", max(pieces, key=len)  # type: ignore[attr-defined]
+def _entries() -> Iterator[tuple[str, str, str]]:
+    """(section, heading, text) of each entry on the page."""
+    section = ""
+    for part in re.split(r"^(?=##)", _PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        title, _, text = part.partition("\n")
+        if title.startswith("### "):
+            yield section, title.removeprefix("### "), text.strip()
+        else:
+            section = title.removeprefix("## ")
 
 
-def _sentences(tree: ast.Module) -> Iterator[str]:
-    """The longest piece of each text that is no docstring."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.JoinedStr, ast.Constant)) and id(node) not in docstrings | inside:
-            longest = max(_texts(node), key=len, default="")
-            if len(longest) >= _SENTENCE:
-                yield longest
+def _diagnoses() -> dict[str, list[str]]:
+    """The places, "file:line", where each function of the doctor makes a Diagnosis."""
+    found = defaultdict(list)
+    for path in sorted((_ROOT / "staging_tf1" / "doctor").glob("*.py")):
+        for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ""):
+            if "Diagnosis" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+                found[function].append(f"{path.name}:{call.lineno}")
+    return found
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """Functions and methods; what stands in an inner function belongs to the outer one, too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            yield node
+def _calls(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+    """Each call below `node`, and the name of the innermost function that it is in."""
+    for child in ast.iter_child_nodes(node):
+        inside = child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        if isinstance(child, ast.Call):
+            yield inside, child
+        yield from _calls(child, inside)
 
 
-def _said(node: ast.AST) -> list[ast.expr]:
-    """The arguments of an exception that is raised, a warning, or a line in the log."""
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return node.exc.args
-    if isinstance(node, ast.Call) and _called(node) in _SAY:
-        return node.args
-    return []
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _pieces(said: ast.expr, function: ast.FunctionDef, tree: ast.Module) -> list[str]:
-    """The fixed pieces of a message; those of the variable or of the function that it comes from, if it has none."""
-    own = _texts(said)
-    if own:
-        return own
-    names = {node.id for node in ast.walk(said) if isinstance(node, ast.Name)}
-    made: list[ast.expr] = [
-        node.value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and any(getattr(target, "id", None) in names for target in node.targets)
+def _classes() -> list[str]:
+    return [
+        name
+        for name, value in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(value, Exception) and value.__module__ == errors.__name__
     ]
-    helpers = names | {node.attr for node in ast.walk(said) if isinstance(node, ast.Attribute)}
-    for each in ast.walk(tree):
-        if isinstance(each, ast.FunctionDef) and each.name in helpers:
-            made += [node.value for node in ast.walk(each) if isinstance(node, ast.Return) and node.value is not None]
-    return [piece for value in made for piece in _texts(value)]
 
 
-def _texts(expression: ast.expr) -> list[str]:
-    constants = (node.value for node in ast.walk(expression) if isinstance(node, ast.Constant))
-    # The formats of log lines and templates have their gaps inside.
-    pieces = [piece for text in constants if isinstance(text, str) for piece in re.split(r"%[sd]|\{\w+\}", text)]
-    return [clean for piece in pieces if len(clean := _plain(piece)) >= _TELLING]
+def test_every_diagnosis_has_an_entry() -> None:
+    found = _diagnoses()
+    assert found
+    for function, places in found.items():
+        entries = _ENTRIES.get(function, [])
+        assert len(places) == len(entries), (
+            f"{function}() makes diagnoses at {', '.join(places)}, and {len(entries)} of them are known here: explain "
+            f"each in docs/troubleshooting.md, under '{_STALLS}', and name its entry in _ENTRIES"
+        )
+    assert set(_ENTRIES) == set(found), "_ENTRIES has a function that makes no diagnosis"
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split())
+def test_the_page_explains_these_stalls_and_no_others() -> None:
+    stalls = {heading: text for section, heading, text in _entries() if section == _STALLS}
+    causes = {heading for heading in stalls if not heading.startswith("`StallError`")}
+    assert causes == {heading for headings in _ENTRIES.values() for heading in headings}
+    assert [heading for heading in causes if "**Fix:** " not in stalls[heading]] == []
 
 
-_SITES = sorted(set(_sites()))
-_ENTRY = re.compile(
-    r"^- ``(?P<message>.+?)``\s+\*\*Cause:\*\* (?P<cause>.+?) \*\*Cure:\*\* (?P<cure>.+?\.)$", re.DOTALL
-)
+@pytest.mark.parametrize("name", _classes())
+def test_every_exception_and_warning_has_an_entry(name: str) -> None:
+    texts = [text for _, heading, text in _entries() if f"`{name}`" in heading]
+    assert texts, f"docs/troubleshooting.md has no entry with `{name}` in its heading"
+    assert all(texts)
 
 
-def _entries() -> list[str]:
-    """The messages that the page lists; each entry must have a cause and a cure."""
-    page = _PAGE.read_text(encoding="utf-8")
-    entries = [_plain(part) for part in re.split(r"\n(?=- ``|\n|#)", page) if part.startswith("- ``")]
-    for entry in entries:
-        assert _ENTRY.match(entry), f"wanted '- ``message`` **Cause:** ... **Cure:** ...', got: {entry}"
-    return [entry[4 : entry.index("`` **Cause:**")] for entry in entries]
+def test_the_page_names_no_other_class() -> None:
+    named = {name for _, heading, _ in _entries() for name in re.findall(r"`(\w+(?:Error|Warning))`", heading)}
+    assert named == set(_classes())
 
 
-@pytest.mark.parametrize(("where", "piece"), _SITES, ids=[where for where, _ in _SITES])
-def test_every_message_has_an_entry(where: str, piece: str) -> None:
-    found = any(piece in message for message in _entries())
-    assert found, f"{where} says {piece!r}, which docs/troubleshooting.md does not list: add it, with cause and cure"
+def test_every_entry_has_a_text_and_a_heading_of_its_own() -> None:
+    headings = [heading for _, heading, _ in _entries()]
+    assert len(set(headings)) == len(headings)
+    assert [heading for _, heading, text in _entries() if not text] == []
 
 
-def test_every_entry_is_a_message_of_the_package() -> None:
-    pieces = {piece for _, piece in _SITES}
-    stale = [message for message in _entries() if not any(piece in message for piece in pieces)]
-    assert not stale, "nothing in the package says this any more"
-
-
-def test_no_message_stands_there_twice() -> None:
-    entries = _entries()
-    assert len(set(entries)) == len(entries)
+def test_the_contents_lead_to_every_section() -> None:
+    listed = re.findall(r"^- \[(.+?)\]\(#(.+?)\)", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [title for title, _ in listed] == list(dict.fromkeys(section for section, _, _ in _entries()))
+    anchors = [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title, _ in listed]
+    assert [anchor for _, anchor in listed] == anchors
