@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Checks the files that are named.
+    """Check the files that are named.
 
     Args:
       argv: the words after ``check``.
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         return 2
     rules = configuration.overridden(rules, options.select, options.ignore)
     if unknown := configuration.unknown_codes(rules, report.CODES):
-        complain(_PROG, f"there is no rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
+        complain(_PROG, f"unknown rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
         return 2
     findings = []
     unreadable = False
