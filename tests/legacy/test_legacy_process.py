@@ -104,8 +104,8 @@ def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such_file.py"], "staging-tf1 run: there is no file 'no_such_file.py'"),
-        ([], "staging-tf1 run: name a script, or -m and a module"),
+        (["no_such_file.py"], "staging-tf1 run: file 'no_such_file.py' does not exist"),
+        ([], "staging-tf1 run: got no program, expected a script, or -m and a module"),
         (["-m"], "staging-tf1 run: -m needs the name of a module"),
         (["--no-such-flag", "x.py"], "staging-tf1 run: unrecognized arguments: --no-such-flag"),
     ],
