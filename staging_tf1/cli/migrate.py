@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("import", "idiom"),
         default="import",
         help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
-        "put/get loops become CustomRunner, staged() and StagingSession, where they are recognised with certainty",
+        "put/get loops become CustomRunner, staged() and StagingSession, if they are recognised with certainty",
     )
     made.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
     return made

@@ -80,8 +80,6 @@ class _Survey(cst.CSTVisitor):
 
 
 class _Rewriter(cst.CSTTransformer):
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
     def __init__(self, wrapper: MetadataWrapper, survey: _Survey) -> None:
         super().__init__()
         self._positions: Any = wrapper.resolve(PositionProvider)
@@ -90,7 +88,6 @@ class _Rewriter(cst.CSTTransformer):
         self.left: list[Note] = []
         self.modules: set[str] = set()  # modules that the new names need
         self.needs_v1 = False
-        self._in_import = False
         self._outer: list[cst.Attribute] = []
 
     # ---- import statements

@@ -21,15 +21,13 @@ def collect(path: str, source: str, module: cst.Module) -> Facts:
     """Return the facts of a parsed file."""
     facts = Facts(path, source.splitlines(), imports_of(module))
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    wrapper.visit(_Reader(facts, wrapper))
+    module.visit(_Reader(facts, wrapper))
     _follow_areas(facts)
     _follow_loops(facts)
     return facts
 
 
 class _Reader(cst.CSTVisitor):
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
     def __init__(self, facts: Facts, wrapper: MetadataWrapper) -> None:
         super().__init__()
         self._facts = facts

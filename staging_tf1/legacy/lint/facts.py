@@ -13,7 +13,6 @@ from staging_tf1.legacy.lint.names import Imports
 Key = str
 
 AREAS = frozenset({"StagingArea", "MapStagingArea"})
-TUTORIAL_AREA = "tensorflow.staging.StagingArea"
 
 
 @dataclass(frozen=True)

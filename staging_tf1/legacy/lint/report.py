@@ -10,11 +10,10 @@ from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
 
 CODES = tuple(sorted(RULES))
-FORMATS = ("text", "json", "github")
 
 
 def render(findings: Sequence[Finding], form: str) -> str:
-    """Return the findings in one of `FORMATS`."""
+    """Return the findings in one form: "text", "json" or "github"."""
     if form == "json":
         return json.dumps([asdict(finding) | {"rule": RULES[finding.code].name} for finding in findings], indent=1)
     if form == "github":
