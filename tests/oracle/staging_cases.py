@@ -120,7 +120,7 @@ def capacity(tf, areas):
 
 
 def memory_limit(tf, areas):
-    """The kernel rejects an element whose size is only known when it is put."""
+    """The kernel rejects an element that is too large if its size is only known at run time."""
     area = areas.StagingArea([tf.int32], memory_limit=16)
     x = tf.placeholder(tf.int32, [None])
     put, size = area.put([x]), area.size()
