@@ -11,9 +11,9 @@ import staging_tf1 as staging
 from staging_tf1 import data
 from staging_tf1.sources.grain import GrainIterSource, GrainMapSource
 
-# Called by TensorFlow, not by users.
+# TensorFlow calls these, not users.
 _CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end"}
-# Records that the package makes, and methods that a user's subclass implements.
+# Records that the package makes, and what a user's subclass has to write.
 _RECORDS = {"PipelineStats", "Settings", "LabelledImages"}
 _TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}
 # Made by GrainSource.

@@ -35,7 +35,7 @@ from staging_tf1.lifecycle.monitored import check_monitored
 from staging_tf1.sources.files import arrayrecord_read, tfrecord_read
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
-# The words by which a message says what it expects or how to fix it.
+# How a message says what is wanted, or what to do.
 _WANTS = re.compile(
     r"wanted|must|takes|declared|out of range|no file|no such file|neither|numbered|interpreted|a component\b|may"
     r"|Cannot be None|\b(give|name|put|write|use|declare|raise|pass|leave|convert|knows|wrap)\b|got no",

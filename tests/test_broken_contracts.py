@@ -114,7 +114,7 @@ def test_a_generator_object_feeds_one_pipeline_only(graph: Any, wrapped: bool, s
                 sess.run(batches)
 
     if wrapped and spec is None:
-        return  # one source, one spec: the second staged() reuses the spec that the first one found
+        return  # one source, one reading: the second staged() asks for the spec that the first has found
     with pytest.raises(StagingError, match="was read already: a generator object can be read only once"):
         both()
 
