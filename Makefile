@@ -1,7 +1,7 @@
-# Each target works in the Python environment that is active; `make venv` makes one with all it takes.
+# The targets use the active Python environment. `make venv` creates one with all dependencies.
 PYTHON ?= python
 
-# Where pyenv is in use, its newest interpreter of each version, so that nox finds python3.10 to python3.13.
+# With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
 .PHONY: venv check test soak kill9 fmt docs matrix clean
@@ -18,15 +18,15 @@ check:
 test:
 	$(PYTHON) -m pytest
 
-# Random pipelines, faults and stop moments for ten minutes. It prints its seed; STAGING_TF1_SOAK_SEED replays one.
+# Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
 soak:
 	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_soak.py
 
-# Fifty times kill -9 and restart over one training run; some five minutes.
+# Kills and restarts one training run fifty times; takes about five minutes.
 kill9:
 	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_kill9.py
 
-# Every example in the docstrings, the README and docs/.
+# Tests every example in the docstrings, the README and docs/.
 docs:
 	$(PYTHON) -m pytest tests/test_docstrings.py tests/test_readme.py
 
@@ -34,7 +34,7 @@ fmt:
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-# The suite on Python 3.10 to 3.13 and TensorFlow 2.15 to 2.21; see noxfile.py.
+# Runs the tests on Python 3.10 to 3.13 and TensorFlow 2.15 to 2.21; see noxfile.py.
 matrix:
 	PATH="$(PYENV_BINS)$$PATH" $(PYTHON) -m nox
 

@@ -1,4 +1,4 @@
-"""Builds the package; its metadata stands in pyproject.toml."""
+"""Builds the package. Its metadata is in pyproject.toml."""
 
 import atexit
 import shutil
@@ -6,8 +6,7 @@ import tempfile
 
 from setuptools import setup
 
-# Not ./build, where the files of an earlier build stay behind: a module that has been deleted since would be
-# installed all the same.
+# Not ./build, where files of earlier builds remain: modules deleted since then would still be installed.
 build_base = tempfile.mkdtemp(prefix="staging_tf1-build-")
 atexit.register(shutil.rmtree, build_base, ignore_errors=True)
 

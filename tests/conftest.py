@@ -1,4 +1,4 @@
-"""What every test gets: no GPU, a quiet TensorFlow, a default graph of its own, and no thread left behind."""
+"""Fixtures for every test: no GPU, a quiet TensorFlow, a fresh default graph, and a check for leftover threads."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from load import slowdown
 from processes import RunPython
 from running import left_over
 
-# Before anything imports TensorFlow. A GPU that is visible on purpose stays visible.
+# This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# A shell that starts the tests in the background has them ignore SIGINT, and their children inherit that.
+# A shell that starts the tests in the background ignores SIGINT for them, and their children inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def _fresh_default_graph() -> Iterator[None]:
-    """Empties the global default graph, which ops land in outside every `tf.Graph().as_default()`."""
+    """Empty the global default graph, which collects ops built outside every `tf.Graph().as_default()`."""
     yield
-    tensorflow = sys.modules.get("tensorflow")  # a test that needs no TensorFlow must not pay for it
+    tensorflow = sys.modules.get("tensorflow")  # a test without TensorFlow must not import it
     if tensorflow is not None:
         tensorflow.compat.v1.reset_default_graph()
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_left_behind() -> Iterator[None]:
-    """Fails a test after which a thread runs that did not run before it."""
+    """Fail a test that leaves a thread running."""
     before = set(threading.enumerate())
     yield
     left = left_over(before, grace_secs=2.0)
     if left:
-        # They may have had no turn yet.
+        # On a busy machine the threads may not have been scheduled yet.
         left = left_over(before, grace_secs=2.0 * slowdown())
     assert not left, f"the test left threads running: {', '.join(left)}"
 
 
 @pytest.fixture
 def graph() -> Iterator[Any]:
-    """A new graph, which is the default one within the test."""
+    """A new graph, which is the default graph during the test."""
     import tensorflow.compat.v1 as tf
 
     with tf.Graph().as_default() as fresh:
@@ -58,7 +58,7 @@ def graph() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
-    """See `RunPython`."""
+    """The `run_python` function; see `RunPython`."""
     import staging_tf1
 
     home = str(Path(staging_tf1.__file__).parent.parent)
@@ -82,8 +82,8 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
 
 @pytest.fixture
 def reports() -> Iterator[Any]:
-    """What the watchdog logs during the test: a `stalls.Reports`."""
-    from stalls import Reports  # it imports TensorFlow
+    """The watchdog's log during the test: a `stalls.Reports`."""
+    from stalls import Reports  # this module imports TensorFlow
 
     handler = Reports()
     logger = logging.getLogger("absl")

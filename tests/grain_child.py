@@ -1,7 +1,7 @@
-"""Steps through a Grain stream with checkpoints, and notes every record that is read; made to be killed.
+"""Steps through a Grain stream with checkpoints and logs every record that is read. Tests kill it.
 
 Run as `python grain_child.py FOLDER KIND`, KIND "iter" or "workers". Each step appends a line of JSON to FOLDER/steps:
-[global step, record ids]. Whichever process of the pipeline reads a record appends its id to FOLDER/reads.
+[global step, record ids]. The process that reads a record appends its id to FOLDER/reads.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import grain
 import numpy as np
 
 RECORDS, BATCH, SAVE_STEPS = 4000, 4, 5
-# Little is read ahead, so that reading again would show.
+# Little read-ahead, so that records that are read again show up.
 _READ = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
 
 
 class Noted(grain.sources.RandomAccessDataSource):  # type: ignore[misc]
-    """The numbers up to RECORDS; each read is noted in a file."""
+    """The numbers up to RECORDS. Each read is logged in a file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Noted(grain.sources.RandomAccessDataSource):  # type: ignore[misc]
 
 
 def make_pipeline(folder: Path, kind: str) -> Any:
-    """A stream of shuffled batches, from this process or from two workers."""
+    """Return a stream of shuffled batches, read by this process or by two workers."""
     records = Noted(str(folder / "reads"))
     if kind == "iter":
         return grain.MapDataset.source(records).seed(3).shuffle().to_iter_dataset(_READ).batch(BATCH)
@@ -58,8 +58,8 @@ def make_pipeline(folder: Path, kind: str) -> Any:
 
 
 def main(folder: Path, kind: str) -> None:
-    """Steps until it is killed, or the data ends."""
-    # Not above: a worker imports this module anew, and TensorFlow takes it longer than all else.
+    """Run steps until the process is killed or the data ends."""
+    # Not at the top: a worker imports this module again, and TensorFlow is slow to import.
     import tensorflow.compat.v1 as tf
 
     import staging_tf1 as staging
@@ -69,7 +69,7 @@ def main(folder: Path, kind: str) -> None:
     step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
 
     class Log(tf.train.SessionRunHook):  # type: ignore[misc]
-        """Before the saver's hook, as a chief's hooks are: no step is in a checkpoint and not in the log."""
+        """Logs each step before the saver's hook runs, so that no step is in a checkpoint but not in the log."""
 
         def before_run(self, run_context: Any) -> Any:
             return tf.train.SessionRunArgs([step, ids])

@@ -1,4 +1,4 @@
-"""Values that no argument, or hardly any, is for: what users give by mistake, and what others give on purpose."""
+"""Values that few arguments accept: common mistakes, and values passed on purpose."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 
 class Thing:
-    """An object of no kind that is known."""
+    """An object of an unknown type."""
 
     def __repr__(self) -> str:
         return "<a thing>"
 
 
 class Unprintable:
-    """An object that cannot be shown."""
+    """An object whose repr fails."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
 
 
-# By name, so that a row of a table can say which of them it takes.
+# By name, so that a row of a table can name the values that it accepts.
 HOSTILE: dict[str, Any] = {
     "none": None,
     "true": True,

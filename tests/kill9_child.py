@@ -1,7 +1,7 @@
-"""Trains from a shuffled source, with checkpoints, and logs each step before it can be saved; made to be killed.
+"""Trains from a shuffled source with checkpoints, and logs each step before it can be saved. Tests kill it.
 
 Run as `python kill9_child.py FOLDER EPOCHS`. Each step appends a line of JSON to FOLDER/log: [global step, record ids,
-loss as a hexadecimal number]; the step's number is printed, too.
+loss as a hexadecimal number]. The number of the step is also printed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ RECORDS, BATCH, SAVE_STEPS = 23, 4, 3
 
 
 def make_source(epochs: int) -> ArraySource:
-    """Record ids with features and labels; the last batch of an epoch is a partial one."""
+    """Record ids with features and labels. The last batch of an epoch is partial."""
     x = np.random.default_rng(1).normal(size=(RECORDS, 5)).astype(np.float32)
     arrays = {"id": np.arange(RECORDS), "x": x, "y": np.sin(x.sum(axis=1))}
     return ArraySource(arrays, batch_size=BATCH, shuffle=True, seed=11, epochs=epochs)
 
 
 class LogHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Logs a step as soon as it is done."""
+    """Logs each step when it is done."""
 
     def __init__(self, path: Path, fetches: list[Any]) -> None:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
@@ -39,7 +39,7 @@ class LogHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         step, ids, loss = run_values.results
-        # One line, one write: a kill comes before it or after it.
+        # One write per line, so that a kill never leaves half a line.
         self._file.write(json.dumps([int(step), ids.tolist(), float(loss).hex()]) + "\n")
         self._file.flush()
         print(int(step), flush=True)
@@ -56,7 +56,7 @@ def main(folder: Path, epochs: int) -> None:
     train = tf.train.AdamOptimizer(0.01).minimize(loss, global_step=step)
     with tf.control_dependencies([train]):
         done = step.read_value()
-    # A chief's hooks come before the saver's: no step is in a checkpoint and not in the log.
+    # The hook runs before the saver's, so that no step is in a checkpoint but not in the log.
     log = LogHook(folder / "log", [done, batch["id"], loss])
     with staging.StagingSession(
         checkpoint_dir=str(folder),

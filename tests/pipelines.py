@@ -1,4 +1,4 @@
-"""One of each pipeline, {classic, staged, lockstep} x {one thread, several} x {one tower, several}, over one source."""
+"""One pipeline of each kind, {classic, staged, lockstep} x {one thread, several} x {one tower, several}."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPEC = {"id": tf.TensorSpec([None], tf.int64), "double": tf.TensorSpec([None], t
 
 
 class Numbers(Source):
-    """The ids 0, 1, 2, ... and their doubles, one record a batch; `trouble` may put another batch in its place."""
+    """The ids 0, 1, 2, ... and their doubles, one record per batch. `trouble` may replace a batch."""
 
     def __init__(self, count: int, trouble: Callable[[int, Any], Any] = lambda number, batch: batch) -> None:
         ids = np.arange(count)
@@ -41,7 +41,7 @@ class Numbers(Source):
         return self._inner.fingerprint()
 
     def stream(self) -> GeneratorSource:
-        """The same, to be read from front to back."""
+        """The same as a stream, read front to back."""
 
         def numbers() -> Iterator[Any]:
             for index in range(self.num_batches):
@@ -74,7 +74,7 @@ def _queue(threads: int) -> Callable[[Numbers, dict[str, Any]], Any]:
     return build
 
 
-# From its name, maker(source, options) -> for each tower the batch.
+# The name of a pipeline and its maker: maker(source, options) returns the batch of each tower.
 PIPELINES: dict[str, Callable[[Numbers, dict[str, Any]], Any]] = {"queue": _queue(1), "queue, 3 threads": _queue(3)}
 for _threads, _towers in ((1, 1), (3, 1), (1, 2), (3, 2)):
     _size = f"{_threads} threads, {_towers} towers"
@@ -88,12 +88,12 @@ INDEXED = [name for name in PIPELINES if not name.startswith("stream")]
 
 
 def build(name: str, source: Numbers, **options: Any) -> Any:
-    """The pipeline of that name over `source`: for each tower its batch."""
+    """Return the batches of the named pipeline over `source`, one for each tower."""
     return PIPELINES[name](source, options)
 
 
 def to_the_end(run: Callable[[Any], Any], parts: list[Any]) -> list[list[int]]:
-    """For each tower the ids that it got: common steps as long as every tower has a batch, then each tower alone."""
+    """Return the ids of each tower: common steps while every tower has a batch, then each tower alone."""
     got: list[list[int]] = [[] for _ in parts]
     for towers in [range(len(parts)), *([n] for n in range(len(parts)))]:
         try:

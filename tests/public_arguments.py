@@ -16,12 +16,12 @@ _CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end"}
 # Records that the package makes, and what a user's subclass has to write.
 _RECORDS = {"PipelineStats", "Settings", "LabelledImages"}
 _TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}
-# GrainSource makes them.
+# Made by GrainSource.
 _MADE = {"GrainMapSource.__init__", "GrainIterSource.__init__"}
 
 
 def public_arguments() -> Iterator[tuple[str, str]]:
-    """Pairs of a function's qualified name and one of its arguments; an inherited method stands there once."""
+    """Return pairs of a function's qualified name and one of its arguments. An inherited method appears once."""
     seen = set()
     for function in _functions():
         name = function.__qualname__

@@ -1,19 +1,20 @@
-"""The threads that a test has left running."""
+"""Finds the threads that a test leaves running."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-# Threads that belong to nobody's test but live as long as the process: pytest's timer, tqdm's monitor, and
-# TensorFlow's writer of summaries, which it keeps for whoever writes to that folder next.
+# Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, and TensorFlow's
+# summary writer, which TensorFlow keeps for the next writer to the same folder.
 _LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread")
 
 
 def left_over(before: set[threading.Thread], grace_secs: float) -> list[str]:
-    """The names of the threads that have been started since `before` and still run.
+    """Return the names of the threads that were started since `before` and still run.
 
-    One that has done its work may still be leaving its last function: all of them together have `grace_secs` for it.
+    A thread that has finished its work may still be returning from its last function. All threads together have
+    `grace_secs` to end.
     """
     deadline = time.monotonic() + grace_secs
     while True:
@@ -21,7 +22,7 @@ def left_over(before: set[threading.Thread], grace_secs: float) -> list[str]:
         if not running or time.monotonic() > deadline:
             return [thread.name for thread in running]
         for thread in running:
-            # One whose start a Ctrl-C has cut short cannot be joined until it has begun, in a moment.
+            # A thread whose start was interrupted by Ctrl-C cannot be joined until it has begun.
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -31,5 +32,5 @@ def _lasts(thread: threading.Thread) -> bool:
 
 
 def feed_threads() -> list[str]:
-    """The names of our threads that run."""
+    """Return the names of this package's running threads."""
     return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))

@@ -1,4 +1,4 @@
-"""A session that is watched closely, and what its watchdog says."""
+"""A session with a short stall limit, and the reports of its watchdog."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from load import slowdown
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
 
-# After so long a run counts as stalled: longer than any step of these tests takes, on a busy machine, too.
+# A run counts as stalled after this time, which is longer than any step of these tests on a busy machine.
 SECS = 0.2 * slowdown()
-# No test waits longer; for hangs only.
+# The limit for hangs; no test waits this long.
 LIMIT_SECS = 200.0
 
 
 class Reports(logging.Handler):
-    """What the watchdog logs, in order."""
+    """Collects the watchdog's log, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def watched_session(**kwargs: Any) -> staging.StagingSession:
 
 
 def cause_in(report: str) -> str:
-    """The sentence of the report that names the cause."""
+    """Return the sentence of the report that names the cause."""
     line = report.splitlines()[1]
     assert line.startswith("Most likely: ")
     return line.removeprefix("Most likely: ")

@@ -1,4 +1,4 @@
-"""StagingArea: what its methods return, where its ops stand, and what each refused call says."""
+"""StagingArea: the return values of its methods, the devices of its ops, and the messages of rejected calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph.areas import StagingArea
 
-# Made while no graph is entered; an array where v2 behaviour is off in this process.
+# Made outside any graph: an eager tensor, or an array if v2 behaviour is off in this process.
 EAGER = tf.constant([1.0, 2.0]) if tf.executing_eagerly() else np.float32([1.0, 2.0])
 LINE = r"\(made at test_areas\.py:\d+\)"
 
@@ -102,7 +102,7 @@ def test_capacity_bounds_what_is_held() -> None:
         sess.run(put)
         third = threading.Thread(target=sess.run, args=[put])
         third.start()
-        # The third put can only end after a get has made room, and the third get after that put.
+        # The third put can only finish after a get has freed a slot, and the third get after that put.
         for _ in range(3):
             assert sess.run(got) == [1]
         third.join(30)

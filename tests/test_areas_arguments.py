@@ -1,4 +1,4 @@
-"""StagingArea refuses wrong constructor arguments, and says which, before it makes an op."""
+"""StagingArea rejects invalid constructor arguments by name before it makes an op."""
 
 from __future__ import annotations
 

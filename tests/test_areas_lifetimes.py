@@ -1,4 +1,4 @@
-"""How long a store lives and who sees it: sessions, servers, imported graphs, branches, MonitoredSession."""
+"""Lifetime and visibility of a store: sessions, servers, imported graphs, branches, MonitoredSession."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_area_works_in_a_step_function() -> None:
         step_context.session.run(put, {value: 0})
 
     def step(step_context: Any) -> int:
-        # The warm-up put came first, so neither waits for the other.
+        # The warm-up put runs first, so neither waits for the other.
         return int(step_context.run_with_hooks([got, put], {value: step_context.session.run(area_size) + 10})[0][0])
 
     area_size = area.size()
@@ -144,7 +144,7 @@ def test_ops_run_after_export_and_import(tmp_path: Path) -> None:
         with tf.Session() as sess:
             sess.run(put.name)
             assert sess.run(got["x"].name) == 9
-        # The imported ops keep their stores' names and declarations.
+        # The imported ops keep the names and declarations of their stores.
         again = StagingArea([tf.int32], shared_name="kept", capacity=2)
         with pytest.raises(SpecError, match=r"'kept'.*shares its name with the op '.*', but has capacity=5"):
             StagingArea([tf.int32], shared_name="kept", capacity=5)
@@ -167,7 +167,7 @@ def test_map_areas_that_were_imported_are_known_by_their_kind() -> None:
     meta = tf.train.export_meta_graph()
     with tf.Graph().as_default():
         tf.train.import_meta_graph(meta)
-        # Another kind has another table of names, and a get of one component says nothing of the others.
+        # The other kind of area has its own names, and a get of one component does not show the other components.
         StagingArea([tf.float32], shared_name="m", capacity=3)
         MapStagingArea([tf.int32, tf.string], shared_name="m", ordered=True)
         with pytest.raises(SpecError, match="has capacity=1 where that one has capacity=0"):

@@ -1,4 +1,4 @@
-"""Whatever is put comes back: random dtypes, shapes, names and ways to give a value, beside numpy."""
+"""Every put value comes back: random dtypes, shapes, names and kinds of values, compared with numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an area's store lives, which areas share it, and what a graph knows of its areas."""
+"""The device of an area's store, the areas that share it, and the areas recorded for a graph."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_ops_of_raw_code_count_as_areas() -> None:
         StagingArea([tf.int32], shared_name="raw", capacity=1)
 
 
-# ---- for the session helper
+# ---- used by StagingSession
 
 
 def test_cached_ops_are_made_once_and_not_after_finalize(graph: Any) -> None:

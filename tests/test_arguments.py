@@ -1,7 +1,7 @@
 """Every argument of every public function against values of the wrong kind, out of range, or huge.
 
-A value is refused with an error that names the argument, what it got and what it wants, within a second, and nothing is
-made: no op, no thread, no file. Or it is one of those that the table says the argument takes.
+The function must reject a value within a second, with an error that names the argument, the value and what it expects,
+and must make no op, thread or file. The table lists the values that an argument accepts.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def _whole(least: int, most: int) -> set[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One argument: how to call its function with a value, and which of the hostile values it takes."""
+    """One argument: how to call its function with a value, and which hostile values it accepts."""
 
     call: Callable[[Any], Any]
     takes: set[str]
-    # By what the message may name the argument instead.
+    # Other names by which the message may name the argument.
     says: tuple[str, ...] = ()
-    # Not tried: it would work, and change this process; or it is shown by TensorFlow, which cannot.
+    # Values that are not tried: they would change this process, or TensorFlow cannot show them.
     untried: frozenset[str] = frozenset()
-    # Whether the message shows the value itself, or describes it.
+    # Whether the message shows the value itself or describes it.
     shows: bool = True
 
 
@@ -92,7 +92,7 @@ def _runner(**options: Any) -> Any:
 
 
 class _Records(sources.RecordSource):
-    """The smallest record source."""
+    """A minimal record source."""
 
     def _record_spec(self, batch_dim: int | None) -> Any:
         raise AssertionError
@@ -102,7 +102,7 @@ class _Records(sources.RecordSource):
 
 
 class _Stepped(sources.Source):
-    """The smallest source."""
+    """A minimal source."""
 
     spec = batch_size = num_records = batches_per_epoch = num_batches = None  # type: ignore[assignment]
 
@@ -144,12 +144,12 @@ def _grain_iter() -> Any:
 
 
 def _session(**options: Any) -> Any:
-    # For the checkpoints.
+    # Checkpoints need a global step.
     _ready(tf.train.get_or_create_global_step())
     return staging.StagingSession(**options)
 
 
-# The session of one test, which all values are tried in.
+# The session of one test, in which all values are tried.
 _opened: list[Any] = []
 
 
@@ -418,7 +418,7 @@ def _rows_of_files() -> Iterator[tuple[str, Row]]:
 def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
     lengths = _whole(0, 2**31) | {"list", "empty_list"}
     yield "aligned_empty(shape)", Row(lambda v: sources.aligned_empty(v, np.uint8), lengths)
-    # As np.dtype: what has a dtype, or is a class.
+    # As in np.dtype(), values with a dtype attribute and classes are accepted.
     kinds = {"none", "empty_list", "np_true", "np_int", "np_negative", "np_half", "np_nan", "datetime", "class"}
     dtypes = Row(lambda v: sources.aligned_empty(3, v), kinds)
     yield "aligned_empty(dtype)", dtypes
@@ -460,7 +460,7 @@ def _no_monitor_of_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ignored(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What Python would print as "Exception ignored in", of a `__del__` for example."""
+    """Collects what Python prints as "Exception ignored in", for example from a `__del__`."""
     found: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: found.append(f"{args.exc_value!r} in {args.object!r}"))
     yield found
@@ -484,7 +484,7 @@ def test_an_argument_takes_its_values_or_names_them(
         for path in tmp_path.iterdir():
             if not path.name.startswith("r."):
                 os.remove(path) if path.is_file() else None
-    # What is garbage is collected once, below: it takes a quarter of a second.
+    # Garbage is collected once, below, because a collection takes a quarter of a second.
     assert problems + ignored == []
 
 
@@ -494,7 +494,7 @@ def test_the_garbage_of_the_table_is_collected_without_a_word(ignored: list[str]
 
 
 def _problem(row: Row, argument: str, kind: str, value: Any) -> str:
-    """What is wrong with how the function answers the value; "" if nothing is."""
+    """Return what is wrong with the function's answer to the value; "" if nothing is."""
     with tf.Graph().as_default() as graph:
         _built.clear()
         _running.clear()
@@ -528,7 +528,7 @@ def _problem(row: Row, argument: str, kind: str, value: Any) -> str:
         return f"{', '.join(wrong)}: {text}" if wrong else ""
 
 
-# The ops that the graph had, and the threads that there were, when all was ready for the call.
+# The ops of the graph and the threads, just before the call.
 _built: list[int] = []
 _running: set[threading.Thread] = set()
 
@@ -540,7 +540,7 @@ def _ready(value: Any) -> Any:
 
 
 def _shapes(value: Any) -> list[str]:
-    """What may stand in a message for the value: itself, its type, or one of the values that it holds."""
+    """Return what a message may show for the value: itself, its type, or one of its elements."""
     nothing = ("", b"", [], ())
     if value is None or (isinstance(value, (str, bytes, list, tuple)) and value in nothing):
         return ["None", "no ", "empty", "[]", "0 entries", "''", "not declared"]
@@ -558,7 +558,7 @@ def _shapes(value: Any) -> list[str]:
     return shown_as
 
 
-# What StagingSession hands on to tf.train.MonitoredTrainingSession.
+# Arguments that StagingSession passes to tf.train.MonitoredTrainingSession.
 
 _MONITORED: dict[str, set[str]] = {
     "master": _STRINGS,
@@ -598,7 +598,7 @@ def test_an_unknown_monitored_argument_is_named(graph: Any) -> None:
 
 
 class _TooEarly(staging.StagingSession):
-    """Fails before the session's own constructor is called."""
+    """Fails before it calls the session's own constructor."""
 
     def __init__(self) -> None:
         raise ValueError("too early")
@@ -628,7 +628,7 @@ def test_a_shape_has_no_negative_dimension(shape: Any) -> None:
             sources.aligned_empty(shape, dtype)
 
 
-# What is no regular file.
+# Paths that are not regular files.
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""ArrayRecordSource against real files: order, parsing, cache, shards, and what is said of bad files."""
+"""ArrayRecordSource on real files: order, parsing, cache, shards, and the messages for bad files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes records with the package's own writer."""
+    """Write records with the package's own writer."""
 
     def to_file(records: Any, name: str = "a.array_record", options: str = "group_size:1,uncompressed") -> str:
         path = str(tmp_path / name)
@@ -157,7 +157,7 @@ def test_a_shard_reads_only_its_own_records(write: Write) -> None:
 
 
 def _count_reads(source: ArrayRecordSource) -> list[int]:
-    """The records that the package's own reader is asked for, from now on."""
+    """Record which records the package's own reader is asked for."""
     file = source._files._open[0]  # type: ignore[attr-defined]
     reader, asked = file._reader, []
 
@@ -398,7 +398,7 @@ def test_the_command_checks_array_record_files(write: Write, capsys: pytest.Capt
     _flip(path, Path(path).read_bytes().index(_records(2)[1]))
     assert cli.main(["--check", path]) == 1
     said = capsys.readouterr()
-    kind = ", an ArrayRecord file, which has its index in itself"
+    kind = ", an ArrayRecord file with its own index"
     assert (
         said.out
         == f"{path}: 10 records{kind}\n{path}: 10 records, 0 corrupt{kind}\n{path}: 10 records, 1 corrupt{kind}\n"

@@ -1,4 +1,4 @@
-"""The benchmark suite: every system delivers the right batches, the arithmetic of the tables, the command's words."""
+"""The benchmark suite: the batches that each system delivers, the figures of the tables, and the command line."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.cli import bench
 
 THREADS = 2
-# They shuffle in a queue of records, or have a thread's own order: the first records come in no epochs.
+# Systems that shuffle in a queue of records: an epoch's records are not delivered together.
 MIXED = {"classic", "hand_classic"}
-# Applicable pairs; the others say why not.
+# The pairs of a workload and a system that cannot feed it.
 NOT_FOR = {("W3", "tf_data"), *((name, "tf_data_shuffled") for name in ("W1", "W2", "W3", "W4"))}
 PAIRS = [(name, system) for name in FACTS for system in SYSTEMS if (name, system) not in NOT_FOR]
 
 
 def needs(name: str, system: str = "") -> None:
-    """Skips the test if a package is not there."""
-    for module, wanted in (("PIL", name == "W4"), ("tensorpack", system == "tensorpack")):
-        if wanted and importlib.util.find_spec(module) is None:
+    """Skip the test if a package is not installed."""
+    for module, needed in (("PIL", name == "W4"), ("tensorpack", system == "tensorpack")):
+        if needed and importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
 
 
 def look(batch: dict[str, Any]) -> dict[str, Any]:
-    """In place of a model: the step fetches the batch itself."""
+    """A stand-in for the model: the step fetches the batch itself."""
     return {name: tf.identity(tensor) for name, tensor in batch.items()}
 
 
 def numbered(name: str, tmp_path: Path, records: int | None = None) -> tuple[Any, Any]:
-    """A workload and its data, with the record's number in place of its label."""
+    """Return a workload and its data, with the record's number in place of its label."""
     workload = load_workload(name)
     data = workload.open(records or FACTS[name].quick_records, str(tmp_path))
     if isinstance(data, dict):
@@ -62,7 +62,7 @@ def numbered(name: str, tmp_path: Path, records: int | None = None) -> tuple[Any
 
 
 def delivered(name: str, system: str, tmp_path: Path, threads: int, records: int | None = None) -> list[int]:
-    """The record numbers of as many batches as an epoch has, in order; each batch holds what its records do."""
+    """Return the record numbers of one epoch's number of batches, in order. Each batch is compared with its records."""
     workload, data = numbered(name, tmp_path, records)
     steps = (records or FACTS[name].quick_records) // workload.batch_size
     numbers: list[int] = []
@@ -74,13 +74,13 @@ def delivered(name: str, system: str, tmp_path: Path, threads: int, records: int
 
 
 def check_rows(data: Any, batch: Any) -> list[int]:
-    """W1 and W3: an image is its record, scaled."""
+    """W1 and W3: each image is its record, scaled."""
     np.testing.assert_allclose(batch["image"], data["image"][batch["label"]] / 255, atol=1e-6)
     return batch["label"].tolist()
 
 
 def check_flipped(data: Any, batch: Any) -> list[int]:
-    """W2: an image is its record, scaled, as it is or flipped; some are."""
+    """W2: each image is its record, scaled; some are flipped."""
     original = data["image"][batch["label"]] / np.float32(255)
     same = np.isclose(batch["image"], original, atol=1e-6).all(axis=(1, 2, 3))
     flipped = np.isclose(batch["image"], original[:, :, ::-1], atol=1e-6).all(axis=(1, 2, 3))
@@ -89,7 +89,7 @@ def check_flipped(data: Any, batch: Any) -> list[int]:
 
 
 def check_crops(data: Any, batch: Any) -> list[int]:
-    """W4: a crop has the colour of its file; decoders differ in the last digits."""
+    """W4: each crop has the colour of its file. Decoders differ in the last digits."""
     from io import BytesIO
 
     from PIL import Image
@@ -101,7 +101,7 @@ def check_crops(data: Any, batch: Any) -> list[int]:
 
 
 def check_records(data: Any, batch: Any) -> list[int]:
-    """W5: a record is whole, and begins with its number."""
+    """W5: each record is complete and starts with its number."""
     records = [record if isinstance(record, bytes) else record.tobytes() for record in batch["record"]]
     noise = np.random.default_rng(0).bytes(1016)
     assert all(record[8:] == noise for record in records)
@@ -121,14 +121,14 @@ CHECKS: dict[str, Callable[[Any, Any], list[int]]] = {
 def test_what_a_system_delivers(name: str, system: str, tmp_path: Path, graph: Any) -> None:
     needs(name, system)
     records = FACTS[name].quick_records
-    # By hand with several threads, each has an order of its own, and records come as often as there are threads.
+    # With several hand-written threads, each thread delivers every record in its own order.
     threads = 1 if system == "hand_area" else THREADS
     numbers = delivered(name, system, tmp_path, threads)
     assert len(numbers) == records
     if system in MIXED or system == "tf_data_shuffled":
         assert set(numbers) <= set(range(records))
         return
-    assert sorted(numbers) == list(range(records)), "each record once an epoch"
+    assert sorted(numbers) == list(range(records)), "each record once per epoch"
     front_to_back = name == "W5" and not SYSTEMS[system].ours
     assert (numbers == list(range(records))) == front_to_back
 
@@ -138,7 +138,7 @@ def test_a_shuffle_queue_holds_back_no_more_than_its_capacity(system: str, tmp_p
     records, batch_size = 128 * 32, 128
     numbers = delivered("W1", system, tmp_path, threads=1, records=records)
     counts = np.bincount(numbers, minlength=records)
-    # 8 batches in the queue, and at most 2 in the area.
+    # At most 8 batches in the queue and 2 in the area.
     assert (counts == 0).sum() <= 10 * batch_size
     assert counts.max() <= 2
 
@@ -186,7 +186,7 @@ def test_all_batches_of_a_workload_are_alike(name: str) -> None:
     ("name", "system", "why"),
     [
         ("W3", "tf_data", "W3 waits in Python"),
-        ("W1", "tf_data_shuffled", "tf_data shuffles all of W1 as it is"),
+        ("W1", "tf_data_shuffled", "tf_data already shuffles all of W1"),
     ],
 )
 def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, tmp_path: Path, graph: Any) -> None:
@@ -209,14 +209,14 @@ def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, t
 def test_what_is_not_installed_is_skipped_with_the_cure(
     module: str, request_: Request, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     assert answer(replace(request_, records=128)) == {"skipped": why}
 
 
 def test_as_many_steps_are_measured_as_fit_into_the_time() -> None:
     calls: list[int] = []
     measured = measure(lambda: calls.append(1), secs=0.05)
-    # The warm-up comes on top.
+    # The calls include the warm-up.
     assert 0 < measured.steps < len(calls)
     calls.clear()
     assert measure(lambda: calls.append(1), secs=9, steps=3).steps == 3
@@ -268,7 +268,7 @@ def test_the_bound_is_the_larger_of_const_and_of_the_cpu_time_on_all_cores() -> 
 
 
 def test_a_row_has_the_median_the_spread_and_the_ratio_within_the_rounds() -> None:
-    # A machine that is twice as slow in the second round and four times in the third: the ratio is that of each.
+    # The machine is twice as slow in the second round and four times in the third. Ratios are computed per round.
     bound = Bound([1.0, 2.0, 4.0], "")
     (row,) = make_rows([outcome("a", [2.0, 4.0, 5.0]), Outcome("b", skipped="x")], bound)
     assert (row.median_ms, row.least_ms, row.most_ms, row.of_bound) == (4.0, 2.0, 5.0, 0.5)
@@ -291,9 +291,9 @@ def test_the_text_has_machine_figures_and_reasons() -> None:
     lines = as_text({"Python": "3.12", "processor": "one"}, some_tables()).splitlines()
     assert lines[:2] == ["Python     3.12", "processor  one"]
     assert lines[5:8] == [
-        "  system    ms a step   least to most  of bound  records/s  CPU ms",
-        "  const         1.250  1.000 to 1.500      0.83     51,200   0.000",
-        "  staged:4      2.000  2.000 to 2.000      0.50     32,000   0.000",
+        "  system    ms per step      min to max  of bound  records/s  CPU ms",
+        "  const           1.250  1.000 to 1.500      0.83     51,200   0.000",
+        "  staged:4        2.000  2.000 to 2.000      0.50     32,000   0.000",
     ]
     assert lines[9:] == [
         "  bound: as const",
@@ -329,14 +329,14 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
 def test_a_plot_without_matplotlib_is_refused_beforehand(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
     assert said_by(capsys, "W1", "--plot", "out.png") == (
         "staging-tf1 bench: --plot needs matplotlib: pip install 'staging-tf1[bench]'. (see staging-tf1 bench --help)\n"
     )
 
 
 def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What the command says on stderr when it refuses its words."""
+    """Return what the command prints on stderr when it rejects its arguments."""
     with pytest.raises(SystemExit) as exit_:
         bench.main(list(words))
     assert exit_.value.code == 2
@@ -348,40 +348,41 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["W9"], "There is no workload 'W9'. Choose among W1, W2, W3, W4, W5."),
-        (["--systems", "stage"], f"There is no system 'stage'. Choose among {', '.join(SYSTEMS)}."),
+        (["W9"], "Unknown workload 'W9', expected one of W1, W2, W3, W4, W5."),
+        (["--systems", "stage"], f"Unknown system 'stage', expected one of {', '.join(SYSTEMS)}."),
         (
             ["--systems", "feed_dict:4"],
-            "System 'feed_dict' has no number of threads, got 'feed_dict:4'. Leave out ':4'.",
+            "System 'feed_dict' takes no number of threads, got 'feed_dict:4'. Remove ':4'.",
         ),
-        (["--systems", "staged:0"], "System 'staged' got 0 threads, wanted 1 to 256."),
+        (["--systems", "staged:0"], "System 'staged' got 0 threads, expected 1 to 256."),
         (
             ["--systems", "staged:1@inter=1"],
-            "There are no pools '@inter=1'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning.",
+            "Unknown pool setting '@inter=1', expected @inter_op=N or @intra_op=N (N from 1 to 999), or @no_spinning.",
         ),
         (
             ["--systems", "staged@inter_op=0"],
-            "There are no pools '@inter_op=0'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning.",
+            "Unknown pool setting '@inter_op=0', expected @inter_op=N or @intra_op=N (N from 1 to 999), or "
+            "@no_spinning.",
         ),
-        (["--rounds", "0"], "argument --rounds: got '0', wanted a whole number from 1 to 1000"),
-        (["--threads", "1,x"], "--threads got 'x', wanted a whole number from 1 to 256"),
-        (["--secs", "0"], "--secs got 0, wanted 0.01 to 600."),
-        (["--secs", "nan"], "--secs got nan, wanted 0.01 to 600."),
+        (["--rounds", "0"], "argument --rounds: got '0', expected a whole number from 1 to 1000"),
+        (["--threads", "1,x"], "--threads got 'x', expected a whole number from 1 to 256"),
+        (["--secs", "0"], "--secs got 0, expected 0.01 to 600."),
+        (["--secs", "nan"], "--secs got nan, expected 0.01 to 600."),
         (
             ["--train", "my_module"],
-            "--train got 'my_module', wanted my_module:build, where build() returns (source, train).",
+            "--train got 'my_module', expected my_module:build, where build() returns (source, train).",
         ),
         (
             ["W1", "--train", "my_module:build"],
-            "--train measures your own step: leave out workloads, --systems, --suite and --quick.",
+            "--train measures your own step: remove workloads, --systems, --suite and --quick.",
         ),
         (
             ["--suite", "classic", "--systems", "staged"],
-            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning.",
+            "--suite sets its own systems and pools: remove --systems, --inter-op, --intra-op and --no-spinning.",
         ),
         (
             ["--suite", "classic", "--no-spinning"],
-            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning.",
+            "--suite sets its own systems and pools: remove --systems, --inter-op, --intra-op and --no-spinning.",
         ),
         (
             ["--json", "no/such/folder/o.json"],
@@ -400,7 +401,7 @@ def test_names() -> None:
     assert "staged:4" in names and "feed_dict" in names and "lockstep" in names
     assert [str(parse_system(name)) for name in names] == names
     for name in [*BOUNDS, *SYSTEMS]:
-        assert importlib.util.find_spec(f"staging_tf1.bench.systems.{name}")
+        assert callable(load_system(name))
 
 
 def test_the_page_knows_every_workload_and_system_and_its_commands_are_understood() -> None:
@@ -425,7 +426,9 @@ def test_the_plans_hold_the_bounds_and_the_reference() -> None:
     with_pools = suites.with_pools(mixed, {"inter_op": 2, "intra_op": 3, "no_spinning": False})
     pools = {name: (each.inter_op, each.intra_op, each.no_spinning) for name, each in with_pools.requests.items()}
     assert pools["staged:1"] == pools["const"] == (2, 3, False)
-    assert pools["staged:4@inter_op=1@no_spinning"] == (1, 3, True), "its own, and those of all for the others"
+    assert pools["staged:4@inter_op=1@no_spinning"] == (1, 3, True), (
+        "its own settings, and the common ones for the others"
+    )
     (classic,) = suites.classic_plans(["W2"], secs=1, folder="x")
     changed = classic.requests["queue, intra_op 1"]
     assert (changed.system, changed.intra_op, changed.threads, changed.input_device) == ("hand_classic", 1, 1, None)
@@ -476,27 +479,27 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def test_a_step_of_the_users_own(function: str, system: str, own_module: None) -> None:
     got = answer(Request(f"bench_own:{function}", system, "", steps=5, threads=2))
     assert got["measured"]["steps"] == 5
-    # A generator's batches may differ in length.
+    # The batches of a generator may differ in length.
     assert got["measured"]["batch_size"] == (24 if function == "build" else 0)
 
 
 @pytest.mark.parametrize(
     ("name", "system", "message"),
     [
-        ("bench_other:build", "const", r"--train bench_other:build: there is no module 'bench_other' in .* installed"),
+        ("bench_other:build", "const", r"--train bench_other:build: found no module 'bench_other' in .* installed"),
         ("bench_own:built", "const", "--train bench_own:built: module 'bench_own' has no function 'built'."),
         (
             "bench_own:wrong",
             "const",
-            r"--train bench_own:wrong: wrong\(\) returned ArraySource, wanted \(source, train",
+            r"--train bench_own:wrong: wrong\(\) returned ArraySource, expected \(source, train",
         ),
         ("bench_own:forgetful", "const", "The train function of bench_own:forgetful returned None. Return the train"),
         (
             "bench_own:short",
             "feed_dict",
-            "bench_own:short ran out of data while it was measured. Give its .* epochs=None",
+            "bench_own:short ran out of data during the measurement. Set epochs=None",
         ),
-        ("bench_own:short", "staged", "bench_own:short ran out of data while it was measured. Give its .* epochs=None"),
+        ("bench_own:short", "staged", "bench_own:short ran out of data during the measurement. Set epochs=None"),
     ],
 )
 def test_mistakes_in_a_step_of_the_users_own(name: str, system: str, message: str, own_module: None) -> None:
@@ -504,12 +507,12 @@ def test_mistakes_in_a_step_of_the_users_own(name: str, system: str, message: st
 
 
 def test_a_colon_is_not_enough() -> None:
-    with pytest.raises(BenchError, match="wanted my_module:build"):
+    with pytest.raises(BenchError, match="expected my_module:build"):
         suites.own_plan(":build", secs=1, folder="")
 
 
 def test_a_worker_that_dies_tells_its_last_words() -> None:
-    # A system that is not there: the command refuses such a name, so the worker need not.
+    # The command rejects an unknown system, so the worker does not check for it.
     failed = ask_worker(Request("W1", "nothing", "", records=128), timeout_secs=100).failed
     assert failed is not None and "No module named 'staging_tf1.bench.systems.nothing'" in failed
 

@@ -1,4 +1,4 @@
-"""What users' own sources and loops do against their contract: an error that says so, never other data."""
+"""Sources and loops of users that break their contract get an error that says so, never wrong data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError, StagingError
 from staging_tf1.sources import ArraySource, GeneratorSource, Source, TFRecordSource, write_tfrecords
 
-# Steps in several threads.
+# Steps run by several threads.
 
 
 def in_two_threads(work: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ def test_threads_that_step_in_lockstep_see_every_batch_once(graph: Any, how: str
 
 
 def test_threads_that_step_past_each_other_are_told(graph: Any) -> None:
-    """A hook cannot make one thread wait for the other; two steps at once would put one batch twice."""
+    """A hook cannot make one thread wait for the other: two steps at the same time would put one batch twice."""
     inside, told = threading.Event(), threading.Event()
 
     def slow(number: Any) -> Any:
@@ -73,7 +73,7 @@ def test_threads_that_step_past_each_other_are_told(graph: Any) -> None:
         assert sess.run(batch).tolist() == [2, 3], "the refused step has taken nothing"
 
 
-# Memory that is used again, and structures that change.
+# Reused memory, and changing structures.
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 10**6])
@@ -141,11 +141,11 @@ def test_integers_in_lists_keep_their_digits(value: list[Any], text: str | None)
             as_array(value, None, "x")
 
 
-# A source's own figures.
+# Sizes that a source reports.
 
 
 class Mine(Numbers):
-    """A source whose answers can be replaced."""
+    """A source whose answers a test can replace."""
 
     answers: dict[str, Any]
 
@@ -191,14 +191,14 @@ def test_a_source_that_is_its_own_shard_is_named(graph: Any) -> None:
 
 
 class SilentError(Exception):
-    """Cannot say what is wrong."""
+    """An exception whose str() fails."""
 
     def __str__(self) -> str:
         raise ZeroDivisionError
 
 
 class FrozenError(Exception):
-    """Takes no attributes, as a frozen dataclass."""
+    """An exception without settable attributes, like a frozen dataclass."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("__") or name == "__notes__":
@@ -255,7 +255,7 @@ def test_a_frozen_exception_can_be_skipped(graph: Any) -> None:
         assert [sess.run(batch).tolist()[0] for _ in range(4)] == [0, 2, 6, 8]
 
 
-# Where a run begins that was restored.
+# The position after a restore.
 
 
 @pytest.mark.parametrize("make", ["staged", "CustomRunner", "restart"])

@@ -1,4 +1,4 @@
-"""A batch's values arrive byte for byte as `feed_dict` delivers them: dtypes x layouts x ways in."""
+"""The values of a batch arrive byte for byte as with `feed_dict`: dtypes x layouts x ways to feed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL = [name for name in "bfloat16 float8_e5m2 float8_e4m3fn int4 uint4".split
 
 
 class Annotated(np.ndarray):  # type: ignore[type-arg]
-    """An array that brings a note, as many libraries have one."""
+    """An array with an extra attribute, as in many libraries."""
 
     note = "pixels"
 
@@ -53,7 +53,7 @@ def _at_an_odd_address(array: Array) -> Array:
 
 
 def _on_a_boundary(array: Array) -> Array:
-    """Where TensorFlow reads an array in place."""
+    """Return the array at an address where TensorFlow reads it without a copy."""
     if array.dtype.hasobject:
         return array
     memory = np.zeros(array.nbytes + 64, np.uint8)
@@ -87,7 +87,7 @@ LAYOUTS: dict[str, Callable[[Array], Any]] = {
     "in the other byte order with gaps": lambda array: _strided(_swapped(array)),
     "in the other byte order at an odd address": lambda array: _at_an_odd_address(_swapped(array)),
 }
-# These have no dtype but the one that is declared.
+# These have no dtype except the declared one.
 _AS_DECLARED = {
     "a list": lambda array: array.tolist(),
     "a list of arrays": lambda array: list(array) if array.ndim else array,
@@ -96,7 +96,7 @@ _AS_DECLARED = {
 
 
 def _some(dtype: Any) -> Array:
-    """An array whose values tell how their bytes were read."""
+    """Return an array whose values show how their bytes were read."""
     if dtype == tf.string:
         return np.array([[b"a\0", "\u00e4", b"\xff"], [b"", "\0b\0", b"c"]], object)
     size = 6 * np.dtype(dtype.as_numpy_dtype).itemsize
@@ -105,7 +105,7 @@ def _some(dtype: Any) -> Array:
 
 @st.composite
 def numbers(draw: Any, tf_dtype: Any) -> Array:
-    """An array of arbitrary bytes, so that bools are other than 0 and 1 and NaNs have a payload."""
+    """Return an array of arbitrary bytes, with bools other than 0 and 1 and NaNs with a payload."""
     dtype = tf_dtype.as_numpy_dtype
     shape = draw(st.sampled_from([(2, 3), (2, 3), (1,), (3, 1, 2), (0, 3), ()]))
     size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -114,7 +114,7 @@ def numbers(draw: Any, tf_dtype: Any) -> Array:
 
 @st.composite
 def texts(draw: Any) -> Array:
-    """Strings in all that numpy has for them."""
+    """Return strings in every form that numpy has."""
     letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
     element = st.one_of(letters, letters.map(str.encode), st.binary(max_size=4), st.just(b"a\0\0"), st.just("b\0"))
     shape = draw(st.sampled_from([(2, 3), (1,), (0, 3), ()]))
@@ -148,7 +148,7 @@ def _sorted_rows(array: Array) -> Array:
 
 
 def _as_a_constant(array: Array) -> Array:
-    """What a constant in a graph keeps of an array: of bools the truth, and of a single NaN that it is one."""
+    """Return what a constant in a graph keeps of an array: the truth of bools, and only that a value is NaN."""
     if np.asarray(array).dtype == bool:
         return np.asarray(array).view(np.uint8) != 0
     if np.asarray(array).dtype.kind in "OS":
@@ -156,7 +156,7 @@ def _as_a_constant(array: Array) -> Array:
     return np.where(array != array, 0, array) if np.size(array) == 1 else array
 
 
-# What may differ, by pipeline.
+# The differences that are allowed, by pipeline.
 _DIFFERENCES = {"records": _sorted_rows, "put": _as_a_constant}
 
 
@@ -189,7 +189,7 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
         for layout in layouts:
             check(_some(dtype), layout, pipelines.names)
         values = texts() if dtype == tf.string else numbers(dtype)
-        # A put makes a graph, which takes longer than all the rest; its values are arbitrary in test_areas_property.
+        # A put makes a graph, which takes most of the time. test_areas_property tries arbitrary values for it.
         others = st.just([name for name in pipelines.names if name != "put"])
         arbitrary = given(array=values, layout=st.sampled_from(sorted(layouts)), named=others)(check)
         settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])(arbitrary)()

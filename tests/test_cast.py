@@ -1,4 +1,4 @@
-"""`staged(cast=)`: components staged in a smaller dtype, and what is said of a cast that cannot be."""
+"""`staged(cast=)`: components staged in a smaller dtype, and the messages for invalid casts."""
 
 from __future__ import annotations
 

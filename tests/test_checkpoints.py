@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be restored is an error with its file and a cure, and never the end of the data."""
+"""A checkpoint that cannot be restored raises an error with its file and a fix, and never ends the data."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def checkpoints(folder: Path) -> dict[str, bytes]:
 
 
 def first_error(way: str, folder: Path, build: Callable[[], Any] = build) -> BaseException | None:
-    """What a plain training loop, which takes OutOfRangeError for the end, sees."""
+    """Return what a plain training loop sees, which takes OutOfRangeError for the end of the data."""
     with tf.Graph().as_default():
         _, train = build()
         try:
@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str
     error = first_error(way, folder)
     assert isinstance(error, CheckpointError) and not isinstance(error, tf.errors.OpError)
     assert str(folder / "model.ckpt-6") in str(error) and "is damaged or incomplete" in str(error)
-    # It is the cure: doing what the message says makes the loop run.
+    # The suggested fix works: after it, the loop runs.
     cure = f"tf.train.update_checkpoint_state('{folder}', '{folder / 'model.ckpt-3'}')"
     assert cure in str(error)
     assert checkpoints(folder) == before, "nothing is saved over what may be rescued"
@@ -237,7 +237,7 @@ class Lost(tf.train.SessionRunHook):  # type: ignore[misc]
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("damage", ["the data end early", "garbage for an index", "no data"])
 def test_a_recovery_from_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str) -> None:
-    # A MonitoredSession restores within run(), and takes an OutOfRangeError from there for the end of the data.
+    # A MonitoredSession restores within run(), and takes an OutOfRangeError from the restore for the end of the data.
     folder = copy(saved, tmp_path)
     hook = Lost(lambda: DAMAGES[damage](folder))
     with tf.Graph().as_default():

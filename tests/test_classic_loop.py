@@ -1,4 +1,4 @@
-"""The loop by hand, `sess.run([got, put])` until the end of the data and then a drain: no batch is lost."""
+"""The hand-written loop, `sess.run([got, put])` to the end of the data and then a drain, loses no batch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 
 
 def to_the_end(run: Callable[[Any], Any], fetches: Any) -> list[Any]:
-    """What the runs gave until the end of the data."""
+    """Return the results of the runs until the end of the data."""
     found = []
     with pytest.raises(tf.errors.OutOfRangeError):
         while True:
@@ -85,7 +85,7 @@ def test_every_record_is_seen(graph: Any, how: str, queue: str) -> None:
         run(put)
         steps = [found[0] for found in to_the_end(run, [got, put])]
         drained = to_the_end(run, got)
-    # The failed step has taken nothing: it is the drain that sees the last batch, and then the end.
+    # The failed step took nothing: the drain gets the last batch, and then the end.
     assert len(drained) == 1
     assert sorted(np.concatenate(steps + drained)) == list(range(COUNT))
 
@@ -130,7 +130,7 @@ def test_two_areas_of_one_queue_take_both_or_nothing(graph: Any) -> None:
         run(puts)
         found = [each for step in to_the_end(run, [gots, puts]) for each in step[0]]
         found += [each for got in gots for each in to_the_end(run, got)]
-    # Of seven batches two areas take six together; the seventh was read, and is what the warning counts.
+    # Two areas take six of seven batches. The seventh was read, and the warning counts it.
     assert sorted(np.concatenate(found)) == list(range(6 * BATCH))
 
 
@@ -202,7 +202,7 @@ def test_what_the_source_raises_is_not_the_end(graph: Any, how: str) -> None:
 
 
 def test_an_area_that_others_fill_too_has_no_end(graph: Any) -> None:
-    """What a feed dict can fill is not over, however the queue stands; its get waits, as TensorFlow has it."""
+    """Data that a feed dict can supply does not end with the queue; its get blocks, as in TensorFlow."""
     x = staging.CustomRunner(lambda: batches(2 * BATCH), queue="fifo").get_inputs()
     area = staging.StagingArea.from_tensors(x)
     put, got, by_hand = area.put(x), area.get()[0], tf.placeholder(tf.int64, [BATCH])
@@ -233,7 +233,7 @@ def test_a_user_who_feeds_the_batch_takes_none(graph: Any) -> None:
 
 
 def test_a_thread_that_puts_beside_the_loop(graph: Any) -> None:
-    """A get is told of the end only when no put is under way any more."""
+    """A get sees the end of the data only when no put is running."""
     x = staging.CustomRunner(batches, queue="fifo").get_inputs()
     area = staging.StagingArea.from_tensors(x, capacity=2)
     put, got = area.put(x), area.get()[0]
@@ -256,7 +256,7 @@ def test_a_thread_that_puts_beside_the_loop(graph: Any) -> None:
     assert np.concatenate(found).tolist() == list(range(COUNT))
 
 
-# What the report says where the loop cannot be looked after: the data of others.
+# The report for input that the package does not own.
 
 
 def test_the_report_of_a_drain_after_the_end_of_a_queue(graph: Any) -> None:

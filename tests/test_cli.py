@@ -42,7 +42,7 @@ def test_a_command_that_is_not_there(words: list[str], got: str, capsys: pytest.
     assert exit_.value.code == 2
     assert capsys.readouterr() == (
         "",
-        f"staging-tf1: got {got}, wanted one of {', '.join(NAMES)} (see staging-tf1 --help)\n",
+        f"staging-tf1: got {got}, expected one of {', '.join(NAMES)} (see staging-tf1 --help)\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""`staging-tf1 train`: it learns, it says what it did, and it answers every mistake with one line."""
+"""`staging-tf1 train`: it learns, it reports what it did, and it answers every mistake with one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _log_level() -> Iterator[None]:
 
 
 def _complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr; nothing was printed on stdout."""
+    """Return the only line on stderr; stdout must be empty."""
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1, err
@@ -42,7 +42,7 @@ def _complaint(capsys: pytest.CaptureFixture[str]) -> str:
     return err.rstrip("\n")
 
 
-# What it does.
+# Training and its output.
 
 
 def test_the_command_of_the_readme_learns_the_digits_in_less_than_30_seconds(run_python: RunPython) -> None:
@@ -62,13 +62,13 @@ def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureF
     assert main(["train", "--workflow", workflow, "--epochs", "20"]) == 0
     out, err = capsys.readouterr()
     pipeline, speed, accuracy = out.splitlines()
-    # One pipeline, with what it delivered, how long the steps waited for it, and how full it was.
+    # One pipeline: what it delivered, how long the steps waited for it, and how full it was.
     assert re.match(rf"{workflow}: \d+ batches, .*waited \d+\.\d+ s for input.*occupancy \d+\.\d of \d+", pipeline)
     assert re.fullmatch(r"trained on 28,840 examples in \d+\.\d s \([\d,]+ examples/s\)", speed)
     share = re.fullmatch(r"test accuracy (\d\.\d{3}) \(\d+ of 355\)", accuracy)
     assert share is not None
     assert float(share[1]) >= 0.93
-    # The progress bar, to its end.
+    # The complete progress bar.
     assert re.search(rf"{workflow}: 100%.*examples/s, loss=\d\.\d{{4}}\]", err)
 
 
@@ -140,26 +140,26 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-# What it answers to mistakes.
+# Mistakes.
 
 BAD_FLAGS = [
-    (["--batch-size", "0"], "argument --batch-size: got '0', wanted a whole number from 1 to 1000000"),
-    (["--batch-size", "many"], "argument --batch-size: got 'many', wanted a whole number from 1 to 1000000"),
-    (["--batch-size", "1.5"], "argument --batch-size: got '1.5', wanted a whole number from 1 to 1000000"),
-    (["--epochs", "-1"], "argument --epochs: got '-1', wanted a whole number from 1 to 1000000"),
-    (["--threads", "1000"], "argument --threads: got '1000', wanted a whole number from 1 to 256"),
-    (["--capacity", "0"], "argument --capacity: got '0', wanted a whole number from 1 to 10000"),
-    (["--seed", "-5"], "argument --seed: got '-5', wanted a whole number from 0 to 2147483647"),
+    (["--batch-size", "0"], "argument --batch-size: got '0', expected a whole number from 1 to 1000000"),
+    (["--batch-size", "many"], "argument --batch-size: got 'many', expected a whole number from 1 to 1000000"),
+    (["--batch-size", "1.5"], "argument --batch-size: got '1.5', expected a whole number from 1 to 1000000"),
+    (["--epochs", "-1"], "argument --epochs: got '-1', expected a whole number from 1 to 1000000"),
+    (["--threads", "1000"], "argument --threads: got '1000', expected a whole number from 1 to 256"),
+    (["--capacity", "0"], "argument --capacity: got '0', expected a whole number from 1 to 10000"),
+    (["--seed", "-5"], "argument --seed: got '-5', expected a whole number from 0 to 2147483647"),
     (["--seed"], "argument --seed: expected one argument"),
     (["--batch", "3"], "unrecognized arguments: --batch 3"),
     (["mnist.npz"], "unrecognized arguments: mnist.npz"),
     (
         ["--workflow", "lockstep", "--threads", "2"],
-        "--workflow lockstep has no feed threads: got --threads 2, leave it out",
+        "--workflow lockstep has no feed threads: got --threads 2, remove it",
     ),
     (
         ["--workflow", "classic", "--capacity", "1"],
-        "--workflow classic puts one batch while it takes another: got --capacity 1, wanted at least 2",
+        "--workflow classic puts one batch while it takes another: got --capacity 1, expected at least 2",
     ),
 ]
 
@@ -178,7 +178,7 @@ def test_an_unknown_workflow_gets_one_line_that_lists_those_there_are(
     with pytest.raises(SystemExit) as exit_:
         main(["train", "--workflow", "modern"])
     assert exit_.value.code == 2
-    # Newer Pythons leave out the quotes in the list.
+    # Newer versions of Python omit the quotes in the list.
     assert _complaint(capsys).replace("'", "") == (
         "staging-tf1 train: argument --workflow: invalid choice: modern (choose from classic, staged, "
         "lockstep) (see staging-tf1 train --help)"
@@ -212,7 +212,7 @@ def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "logs"
     path.write_text("")
     assert main(["train", "--logdir", str(path)]) == 1
-    assert _complaint(capsys) == f"staging-tf1 train: --logdir {str(path)!r} cannot be made a folder: File exists."
+    assert _complaint(capsys) == f"staging-tf1 train: --logdir {str(path)!r} cannot be created: File exists."
 
 
 def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +224,7 @@ def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytes
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        f"staging-tf1 train: --logdir {str(tmp_path)!r} holds the checkpoint of another model: it has the "
-        f"variable hidden/weights with shape [3, 4], this one [64, 128]. Name another folder."
+        f"staging-tf1 train: --logdir {str(tmp_path)!r} holds the checkpoint of another model: variable "
+        f"hidden/weights has shape [3, 4], expected [64, 128]. Use another folder."
     )
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""`staged(spec=)`: values against their declaration, in one table, before anything runs."""
+"""`staged(spec=)`: values are compared with their declaration before anything runs; all cases in one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example in a docstring runs and prints what it says."""
+"""Every example in a docstring runs and prints what it shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 
 _FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-# Modules that are the program when they are imported.
+# Modules that run a program when they are imported.
 _NOT_IMPORTED = ("staging_tf1.__main__",)
 # Modules whose examples need a package that is an extra.
 _NEEDS = {"staging_tf1.sources.arrayrecord": "array_record"}

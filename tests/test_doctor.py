@@ -1,4 +1,4 @@
-"""The diagnosis of snapshots that are made up, and what a report shows of them."""
+"""The diagnosis of constructed snapshots, and what a report shows of them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_first_store_that_explains_the_wait_is_named() -> None:
     [
         replace(_AREA, size=1),  # there is something to take
         replace(_AREA, closed=True),  # the end of the data, which the step is about to see
-        replace(_AREA, size=None),  # nobody can tell
+        replace(_AREA, size=None),  # unknown
         replace(_AREA, wanted=0),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_report_shows_everything_the_cause_first() -> None:
     ]
 
 
-# Of real sessions.
+# Real sessions.
 
 
 def _source() -> Any:

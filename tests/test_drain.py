@@ -1,4 +1,4 @@
-"""Draining: nothing more is read, and what has been read reaches a step."""
+"""Draining: nothing more is read, and everything that was read reaches a step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SPEC = tf.TensorSpec([None], tf.int64)
 
 
 def wait_until_read(sess: Any, records: int) -> None:
-    """Returns when the feed threads have delivered `records` records."""
+    """Wait until the feed threads have delivered `records` records."""
     pause = threading.Event()
     while sum(stats.records for stats in sess.stats()) < records:
         pause.wait(0.001)
 
 
 def to_the_end(step: Callable[[], Any]) -> list[Any]:
-    """What the steps return; not left to the session, which would end with them."""
+    """Return the results of the steps. The end of the data is caught here, because it would end the session."""
     got = []
     with suppress(tf.errors.OutOfRangeError):
         while True:
@@ -41,7 +41,7 @@ def test_a_common_step_after_a_drain_takes_from_no_tower_unless_from_all(graph: 
         let_go.wait(30)
 
     parts = staging.staged(GeneratorSource(source, spec=SPEC), devices=["/cpu:0", "/cpu:0"])
-    # Tower 1 ends while a step waits for it that could have taken tower 0's batch.
+    # Tower 1 ends while a step, which could take tower 0's batch, waits for it.
     end = tf.py_func(let_go.set, [], [], stateful=True)
     with staging.StagingSession() as sess:
         wait_until_read(sess, 3)
@@ -60,7 +60,7 @@ def test_what_a_runners_queue_holds_passes_the_area_behind_it(graph: Any, lockst
     x = staging.staged(runner.get_inputs(), capacity=1, lockstep=lockstep)
     with staging.StagingSession() as sess:
         first = int(sess.run(x)[0])
-        wait_until_read(sess, 8)  # a full queue, and what is on its way
+        wait_until_read(sess, 8)  # a full queue, and the batch being delivered
         sess.drain()
         rest = to_the_end(lambda: int(sess.run(x)[0]))
     assert [first, *rest] == list(range(sess.stats()[0].records)), "all that was read"

@@ -1,4 +1,4 @@
-"""Every record in exactly one step: whatever the sizes, the threads, the towers and the way of feeding."""
+"""Every record is in exactly one step, for all sizes, numbers of threads and towers, and ways to feed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("staged", "lockstep", "stream", "tensors", "dataset", "shuffle", "fifo"
 
 
 def build(mode: str, records: int, batch: int, capacity: int, threads: int) -> Any:
-    """The tensor of record ids that `mode` brings; the source makes batches of `batch`."""
+    """Return the tensor of record ids that `mode` delivers; the source makes batches of `batch` records."""
     source = ArraySource(np.arange(records), batch_size=batch, epochs=1)
     ids = np.arange(records)
     batches = [ids[at : at + batch] for at in range(0, records, batch)]
@@ -42,14 +42,14 @@ def build(mode: str, records: int, batch: int, capacity: int, threads: int) -> A
 
 
 def make_config(inter_op: int) -> Any:
-    """Two virtual devices, and a thread pool of its own: sessions share the first one's otherwise."""
+    """Two virtual devices, and a thread pool for this session: sessions otherwise share the first one's."""
     return tf.ConfigProto(
         inter_op_parallelism_threads=inter_op, use_per_session_threads=inter_op > 0, device_count={"CPU": 2}
     )
 
 
 def run_to_the_end(fetch: Any, inter_op: int = 0) -> list[Any]:
-    """What each step got, until the end of the data."""
+    """Return the batch of each step until the end of the data."""
     config = make_config(inter_op)
     got = []
     with staging.StagingSession(config=config) as sess:
@@ -77,7 +77,7 @@ def run_to_the_end(fetch: Any, inter_op: int = 0) -> list[Any]:
 def test_every_record_is_delivered_once(
     mode: str, records: int, batch: int, capacity: int, threads: int, inter_op: int
 ) -> None:
-    batch = max(batch, records // 250)  # a step takes a few hundred microseconds; keep an example under a second
+    batch = max(batch, records // 250)  # a step takes a few hundred microseconds; an example stays under a second
     with tf.Graph().as_default():
         got = run_to_the_end(build(mode, records, batch, capacity, threads), inter_op)
     ids = np.concatenate(got)
@@ -129,7 +129,7 @@ def test_every_record_is_on_one_tower(
 
 
 def run_towers(parts: list[Any], inter_op: int) -> list[list[Any]]:
-    """Common steps until not every tower has a batch, then each tower alone until it has none."""
+    """Run common steps while every tower has a batch, then each tower alone until its end."""
     config = make_config(inter_op)
     got: list[list[Any]] = [[] for _ in parts]
     with staging.StagingSession(config=config) as sess:
@@ -180,7 +180,7 @@ def test_the_same_seed_gives_the_same_losses() -> None:
 
 
 class Backwards(ArraySource):
-    """Of each `threads` batches that are made at once, the last is ready first."""
+    """A source where the last of each `threads` concurrently made batches is ready first."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(np.arange(64), batch_size=2, shuffle=True, seed=3, epochs=1)

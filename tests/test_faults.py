@@ -1,4 +1,4 @@
-"""Faults, injected one by one: each test states what must hold after it."""
+"""Faults, injected one by one. Each test states what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SPEC = tf.TensorSpec([None], tf.int64)
 
 
 class BrokenDiskError(Exception):
-    """What the sources below raise."""
+    """Raised by the sources below."""
 
 
 class FailsAt(Source):
-    """0, 1, 2, ... one record a batch; raises at one of them."""
+    """0, 1, 2, ..., one record per batch; raises at one of them."""
 
     def __init__(self, fails_at: int, count: int = 20) -> None:
         self._inner = ArraySource(np.arange(count), batch_size=1, epochs=1)
@@ -59,7 +59,7 @@ def no_feed_thread() -> bool:
 
 
 def build(kind: str, source: FailsAt) -> Any:
-    """A pipeline of each kind over `source`."""
+    """Return a pipeline of each kind over `source`."""
     if kind.startswith("staged"):
         return staging.staged(source, num_threads=int(kind[-1]))
     if kind == "lockstep":
@@ -89,7 +89,7 @@ def test_what_a_source_raises_is_raised_from_run(graph: Any, kind: str, fails_at
     if not kind.startswith("shuffle"):
         assert got == list(range(len(got))) and len(got) <= fails_at
     assert no_feed_thread()
-    with tf.Graph().as_default():  # and the process can go on
+    with tf.Graph().as_default():  # and the process is still usable
         y = staging.staged(ArraySource(np.arange(2), batch_size=2, epochs=1))
         with staging.StagingSession() as sess:
             assert sess.run(y).tolist() == [0, 1]
@@ -185,7 +185,7 @@ def test_a_thousand_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, d
         ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=2, device=device, lockstep=lockstep
     )
     fails = tf.placeholder_with_default(False, [])
-    # As soon as the batch has been promised to the step, and before it can give the place back.
+    # The step already owns the batch, and has not given its slot back yet.
     with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
         check = tf.debugging.Assert(tf.logical_not(fails), ["NaN"])
     seen: list[int] = []
@@ -209,7 +209,7 @@ def test_a_thousand_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, d
 
 
 class SometimesBad(FailsAt):
-    """Every fifth batch is bad."""
+    """A source where every fifth batch is bad."""
 
     def batch(self, index: int) -> Any:
         if index % 5 == 3:
@@ -335,7 +335,7 @@ def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> Non
 
     def source() -> Iterator[Any]:
         for number in range(20):
-            buffer[:] = number  # the same buffer again and again
+            buffer[:] = number  # the same buffer each time
             yield buffer
 
     spec = tf.TensorSpec([256], tf.int32)

@@ -1,4 +1,4 @@
-"""Every fault against every pipeline; each test states what must hold after it."""
+"""Every fault in every pipeline. Each test states what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 
 COUNT = 12
-# Towers that are stopped early leave batches behind, and may say so.
+# Towers that are stopped early leave batches behind, and may warn about it.
 pytestmark = pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
 
 
 class BrokenDiskError(Exception):
-    """What the sources below raise."""
+    """Raised by the sources below."""
 
 
 @pytest.mark.parametrize("bad", [0, COUNT // 2, COUNT - 1], ids=["first", "middle", "last"])
@@ -92,7 +92,7 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
     fails = tf.placeholder_with_default(False, [])
     after = {"early": [], "late": [part["id"] for part in parts]}.get(moment)
     if after is None:
-        # The batch has been promised to the step, and its place is not given back yet.
+        # The step already owns the batch, and its slot is not given back yet.
         towers = [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.area is not None]
         after = [tower.take for tower in towers]
     with tf.control_dependencies(after):
@@ -144,8 +144,8 @@ def test_a_run_that_is_stopped_leaves_nothing(graph: Any, name: str, how: str) -
 WAITING = [name for name in PIPELINES if "lockstep" not in name]
 
 
-# Ctrl-C may fall while an old object goes: Python reports that one and drops it, and the step ends all the same.
-# Whatever else is dropped stays an error.
+# Ctrl-C may arrive during a `__del__`: Python reports and drops the KeyboardInterrupt, and the step still ends.
+# Any other dropped exception stays an error.
 MAY_BE_DROPPED = pytest.mark.filterwarnings(
     r"ignore:[\s\S]*\bKeyboardInterrupt\b:pytest.PytestUnraisableExceptionWarning"
 )
@@ -189,7 +189,7 @@ def test_ctrl_c_reaches_a_step_that_waits(graph: Any, name: str, make: Any) -> N
 
 
 class InterruptedWhileItGoes:
-    """Ctrl-C while an object goes: Python reports the KeyboardInterrupt and drops it."""
+    """Ctrl-C during a `__del__`, where Python reports the KeyboardInterrupt and drops it."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)

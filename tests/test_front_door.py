@@ -1,4 +1,4 @@
-"""Importing the package is cheap and quiet, changes nothing, and every public name is there."""
+"""Importing the package is cheap and quiet, changes nothing, and makes every public name available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from processes import RunPython
 
 import staging_tf1 as staging
 
-# What a process looks like after TensorFlow, and after the package with all its names, have been imported.
+# The state of a process after importing TensorFlow, and after importing the package with all its names.
 _STATE = """
 import json, logging, os, signal, sys, threading, warnings
 import tensorflow.compat.v1 as tf
@@ -55,7 +55,7 @@ print(time.process_time() - start)
 def test_importing_changes_nothing_and_prints_nothing(run_python: RunPython) -> None:
     done = run_python("-c", _STATE)
     assert done.returncode == 0, done.stderr
-    # One line: what the package printed would stand before it.
+    # One line: anything printed by the package would come before it.
     before, after = json.loads(done.stdout)
     assert after == before
     assert before["eager"]
@@ -67,7 +67,7 @@ def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPytho
 
 
 def test_importing_costs_at_most_0_3_seconds_over_tensorflow(run_python: RunPython) -> None:
-    # The least of three, of the processor: the others are what the machine did besides.
+    # The minimum of three CPU times, because wall time includes other work of the machine.
     assert min(float(run_python("-c", _SECONDS).stdout) for _ in range(3)) < 0.3
 
 
@@ -84,7 +84,7 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
 
 
 def test_what_the_type_checker_sees_is_what_there_is() -> None:
-    # The names stand twice in the module: as imports for type checkers, and in the table that loads them.
+    # The module lists the names twice: as imports for type checkers, and in the table that loads them.
     source = Path(staging.__file__).read_text(encoding="utf-8")
     imports = source[source.index("if TYPE_CHECKING:") : source.index("__version__")]
     for name, home in staging._HOMES.items():

@@ -1,4 +1,4 @@
-"""A stream that knows its state goes on from the one in the checkpoint: what was consumed is not read again."""
+"""A stream with a state resumes from the state in the checkpoint: consumed records are not read again."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from staging_tf1.sources import GrainSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
 CHILD = Path(__file__).with_name("grain_child.py")
-# Records that the pipelines of the child read at most to make one batch: a few batches in each worker.
+# The most records that the child's pipelines read to make one batch: a few batches in each worker.
 AHEAD = 60
 
 
 class Counting(StreamSource):
-    """Numbers from 0, two a batch, whose state is the next one; tells what was read and where it began."""
+    """Numbers from 0, two per batch. The state is the next number. It logs what was read and where it began."""
 
     can_resume = keeps_state = True
     spec = ArraySpec((2,), np.dtype(np.int64))
@@ -54,7 +54,7 @@ class Counting(StreamSource):
 
 
 def _steps(source: Any, folder: Path, steps: int, **options: Any) -> list[int]:
-    """The first number of each batch that so many steps had."""
+    """Return the first number of each batch of this many steps."""
     with tf.Graph().as_default():
         staged = staging.staged(source, name="train", **options)
         values = staged if isinstance(staged, list) else [staged]
@@ -135,7 +135,7 @@ def test_another_pipeline_does_not_take_the_state_back() -> None:
 
 
 def _killed_after(folder: Path, kind: str, steps: int) -> None:
-    """Runs the child for so many steps, and kills it and its workers."""
+    """Run the child for this many steps, and kill it and its workers."""
     paths = [str(Path(staging.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with open(folder / "stderr", "a", encoding="utf-8") as stderr:
@@ -171,6 +171,6 @@ def test_killed_and_started_again(tmp_path: Path, kind: str) -> None:
     consumed = [record for number in range(1, goes_on + 1) for record in before[number]]
     followed = [record for number in sorted(after) for record in after[number]]
     assert len({*consumed, *followed}) == len(consumed) + len(followed)
-    # The first batch tells dtypes and shapes, so each process reads it, and what its workers read ahead of it.
+    # Each process reads the first batch to learn dtypes and shapes, and its workers read ahead of it.
     read = {int(record) for record in (tmp_path / "reads").read_text().split()[read_before:]}
     assert set(followed) <= read and not read & set(consumed[AHEAD:])

@@ -1,4 +1,4 @@
-"""Building where it would hang or leak is refused by name and line; building in bulk beforehand is not."""
+"""Building ops where it would hang or leak is rejected by name and line; building many ops beforehand is not."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_in_a_dataset_function_the_users_own_line_is_named() -> None:
         StagingArea([tf.int32])
         return x
 
-    # AutoGraph runs a copy of `parse` from a file of its own; the message must not name that one.
+    # AutoGraph runs a copy of `parse` from another file, which the message must not name.
     wanted = rf"StagingArea at test_guards\.py:{line_of(parse)} is built inside a Dataset\.map function"
     with pytest.raises(BuildError, match=wanted):
         tf.data.Dataset.range(3).map(parse)
@@ -101,7 +101,7 @@ def test_in_a_dataset_function_the_users_own_line_is_named() -> None:
 
 
 def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> None:
-    # What mode a process is in holds for all of it.
+    # The mode of a process is global.
     program = textwrap.dedent(
         """
         import threading
@@ -233,7 +233,7 @@ def test_only_graphs_with_areas_are_watched() -> None:
     assert used._session_run_lock != types.MethodType(tf.Graph._session_run_lock, used)
 
 
-# ---- for those who build areas inside
+# ---- functions of the package that build areas
 
 
 def test_what_is_built_inside_counts_as_one_at_the_users_line(graph: Any) -> None:

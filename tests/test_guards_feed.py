@@ -1,4 +1,4 @@
-"""The guards around `staged()` and `CustomRunner`: every place where building is refused, by name and line."""
+"""The guards of `staged()` and `CustomRunner`: every place where building is rejected, by name and line."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_staged_pipeline_survives_export_and_import(graph: Any, tmp_path: Any)
     with tf.Graph().as_default() as other:
         tf.train.import_meta_graph(meta)
         (imported,) = tf.get_collection("x")
-        with tf.Session(graph=other) as sess:  # fed, the imported tensor takes nothing from an area
+        with tf.Session(graph=other) as sess:  # when fed, the imported tensor takes nothing from an area
             assert sess.run(imported * 2, {imported: np.array([1, 2])}).tolist() == [2, 4]
     with staging.StagingSession() as sess:
         assert sess.run(x).tolist() == [0, 1]

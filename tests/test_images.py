@@ -1,4 +1,4 @@
-"""The digits, and what is said of files that hold no labelled images."""
+"""The digits, and the messages for files without labelled images."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_the_digits_are_the_1797_of_uci() -> None:
     assert digits.x_train.shape[1:] == digits.x_test.shape[1:] == (8, 8)
     assert digits.x_train.dtype == np.uint8
     assert (digits.num_classes, digits.scale) == (10, 16.0)
-    # As counted in the description of the original file, digit by digit.
+    # The counts per digit in the description of the original file.
     counts = np.bincount(np.concatenate([digits.y_train, digits.y_test]))
     assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    # Every fifth of each class is held out.
+    # Every fifth image of each class is held out.
     assert np.bincount(digits.y_test).tolist() == [count // 5 for count in counts]
 
 
@@ -182,7 +182,7 @@ def test_a_truncated_file_and_a_damaged_one_say_so_wherever_they_are_cut(tmp_pat
                 data = load_images(path)
             except DataFileError as error:
                 assert str(error).startswith(f"data file {str(path)!r}")
-            else:  # the damage hit what numpy does not read, such as a time
+            else:  # the damage is in a part that numpy does not read, such as a time
                 np.testing.assert_array_equal(data.x_train, _good()["x_train"])
 
 

@@ -1,7 +1,7 @@
-"""Kill -9 at random moments, restart, and the run is the same as if nothing had happened.
+"""After kill -9 at random moments and restarts, a run is the same as without kills.
 
-Four kills in the normal run, because each restart imports TensorFlow anew; `make kill9` does fifty. The kills' seed is
-printed; STAGING_TF1_KILLS sets how many, STAGING_TF1_KILL_SEED which.
+A normal run has four kills, because each restart imports TensorFlow; `make kill9` runs fifty. The test prints its seed.
+STAGING_TF1_KILLS sets the number of kills, and STAGING_TF1_KILL_SEED the seed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ import staging_tf1
 
 CHILD = Path(__file__).with_name("kill9_child.py")
 KILLS = int(os.environ.get("STAGING_TF1_KILLS", "4"))
-# The same moments in every normal run; new ones in a long run.
+# Normal runs use the same moments each time; a long run uses new ones.
 _MOMENTS = random.SystemRandom().randrange(10**6) if "STAGING_TF1_KILLS" in os.environ else 48726
 SEED = int(os.environ.get("STAGING_TF1_KILL_SEED", _MOMENTS))
-# Steps that a child is let live for at most: two epochs, so that kills fall within them and beyond their ends.
+# The most steps that a child may run: two epochs, so that kills fall within them and beyond their ends.
 MOST_STEPS = 12
-# Each child gets on by two epochs at most, so this many last longer than the kills do.
+# Each child advances by two epochs at most, so this many epochs outlast the kills.
 EPOCHS = 2 * KILLS + 2
 
 
 @contextmanager
 def child_in(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A child that trains in `folder`; it does not outlive the block."""
+    """A child that trains in `folder` and ends with the block."""
     folder.mkdir(exist_ok=True)
     paths = [str(Path(staging_tf1.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     with (folder / "stderr").open("a") as stderr:
@@ -55,13 +55,13 @@ def child_in(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill_somewhere(folder: Path, choose: random.Random) -> None:
-    """Starts a child, and kills it after a random number of steps and a random moment more."""
+    """Start a child, and kill it after a random number of steps plus a random delay."""
     with child_in(folder) as child:
         assert child.stdout is not None
         for _ in range(choose.randint(1, MOST_STEPS)):
             assert child.stdout.readline(), complaint(folder)
         with suppress(subprocess.TimeoutExpired):
-            # A step takes about a millisecond, and a checkpoint some ten: the kill may hit either.
+            # A step takes about a millisecond and a checkpoint about ten: the kill can hit either.
             child.wait(timeout=choose.uniform(0, 0.02))
         child.send_signal(signal.SIGKILL)
     assert child.returncode == -signal.SIGKILL, complaint(folder)
@@ -82,7 +82,7 @@ def read_log(folder: Path) -> list[Any]:
 
 
 def saved_position(folder: Path) -> int:
-    """Where the last checkpoint says that training is; its steps and its batches must agree."""
+    """Return the position in the last checkpoint, where the numbers of steps and batches must agree."""
     path = tf.train.latest_checkpoint(str(folder))
     if path is None:
         return 0
@@ -92,7 +92,7 @@ def saved_position(folder: Path) -> int:
 
 
 def counted_over_kills(folder: Path, choose: random.Random) -> list[Any]:
-    """The log as the checkpoints count it: each child's steps up to the checkpoint that the next one begins with."""
+    """Return the log without lost steps: each child's steps up to the checkpoint that the next child restores."""
     counted: list[Any] = []
     logged = position = 0
     for kill in range(KILLS + 1):
@@ -105,14 +105,14 @@ def counted_over_kills(folder: Path, choose: random.Random) -> list[Any]:
         logged += len(steps)
         began, position = position, saved_position(folder)
         assert [step for step, _, _ in steps] == list(range(began + 1, began + 1 + len(steps))), "it goes on there"
-        # A kill can come just before the checkpoint that is due.
+        # A kill can come just before a checkpoint.
         assert 0 <= began + len(steps) - position <= SAVE_STEPS
         counted += steps[: position - began]
     print(f"{KILLS} kills, {len(counted)} steps counted, {logged - len(counted)} more were done again")
     return counted
 
 
-# Each kill is a process that imports TensorFlow, which takes seconds; a minute on a busy machine.
+# Each kill starts a process that imports TensorFlow, which takes seconds; a minute on a busy machine.
 @pytest.mark.timeout(300 + 120 * KILLS)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     print(f"STAGING_TF1_KILL_SEED={SEED} STAGING_TF1_KILLS={KILLS}")

@@ -1,4 +1,4 @@
-"""MapStagingArea: keys, order, incomplete elements, partial gets, and what each refused call says."""
+"""MapStagingArea: keys, order, incomplete elements, partial gets, and the messages of rejected calls."""
 
 from __future__ import annotations
 

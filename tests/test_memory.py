@@ -1,4 +1,4 @@
-"""A long run holds no more than a short one."""
+"""A long run uses no more memory than a short one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from staging_tf1.sources import ArraySource, GeneratorSource
 
 
 def resident_pages() -> int:
-    """Pages of this process in memory."""
+    """Return the resident pages of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1])
 
 

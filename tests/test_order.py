@@ -1,4 +1,4 @@
-"""The order of records: pinned, uniform, disjoint by shard, and position by arithmetic."""
+"""The order of records: pinned, uniform, disjoint across shards; positions are computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _order(n: int, seed: int, epoch: int = 0) -> np.ndarray:
 
 
 def test_order_is_pinned() -> None:
-    # Changing any of these reorders resumed runs.
+    # A change of any of these values would reorder resumed runs.
     assert _order(10, seed=42).tolist() == [3, 5, 2, 6, 9, 8, 7, 0, 1, 4]
     assert _order(10, seed=42, epoch=1).tolist() == [0, 9, 4, 2, 3, 6, 5, 1, 8, 7]
     assert _order(60_000, seed=42)[:5].tolist() == [34847, 7541, 54467, 36895, 40795]
@@ -49,7 +49,7 @@ def test_all_permutations_of_three_are_equally_likely() -> None:
     counts = Counter(tuple(_order(3, seed)) for seed in range(6_000))
     assert len(counts) == 6
     chi_squared = sum((count - 1_000) ** 2 / 1_000 for count in counts.values())
-    assert chi_squared < 20.5  # 0.1 % of uniform draws are above, and these draws are fixed
+    assert chi_squared < 20.5  # 0.1 % of uniform draws exceed this, and these draws are fixed
 
 
 @pytest.mark.parametrize("n", [60_000, 65_536])
@@ -62,7 +62,7 @@ def test_mean_displacement_is_that_of_a_uniform_permutation(n: int) -> None:
 
 @pytest.mark.parametrize("n", [60_000, 65_536])
 def test_neighbours_are_independent(n: int) -> None:
-    """The distance between neighbours, in 64 classes, is distributed as in a uniform permutation."""
+    """The distances between neighbours, in 64 classes, are distributed as in a uniform permutation."""
     for seed in range(5):
         order = _order(n, seed)
         classes = (np.diff(order) % n) * 64 // n

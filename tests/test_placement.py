@@ -1,4 +1,4 @@
-"""An area on the CPU whose consumers were put elsewhere gets one warning, with the device to write."""
+"""An area on the CPU with consumers on other devices gets one warning, which names the device to use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_area_beside_its_consumers_is_warned_of_once(graph: Any) -> None:
             "there: within `with tf.device('/device:CPU:2'):`, or staged(..., device='/device:CPU:2')."
         ]
         assert warned(areas_of(graph), devices) == []
-        # It is a warning: the pipeline works.
+        # Only a warning: the pipeline works.
         sess.run(put)
         assert sess.run(loss) == 3.0
 
@@ -64,11 +64,11 @@ def test_the_advice_helps(graph: Any) -> None:
             [CPU, GPU],
             "stands on CPU:0, but 'op' (Square), which consumes it, stands on GPU:0",
         ),
-        ("", "/gpu:0", [CPU, GPU], None),  # goes to the GPU by itself
+        ("", "/gpu:0", [CPU, GPU], None),  # placed on the GPU automatically
         ("", "/gpu:0", [CPU], None),  # soft placement: both on the CPU
         ("/gpu:0", "/gpu:0", [CPU, GPU], None),
-        ("/gpu:0", "/cpu:0", [CPU, GPU], None),  # labels that are looked at on the host, on purpose
-        ("/cpu:0", "", [CPU, GPU], None),  # nobody said where the consumer goes
+        ("/gpu:0", "/cpu:0", [CPU, GPU], None),  # labels used on the host on purpose
+        ("/cpu:0", "", [CPU, GPU], None),  # no device is requested for the consumer
         ("/job:worker/task:0", "/job:worker/task:0", [CPU, GPU], None),
     ],
 )

@@ -1,4 +1,4 @@
-"""`staging.start` in a plain session keeps the promises that a monitored one does."""
+"""`staging.start` in a plain session keeps the same promises as in a monitored one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
     records, failures = 400, 300
     x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
     fails = tf.placeholder_with_default(False, [])
-    # As soon as the batch has been promised to the step, and before it can give the place back.
+    # The step already owns the batch, and has not given its slot back yet.
     with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
     with started(device_count=2) as sess:

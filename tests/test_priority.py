@@ -1,4 +1,4 @@
-"""`nice=`: feed threads run at a lower priority, and nobody else does."""
+"""`nice=`: feed threads run at a lower priority, and no other thread does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers and the order of deliveries, alone: several threads take from one source, and deliver in order."""
+"""Readers and ordered delivery, without a session: several threads take from one source and deliver in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE, KEYS = SkipRule(), SkipRule((KeyError,))
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Runs `work(0)`, `work(1)`... at once, and raises what one of them raised."""
+    """Run `work(0)`, `work(1)`... concurrently, and raise the exception of any of them."""
     begin, errors = threading.Barrier(count), []
 
     def guarded(number: int) -> None:
@@ -40,7 +40,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def taken(reader: Reader, threads: int = 1) -> list[tuple[int, int | None]]:
-    """(number, id) of all that `reader` gives; of a batch in whose place it has an error the id is None."""
+    """Return (number, id) of every batch of `reader`; the id of an error in place of a batch is None."""
     found: list[tuple[int, int | None]] = []
 
     def take(_: int) -> None:
@@ -67,7 +67,7 @@ def test_threads_that_share_a_reader_get_each_batch_once(kind: str, start: int, 
     source = Numbers(50)
     stream = GeneratorSource(lambda: map(source.batch, range(50)), spec=source.spec, resume="skip")
     if kind == "stream" and start > 50:
-        return  # a generator that has become shorter is an error; see test_sources_generator.py
+        return  # a generator that got shorter is an error; see test_sources_generator.py
     reader = IndexReader(source, NONE, start) if kind == "index" else StreamReader(stream, NONE, start)
     found = taken(reader, threads)
     assert sorted(found) == [(number, number) for number in range(start, 50)]
@@ -93,7 +93,7 @@ def test_a_generator_ends_with_the_error_that_was_ignored() -> None:
 
 
 class _Buffer(StreamSource):
-    """Yields one array again and again, with another number in it."""
+    """Yield the same array again and again, with a different number in it."""
 
     spec = Numbers(1).spec
 
@@ -131,7 +131,7 @@ def test_towers_that_share_a_stream_get_every_nth_batch(towers: int, count: int,
 
 
 def test_a_bad_batch_costs_a_tower_no_turn() -> None:
-    """It is passed over within the turn, whether the source raises it or the check does."""
+    """A bad batch is skipped in its turn, whether the source or the check raises."""
 
     def check(number: int, batch: Any) -> None:
         if batch["id"][0] in (4, 5):

@@ -1,4 +1,4 @@
-"""Which files a list of paths and globs means: nothing is dropped in silence."""
+"""The files that a list of paths and globs means: none is dropped silently."""
 
 from __future__ import annotations
 

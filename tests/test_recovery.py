@@ -1,4 +1,4 @@
-"""Sessions that are lost and made anew, by MonitoredSession or by the user: nothing is lost, repeated, or left."""
+"""Sessions that are lost and recreated, by MonitoredSession or by the user: nothing is lost, repeated or left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUIET: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0, sa
 
 
 class Preempted(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Loses the session after three of its runs, twice in a row and once later; notes the total at the end."""
+    """Loses the session after three of its runs, twice in a row and once later; records the total at the end."""
 
     def __init__(self, total: Any) -> None:
         self._variable = total
@@ -46,7 +46,7 @@ def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, name: s
     seen = tf.add_n([tf.reduce_sum(part["id"]) for part in parts])
     train = tf.group(total.assign_add(seen), tf.train.get_or_create_global_step().assign_add(1))
     hook = Preempted(total)
-    # A queue has no position that a checkpoint could hold: there a lost run begins again, model and data.
+    # A queue has no position that a checkpoint could hold: a lost run starts again, with model and data.
     folder = str(tmp_path) if name.startswith("staged") else None
     if way == "session":
         session: Any = staging.StagingSession(checkpoint_dir=folder, hooks=[hook], **_QUIET)
@@ -115,7 +115,7 @@ def test_a_python_worker_of_a_parallel_map(graph: Any, threads: int, towers: int
 
 
 class Misfits(StreamSource):
-    """Each even one of the first batches, so all those of one of two towers, is not as the spec declares."""
+    """Each even batch at the start, so all batches of one of two towers, contradicts the declared spec."""
 
     spec = ArraySpec((1,), np.int64)
 

@@ -1,4 +1,4 @@
-"""What a plain array cannot hold is refused by name, with the cure, by every way in; what it can hold is converted."""
+"""Values that a plain array cannot hold are rejected by name with a fix, by every way to feed; others are converted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _EAGER = tf2.constant([1, 2])
 
 
 class Int64Dtype:
-    """As pandas has it: another name than numpy's."""
+    """Like a pandas dtype: its name differs from numpy's."""
 
     name = "Int64"
 
 
 class IntegerArray:
-    """Has `__array__` and a dtype as an extension array of pandas, and one value that is missing."""
+    """Like a pandas extension array: it has `__array__`, a dtype and one missing value."""
 
     dtype: Any = Int64Dtype()
 
@@ -48,14 +48,14 @@ class IntegerArray:
 
 
 class ArrowArray(IntegerArray):
-    """As pyarrow has it: no dtype of numpy's kind, but a count of what is missing."""
+    """Like a pyarrow array: it has no numpy dtype, but a count of missing values."""
 
     dtype = None
     null_count = 1
 
 
 class Strings(IntegerArray):
-    """As a string column of pandas."""
+    """Like a string column of pandas."""
 
     class Dtype:
         name = "str"
@@ -83,7 +83,7 @@ class Frame:
 
 
 class GradTensor:
-    """As a torch tensor that requires grad."""
+    """Like a torch tensor that requires grad."""
 
     dtype = "torch.float32"
 
@@ -98,7 +98,7 @@ class GradTensor:
 
 
 class Tensor(GradTensor):
-    """As a torch tensor on the CPU: its array is its memory."""
+    """Like a torch tensor on the CPU: its array is its memory."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -108,7 +108,7 @@ class Tensor(GradTensor):
 
 
 class CsrMatrix:
-    """As a sparse matrix of scipy, which numpy takes for one object."""
+    """Like a sparse matrix of scipy, which numpy takes for one object."""
 
     def toarray(self) -> Any:
         raise NotImplementedError
@@ -122,7 +122,7 @@ def _masked() -> Any:
 
 
 def _matrix() -> Any:
-    with warnings.catch_warnings():  # numpy, too, advises against it
+    with warnings.catch_warnings():  # numpy also advises against it
         warnings.simplefilter("ignore")
         return np.matrix([[1.0, 2.0]])
 
@@ -146,7 +146,7 @@ def _endless() -> Any:
 
 _FLOATS = [("x", "<f4"), ("y", "<f4")]
 
-# From a name to what makes the value, and what the message must say.
+# The name of a value, the function that makes it, and the words that the message must contain.
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "masked": (_masked, "got a masked array, and a tensor has no mask: .* array\\.filled\\(value\\)"),
     "without a masked value": (lambda: np.ma.array([1.0, 2.0]), "got a masked array"),
@@ -199,7 +199,7 @@ def _of_spec(dtype: Any) -> ArraySpec:
 
 
 def _by_source(value: Any, **options: Any) -> Any:
-    """Through threads, to the step."""
+    """Through threads, up to the step."""
     dtype = object if getattr(value, "dtype", None) == np.dtype(object) else np.float64
     with tf.Graph().as_default():
         batch = staging.staged(Given(lambda: value, _of_spec(dtype), **options))
@@ -285,7 +285,7 @@ def test_masks_are_found_in_lists() -> None:
 
 
 class Variable:
-    """As a netCDF variable, whose `__array__` may give a masked array."""
+    """Like a netCDF variable, whose `__array__` may return a masked array."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return _masked()

@@ -1,4 +1,4 @@
-"""Giving places back that failed steps have kept, while other steps are under way."""
+"""Returning slots that failed steps kept, while other steps run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from staging_tf1.sources import ArraySource, GeneratorSource
 
 
 def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None:
-    # Several threads may run steps of one session: when one of them fails, another may be in the middle of a get.
+    # Several threads may run steps of one session: when one fails, another may be in the middle of a get.
     x = staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
     (unstage,) = (op for op in ancestors([x]) if op.type == "Unstage")
     (pipeline,) = pipelines_of(graph)
@@ -29,11 +29,11 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
-        sess.run(unstage)  # a get, up to here
+        sess.run(unstage)  # the first half of a get
         run = run_in(sess, pipeline)
         run.join(200)
         run.repair()
-        sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the rest of the get
+        sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the second half of the get
         run.repair()
         assert sess.run(repair.free) == 1, "the place that was given back twice is taken away"
         coord.request_stop()
@@ -71,13 +71,13 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
-        tf.Session.run(sess, unstage)  # what a step leaves that failed before it took from the other tower
+        tf.Session.run(sess, unstage)  # the state after a step that failed before it took from the other tower
         run_in(sess, pipeline).repair()
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
         last.start()
         while [GetStats.figures(sums).batches for sums in tf.Session.run(sess, taken)] != [2, 2]:
-            pass  # until it has what it needs of the second tower, and waits for the first
+            pass  # until the step has its batch of the second tower, and waits for the first
         ends.set()
         last.join(30)
         assert got == [[4, 3]]

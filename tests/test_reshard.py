@@ -1,4 +1,4 @@
-"""Where another number of shards goes on: the arithmetic, against a count of the records one by one."""
+"""The position after a change of the number of shards, compared with counting the records one by one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Record = tuple[int, int]  # (epoch, place in the common order)
 
 
 def dealt(dealing: Dealing, shard: int, num_records: int, epochs: int) -> tuple[list[list[Record]], list[int]]:
-    """The batches of one shard, record by record; and after each batch, how many places it has passed."""
+    """Return the batches of one shard, record by record, and the number of places passed after each batch."""
     places = list(range(num_records))[shard :: dealing.count * dealing.towers]
     runs = [[(epoch, place) for place in places] for epoch in range(epochs)]
     if dealing.across_epochs:
@@ -61,7 +61,7 @@ def dealt(dealing: Dealing, shard: int, num_records: int, epochs: int) -> tuple[
 def counted(
     had: Dealing, positions: list[int], has: Dealing, num_records: int, epochs: int
 ) -> tuple[int, tuple[int, ...], int]:
-    """What `carried_over` says, found by going through all records."""
+    """Return the same as `carried_over`, by going through all records."""
     delivered: set[Record] = set()
     passed: set[Record] = set()
     alone = (had.index, had.count) == (has.index, has.count)

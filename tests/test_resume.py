@@ -1,4 +1,4 @@
-"""A run that was stopped goes on with the next record, from an ordinary checkpoint."""
+"""A stopped run resumes with the next record, from an ordinary checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def source(**other: Any) -> ArraySource:
 
 
 def steps(folder: Any, values: Any, count: int | None, **staged: Any) -> list[list[int]]:
-    """Takes up to `count` batches in a new session that begins with the checkpoint in `folder`."""
+    """Take up to `count` batches in a new session that restores the checkpoint in `folder`."""
     got: list[list[int]] = []
     with tf.Graph().as_default():
         x = staging.staged(values() if callable(values) else values, **staged)

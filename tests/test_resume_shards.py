@@ -1,4 +1,4 @@
-"""A run goes on with other towers, other shards or another batch size, at exactly the cost that it states."""
+"""A run resumes with other towers, other shards or another batch size, at exactly the documented cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 CPU = "/cpu:0"
-# The hook saves at the beginning and at the end of each session, and not in between.
+# The hook saves at the start and at the end of each session, but not in between.
 AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0)
 
 
@@ -33,7 +33,7 @@ def dataset(count: int) -> Any:
 
 
 def part(folder: Any, values: Any, towers: int, steps: int | None, **options: Any) -> list[int]:
-    """The records of `steps` common steps of a session that begins with the checkpoint in `folder`, or of all."""
+    """Return the records of `steps` common steps, or of all, in a session that restores the checkpoint in `folder`."""
     got: list[int] = []
     with tf.Graph().as_default():
         given = values() if callable(values) else values
@@ -65,7 +65,7 @@ def test_records_come_exactly_once_over_2_1_4_and_2_towers(tmp_path: Any, way: s
 
 
 def test_partial_batches_and_the_end_of_an_epoch_are_counted(tmp_path: Any) -> None:
-    # Shards of 12 and of 11 records: 3 batches each in an epoch; then 6 of one tower.
+    # Shards of 12 and of 11 records: 3 batches each per epoch; then 6 of one tower.
     got = part(tmp_path, records(23, 4, epochs=2), 2, 4)
     got += part(tmp_path, records(23, 4, epochs=2), 1, None)
     assert Counter(got) == Counter(2 * list(range(23)))
@@ -126,7 +126,7 @@ def test_a_seed_that_was_drawn_is_kept_on_other_towers(tmp_path: Any) -> None:
 
 
 def shards(tmp_path: Any, steps: int, before: int, after: int, resume: str) -> list[int]:
-    """All shards' records: `before` processes, each with its own checkpoint, then `after`, with that of the first."""
+    """Return all shards' records: `before` processes with their own checkpoints, then `after` with the first one's."""
     got: list[int] = []
     for index in range(before):
         got += part(tmp_path / f"{index} of {before}", records(24, 2, shard=(index, before)), 1, steps)
@@ -160,7 +160,7 @@ def test_the_checkpoint_of_another_shard_is_refused(tmp_path: Any) -> None:
         part(tmp_path, records(24, 2, shard=(1, 2)), 1, 1)
 
 
-# Not a dataset with several threads: they take from it in no order.
+# Not a dataset with several threads, whose order is undefined.
 STREAMS = [
     (numbers, "one thread"),
     (numbers, "threads"),
@@ -173,7 +173,7 @@ STREAMS = [
 @pytest.mark.parametrize(("make", "way"), STREAMS)
 def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, make: Any, way: str) -> None:
     got: list[int] = []
-    # After 3 batches it is the second tower's turn first, after 7 the second of three.
+    # After 3 batches it is the second tower's turn, after 7 the second of three.
     for towers, steps in ((1, 3), (2, 2), (3, 2), (1, None)):
         got += part(tmp_path, make(64), towers, steps, **WAYS[way])
         assert sorted(got) == list(range(len(got)))
@@ -181,7 +181,7 @@ def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, m
 
 
 def first_alone(folder: Any, values: Any, steps: int, resume: str = "exact") -> list[int]:
-    """The records of the first of two towers, which takes alone, in lockstep."""
+    """Return the records of the first of two towers, which takes alone, in lockstep."""
     with tf.Graph().as_default():
         given = values() if callable(values) else values
         x, _ = staging.staged(given, devices=[CPU] * 2, lockstep=True, resume=resume)

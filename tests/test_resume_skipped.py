@@ -1,4 +1,4 @@
-"""A run that skips bad batches goes on behind the last good one that a step had: none twice, none left out."""
+"""A run that skips bad batches resumes after the last good batch of a step: no batch comes twice or is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
 COUNT = 20
-# For one tower and for each of two: the first, the last, alone, several in a row; and as many good ones for both.
+# For one tower and for each of two: the first, the last, single ones, several in a row, equally many good ones.
 BAD = frozenset({0, 1, 4, 6, 9, 11, 12, 13, 18, 19})
 GOOD = [number for number in range(COUNT) if number not in BAD]
 TOWERS = ["/cpu:0", "/cpu:0"]
@@ -30,11 +30,11 @@ PARTS = (1, 2, 1, None)
 
 
 class BrokenDiskError(Exception):
-    """What a source raises at a bad batch."""
+    """Raised by a source at a bad batch."""
 
 
 def saved_positions(pipeline: Any, sess: Any) -> tuple[int, ...]:
-    """The positions that a checkpoint of now would hold."""
+    """Return the positions that a checkpoint saved at this moment would hold."""
     position = pipeline.position
     return position.parsed(sess.run(position.saved)).positions
 
@@ -53,7 +53,7 @@ def ids_of(batch: Any) -> Any:
 
 
 def steps(folder: Path, values: Any, count: int | None, **options: Any) -> list[list[int]]:
-    """For each tower what up to `count` steps got, in a new session that begins with the checkpoint in `folder`."""
+    """Return each tower's batches of up to `count` steps, in a new session that restores the checkpoint in `folder`."""
     options = dict(ignored_exception_types=BrokenDiskError) | options
     with tf.Graph().as_default():
         staged = staging.staged(values(), name="train", **options)
@@ -85,7 +85,7 @@ def position(folder: Path) -> list[int]:
 @pytest.mark.parametrize("options", [dict(), dict(num_threads=4, capacity=6), dict(lockstep=True)], ids=str)
 def test_the_parts_of_a_run_are_the_good_batches(tmp_path: Path, options: dict[str, Any]) -> None:
     assert in_parts(tmp_path, numbers, PARTS, **options) == [GOOD]
-    # The bad ones at the end stand before nothing, and are skipped again.
+    # Bad batches at the end are followed by no good one, and are skipped again.
     assert position(tmp_path) == [GOOD[-1] + 1] and steps(tmp_path, numbers, None, **options) == [[]]
 
 
@@ -115,9 +115,9 @@ def test_across_epochs(tmp_path: Path) -> None:
 
 
 class Patchy(StreamSource):
-    """A stream of numbers that goes on after a bad one: it raises there, or gives another dtype.
+    """A stream of numbers that continues after a bad one, at which it raises or returns another dtype.
 
-    Its state is the next number; without one it reads from the beginning.
+    Its state is the next number. Without a state it reads from the beginning.
     """
 
     can_resume = keeps_state = True
@@ -141,7 +141,7 @@ class Patchy(StreamSource):
 
 
 class Reading:
-    """An iterator, which unlike a generator survives what it raises."""
+    """An iterator, which unlike a generator continues after it raises."""
 
     def __init__(self, source: Patchy, number: int, start: int) -> None:
         self._source, self._number, self._start = source, number, start
@@ -245,9 +245,9 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
         lockstep.have_put()
         for number in range(len(GOOD)):
             puts, feeds = lockstep.before([0])
-            if number == 1:  # the next batch stands for two
+            if number == 1:  # the next batch counts for two
                 assert feeds[pipeline.sinks[0].count] == 2
-                sess.run(stage, feeds)  # a step that fails between its put's two ops
+                sess.run(stage, feeds)  # a step that fails between the two ops of its put
                 repair_lockstep([lockstep], sess)
                 puts, feeds = lockstep.before([0])
             got.extend(sess.run([ids, *puts], feeds)[0].tolist())

@@ -1,4 +1,4 @@
-"""The rounds of several towers, alone: what may be taken after which events."""
+"""The rounds of several towers, without a session: the batches that may be taken after a series of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = st.lists(
 
 
 class Towers:
-    """Plays events against `TowerBarrier`, and counts what it releases."""
+    """Replays events on `TowerBarrier`, and counts the released batches."""
 
     def __init__(self, towers: int = TOWERS) -> None:
         self.rounds = TowerBarrier(towers)

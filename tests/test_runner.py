@@ -1,4 +1,4 @@
-"""`CustomRunner`: what it takes, what it makes, how it starts, and what it refuses."""
+"""`CustomRunner`: its arguments, its ops, its start, and the calls that it rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batches() -> Iterator[Any]:
 
 
 def taken(sess: Any, fetch: Any) -> list[Any]:
-    """What is left to take, until the end of the data."""
+    """Return the remaining batches, until the end of the data."""
     got = []
     try:
         while True:
@@ -97,7 +97,7 @@ def test_a_generator_for_each_thread(graph: Any) -> None:
     runner = staging.CustomRunner([counting(0), counting(1), counting(2)], batch_size=4)
     x = runner.get_inputs()
     for each in readers:
-        each.clear()  # the first batch, which tells the spec, is taken by the main thread
+        each.clear()  # the main thread reads the first batch, which defines the spec
     with staging.StagingSession() as sess:
         got = np.concatenate(taken(sess, x))
     assert readers == [{"feed:custom_runner/0:0"}, {"feed:custom_runner/1:0"}, {"feed:custom_runner/2:0"}]

@@ -1,4 +1,4 @@
-"""The order of things: what starts when, what ends a run, and what is left behind (nothing)."""
+"""The sequence of a session: what starts when, what ends a run, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UserError(Exception):
 
 
 class Recorder(tf.train.SessionRunHook):
-    """Notes what exists when MonitoredSession calls its hooks."""
+    """Records what exists when MonitoredSession calls its hooks."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -177,7 +177,7 @@ def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, c
             pass
     else:
         sess.close()
-    sess.close()  # twice is fine
+    sess.close()  # a second call is harmless
     assert feed_threads() == []
     with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Make a new one"):
         sess.run(x)

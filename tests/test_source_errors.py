@@ -1,4 +1,4 @@
-"""What a source raises is an error, whatever its type; only its length or its iterator ends the data."""
+"""An exception in a source is an error, whatever its type. Only the source's length or its iterator ends the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource, TFRecordSource, write_tfrecords
 
-# What a MonitoredSession takes for the end of the data, and for a reason to start again.
+# The exceptions that a MonitoredSession takes for the end of the data or for a reason to restart.
 SIGNALS: dict[str, Callable[[], Exception]] = {
     "StopIteration": lambda: StopIteration("of the user's"),
     "OutOfRangeError": lambda: tf.errors.OutOfRangeError(None, None, "of the user's"),
@@ -23,12 +23,12 @@ SIGNALS: dict[str, Callable[[], Exception]] = {
 }
 COUNT = 12
 ONE_TOWER = ["queue", "staged, 1 threads, 1 towers", "staged in lockstep, 1 towers"]
-# What is staged when an error ends the run may be left behind.
+# When an error ends the run, staged batches may be left behind.
 pytestmark = pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
 
 
 def raising(signal: str, at: int, times: int = 1_000_000) -> Callable[[int, Any], Any]:
-    """A `trouble` of `Numbers`: the batch number `at` raises, the first so many times."""
+    """Return a `trouble` for `Numbers`: batch number `at` raises the first `times` times."""
     left = [times]
 
     def trouble(number: int, batch: Any) -> Any:
@@ -41,7 +41,7 @@ def raising(signal: str, at: int, times: int = 1_000_000) -> Callable[[int, Any]
 
 
 def session(how: str) -> Any:
-    """`StagingSession`, or TensorFlow's own with our hook."""
+    """`StagingSession`, or TensorFlow's own session with this package's hook."""
     if how == "StagingSession":
         return staging.StagingSession()
     return tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()])
@@ -54,7 +54,7 @@ def session(how: str) -> Any:
 def test_a_signal_from_a_source_is_an_error(graph: Any, name: str, signal: str, how: str) -> None:
     parts = build(name, Numbers(COUNT, raising(signal, at=5)))
     steps = tf.get_variable("steps", [], initializer=tf.zeros_initializer()).assign_add(1)
-    # In a generator Python itself makes a RuntimeError of a StopIteration.
+    # In a generator, Python itself turns a StopIteration into a RuntimeError.
     wanted = RuntimeError if name.startswith("stream") and signal == "StopIteration" else SourceError
     counted = 0.0
     with pytest.raises(wanted) as caught, session(how) as sess:
@@ -91,7 +91,7 @@ def test_one_signal_more_than_may_be_skipped_is_an_error(graph: Any, name: str, 
 
 
 class _Iterator:
-    """An iterator whose methods raise in place of the generator's own protection (PEP 479)."""
+    """An iterator whose methods raise, without a generator's protection (PEP 479)."""
 
     def __init__(self, fails: Callable[[], Exception]) -> None:
         self._fails, self._count = fails, 0
@@ -107,7 +107,7 @@ class _Iterator:
 
 
 class _Stream(StreamSource):
-    """A stream whose `batches` fails before it has begun."""
+    """A stream whose `batches` fails before it begins."""
 
     spec = staging.spec.ArraySpec((None,), np.int64)
 
@@ -122,7 +122,7 @@ class _Stream(StreamSource):
 
 
 class _Lazy:
-    """Makes its array when asked, and fails."""
+    """Fails when its array is requested."""
 
     def __init__(self, fails: Callable[[], Exception]) -> None:
         self._fails = fails
@@ -154,7 +154,7 @@ def _parsed(fails: Callable[[], Exception]) -> Any:
     return TFRecordSource("data.tfrecord", batch_size=2, parse_fn=parse, epochs=1)
 
 
-# Everywhere else where a source's own code runs; a StopIteration of an iterator's `__next__` alone is the end.
+# All other places where a source's own code runs. Only StopIteration from an iterator's `__next__` is the end.
 DOORS: dict[str, Callable[[Callable[[], Exception]], Any]] = {
     "iterator": lambda fails: _Iterator(fails),
     "batches()": _Stream,
@@ -170,7 +170,7 @@ def _only_once(fails: Callable[[], Exception]) -> Callable[[Any], Any]:
 
     def transform(batch: Any) -> Any:
         calls[0] += 1
-        if calls[0] > 1:  # the first one says what the batches look like
+        if calls[0] > 1:  # the first batch defines the spec
             raise fails()
         return batch
 
@@ -192,7 +192,7 @@ def test_every_door_into_a_source(
             with pytest.raises(tf.errors.OutOfRangeError):
                 sess.run(batch)
         return
-    # Within the package's own generators Python has made a RuntimeError of it already.
+    # In the package's own generators, Python has already turned it into a RuntimeError.
     wanted = SpecError if door == "__array__" else RuntimeError
     with pytest.raises(wanted, match=r"raised StopIteration|the source raised|that does not make int64 values: of the"):
         with staging.StagingSession() as sess:

@@ -1,4 +1,4 @@
-"""ArraySource: what it reads, what it gives away, and how it refuses bad data."""
+"""ArraySource: what it reads, the memory that it gives away, and how it rejects bad data."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_the_shuffle_quality_example_says_what_it_promises(tmp_path: Path, capsy
     ours, buffer, numpy_s = example.main(plot=str(tmp_path / "plot.png")).values()
     assert ours == pytest.approx(1, abs=0.01) == numpy_s
     assert buffer < 0.05
-    assert "19,918" in capsys.readouterr().out  # as docs/sources.md says
+    assert "19,918" in capsys.readouterr().out  # as in docs/sources.md
 
 
 def test_the_page_on_sources_is_true() -> None:

@@ -1,4 +1,4 @@
-"""GeneratorSource and as_source: old generators, and what is said where they fall short."""
+"""GeneratorSource and as_source: plain generators, and the messages for their limits."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_as_source_refuses_the_rest() -> None:
 
 
 class _Squares(Source):
-    """The smallest source: what a user has to write."""
+    """A minimal source, as a user writes it."""
 
     gives_away = False
     spec = ArraySpec((2,), np.int64)

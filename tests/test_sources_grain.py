@@ -1,4 +1,4 @@
-"""GrainSource over the three kinds of Grain pipeline."""
+"""GrainSource on the three kinds of Grain pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs: words for messages, and structures that agree with tf.nest."""
+"""Specs: their text in messages, and structures that agree with tf.nest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`staged()`: structures, shapes, devices, what a run takes, and what is refused."""
+"""`staged()`: structures, shapes, devices, what a run takes, and rejected calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pair = collections.namedtuple("Pair", "x y")
 
 
 def counter(graph: Any) -> Any:
-    """A queue of 0, 1, 2, ... 9: tensors that end."""
+    """A queue of 0, 1, 2, ..., 9: tensors that end."""
     return staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
 
 
@@ -109,7 +109,7 @@ def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
 
 
 def test_a_memory_limit_lowers_the_capacity(graph: Any) -> None:
-    source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB a batch
+    source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB per batch
     staging.staged(source, capacity=8, memory_limit=3 * 8192 + 100)
     assert pipelines_of(graph)[0].sinks[0].capacity == 3
 
@@ -124,7 +124,7 @@ def test_a_dataset_with_a_sparse_component_is_staged(graph: Any) -> None:
         assert [int(sess.run(batch["n"])) for _ in range(3)] == [0, 1, 2]
 
 
-# What is refused, in words; and a refused call adds no op.
+# Rejected calls and their messages. A rejected call adds no op.
 
 REFUSED = [
     (dict(capacity=0), "staged() got capacity=0, wanted a whole number from 1 to 1048576 (elements)."),

@@ -1,4 +1,4 @@
-"""Steps that do not return because nothing was started, or because of the source, and the sentence that each gets."""
+"""Steps that do not return because nothing was started or because of the source, and the report for each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_queue_runner_that_is_in_no_collection(graph: Any) -> None:
     )
 
 
-# The hook was forgotten.
+# A missing hook.
 
 
 def test_lockstep_without_the_hook_fails_at_once(graph: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_source_slower_than_the_step(graph: Any, reports: Reports) -> None:
 
     def slow() -> Iterator[Any]:
         while True:
-            # A batch for every report: each takes as long as it takes a step to look stalled.
+            # One batch per report: each takes as long as a step needs to count as stalled.
             reported.acquire(timeout=LIMIT_SECS)
             yield np.zeros(2)
 
@@ -227,7 +227,7 @@ def test_a_dataset_that_does_not_return(graph: Any) -> None:
     value.set_shape([])
     x = staging.staged(value, name="train")
     with watched_session() as sess:
-        # The wait ends at once; the op that computes the batch ends when it can.
+        # The wait ends immediately; the op that computes the batch ends on its own.
         timer = threading.Timer(2 * SECS, given.set)
         timer.start()
         cause = stall(sess, x)

@@ -1,4 +1,4 @@
-"""Steps that do not return because of an area, a queue, a feeder or a tower; and what is no stall at all."""
+"""Steps that do not return because of an area, a queue, a feeder or a tower; and runs that are not stalled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
     area = staging.StagingArea([tf.int64], [[]])
     area.put([7])
     got = area.get()
-    # With one thread in the pool the get holds it; the report must come all the same.
+    # With one thread in the pool, the get occupies it; the report must still come.
     with watched_session(config=tf.ConfigProto(inter_op_parallelism_threads=threads)) as sess:
         cause = stall(sess, got)
     assert cause.endswith(
@@ -65,7 +65,7 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
     )
 
 
-# Feeders that are gone, and towers that are not asked.
+# Feeders that have ended, and towers that are not fetched.
 
 
 def test_a_dead_feeder_of_a_queue_filled_by_hand(graph: Any) -> None:
@@ -90,7 +90,7 @@ def test_a_dead_queue_runner_says_what_it_died_of(graph: Any, monkeypatch: pytes
     runner = tf.train.QueueRunner(numbers, [numbers.enqueue(bad)])
     take = numbers.dequeue()
     with tf.Session() as sess:
-        # Without a coordinator nobody hears of it, and the queue stays open.
+        # Without a coordinator the error is lost, and the queue stays open.
         for thread in runner.create_threads(sess, start=True):
             thread.join(LIMIT_SECS)
         staging.start(sess, stall_secs=SECS, stall_raises=True)
@@ -110,7 +110,7 @@ def test_two_towers_of_which_one_is_fetched(graph: Any) -> None:
     assert "Fetch something of every tower in each step" in cause
 
 
-# What is no stall of the input.
+# Runs that are not stalled by their input.
 
 
 def test_a_step_that_computes_is_reported_and_goes_on(graph: Any, reports: Reports) -> None:
@@ -136,7 +136,7 @@ def test_a_thread_that_waits_for_room_is_no_stall_while_steps_go_on(graph: Any, 
         sess.run(put)
         feeder = threading.Thread(target=sess.run, args=(put,))
         feeder.start()
-        # Steps without input, for three times as long as a stall takes.
+        # Steps without input, for three times the stall limit.
         ended = threading.Event()
         timer = threading.Timer(3 * SECS, ended.set)
         timer.start()
@@ -191,7 +191,7 @@ def test_looking_adds_no_op_to_a_graph_that_runs_again(graph: Any) -> None:
     assert sizes[0] == sizes[1] == sizes[2]
 
 
-# The number of seconds.
+# The stall limit in seconds.
 
 
 def test_the_seconds_come_from_the_argument_the_environment_or_are_thirty(monkeypatch: pytest.MonkeyPatch) -> None:

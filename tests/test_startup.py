@@ -1,7 +1,7 @@
-"""What a start, a stop and a repair cost is linear in the number of pipelines: each set of ops is prepared once.
+"""The cost of a start, a stop and a repair is linear in the number of pipelines: each set of ops is prepared once.
 
-TensorFlow goes through the whole graph for every new set of ops that a session runs. So the number of such sets must
-not grow with the number of pipelines, except for the put of each feed thread.
+TensorFlow processes the whole graph for every new set of ops that a session runs. So the number of such sets must not
+grow with the number of pipelines, except for the put of each feed thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dataset() -> Any:
     return staging.staged(tf.data.Dataset.range(64).batch(2))
 
 
-# With each the sinks that have a put of their own, and a release.
+# For each kind, its number of sinks with their own put, including releases.
 KINDS: dict[str, tuple[Callable[[], Any], int]] = {
     "staged": (staged, 1),
     "queued": (queued, 1),
@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[Callable[[], Any], int]] = {
 
 
 class Calls:
-    """Counts the runs of sessions, and the callables that are made; the real ones do the work."""
+    """Counts the runs of sessions and the callables made; the originals do the work."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs = self.callables = 0
@@ -122,14 +122,14 @@ def counted(kind: str, way: Callable[[list[Any], Any], None], number: int, calls
 def test_the_number_of_runs_does_not_grow_with_the_pipelines(kind: str, way: Any, calls: Calls) -> None:
     few_runs, few_callables = counted(kind, way, 2, calls)
     many_runs, many_callables = counted(kind, way, 8, calls)
-    # In a failed step some may have lost a place, and some not: those are given back one by one.
+    # In a failed step, only some pipelines may have lost a slot; those are repaired one by one.
     given_back = 6 * 2 * 2 if kind != "queued" else 0
     assert many_runs <= few_runs + given_back
     assert many_callables - few_callables <= 6 * KINDS[kind][1]
 
 
 def cpu_secs(build: Callable[[], Any], number: int) -> float:
-    """Of building and starting so many; the threads' own time is not that of the start."""
+    """Return the seconds to build and start this many pipelines, without the time of the threads themselves."""
     with tf.Graph().as_default():
         begun = time.thread_time()
         for _ in range(number):
@@ -143,7 +143,7 @@ def cpu_secs(build: Callable[[], Any], number: int) -> float:
 @pytest.mark.parametrize("kind", ["staged", "queued", "chained", "lockstep"])
 def test_building_and_starting_takes_time_in_proportion(kind: str) -> None:
     build, _ = KINDS[kind]
-    cpu_secs(build, 1)  # what is loaded once
+    cpu_secs(build, 1)  # one-time imports
     few = min(cpu_secs(build, 20) for _ in range(2))
     many = min(cpu_secs(build, 40) for _ in range(2))
     assert many < 3 * few

@@ -17,12 +17,12 @@ import staging_tf1 as staging
 from staging_tf1.lifecycle.stats import bottleneck
 
 _STEPS = 20
-# Longer on a busy machine, where a thread gets its turn later.
+# Longer on a busy machine, where a thread is scheduled later.
 _SECS = 0.01 * slowdown()
 
 
 def _busy(secs: float) -> None:
-    """Takes that long, whatever else the machine does."""
+    """Take this many seconds, whatever the load of the machine."""
     threading.Event().wait(secs)
 
 
@@ -56,8 +56,8 @@ def _step_of(secs: float, x: Any) -> Any:
 def test_a_source_five_times_as_slow_as_the_step_binds_the_loop(graph: Any, lockstep: bool) -> None:
     x = staging.staged(_paced(5 * _SECS), lockstep=lockstep, name="train")
     stats = _stats(_step_of(_SECS, x))
-    # In lockstep the step waits for all of it, 5/6; with a thread, for what the step itself does not cover, 4/5. A
-    # machine that is busy with other things makes the step longer.
+    # In lockstep the step waits for all of it, 5/6; with a thread, for the part that the step does not overlap, 4/5.
+    # Other load on the machine makes the step longer.
     assert 0.5 < stats.waited_share < 0.95
     assert stats.verdict.startswith("input-bound: steps waited ")
     cure = "let a thread read ahead: lockstep=False" if lockstep else "make the source faster, or give one that "

@@ -1,4 +1,4 @@
-"""However a run is stopped, it ends within two seconds of the cause (of an idle machine) and leaves no thread."""
+"""However a run is stopped, it ends within two seconds (on an idle machine) and leaves no thread running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def endless() -> ArraySource:
 
 
 class Stuck:
-    """A source that gives one batch and then waits until it is let go; `waiting` tells that it does."""
+    """A source that returns one batch and then blocks until it is released; `waiting` is set while it blocks."""
 
     def __init__(self) -> None:
         self.waiting, self.let_go = threading.Event(), threading.Event()
@@ -50,7 +50,7 @@ PIPELINES = {
 
 
 def wait_until_full(graph: Any, sess: Any) -> None:
-    """Returns when every feed thread waits for room: no put ends any more."""
+    """Wait until every feed thread waits for a free slot: no put can finish."""
     runs = runs_in(sess, pipelines_of(graph))
     states = [state for run in runs for state in run.states]
     seen: list[Any] = []
@@ -59,7 +59,7 @@ def wait_until_full(graph: Any, sess: Any) -> None:
         if now == seen and any(doing == PUTTING for doing, _ in now):
             return
         seen = now
-        threading.Event().wait(0.05)  # between two looks; what is waited for is the state
+        threading.Event().wait(0.05)  # the interval between two checks of the state
 
 
 @pytest.mark.parametrize("kind", PIPELINES)
@@ -72,7 +72,7 @@ def test_feeders_that_wait_for_room(graph: Any, kind: str, how: str) -> None:
     wait_until_full(graph, sess)
     begun = time.perf_counter()
     if how == "close":
-        sess.close()  # under the feeders, which is the user's right
+        sess.close()  # while the feeders still use it, which is allowed
     coord.request_stop()
     coord.join(threads, stop_grace_period_secs=60)
     took = time.perf_counter() - begun
@@ -110,7 +110,7 @@ def test_a_step_that_waits_for_input(graph: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_steps_drain_what_is_staged_when_the_feeding_is_stopped(graph: Any, kind: str) -> None:
-    # As from a queue that a QueueRunner has cancelled: no loop of TensorFlow 1 expects anything else.
+    # Like a queue that a QueueRunner cancelled: loops of TensorFlow 1 expect nothing else.
     x = PIPELINES[kind](ArraySource(np.arange(500), batch_size=1, epochs=1))
     got = []
     with tf.Session() as sess:
@@ -221,7 +221,7 @@ def test_a_ctrl_c_while_the_threads_are_started_leaves_none(graph: Any) -> None:
         def register_thread(self, thread: threading.Thread) -> None:
             registered.append(thread)
             if len(registered) == 3:
-                raise KeyboardInterrupt  # where Python may raise it, too
+                raise KeyboardInterrupt  # Python may also raise it there
 
     staging.staged(endless(), num_threads=4)
     coord = Interrupted()

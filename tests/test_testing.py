@@ -1,4 +1,4 @@
-"""The assertions for users' sources: what they let pass, and how they name each fault."""
+"""The assertions for users' sources: what they accept, and how they name each fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries: one for each private TensorFlow name that we rely on, named after it."""
+"""Canaries: one for each private TensorFlow name that the package uses, named after it."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_file_writer_cache_and_event_writer(tmp_path: Any, monkeypatch: Any) -> 
     assert list(cache._cache.values()) == [writer]
     writer.flush()
     _tf.close_summary_writers()
-    writer.flush()  # a writer that thinks that it is closed waits for nobody
+    writer.flush()  # a writer marked as closed does not wait
     writer.event_writer._closed = False
     writer.close()
 

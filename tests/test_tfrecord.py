@@ -1,4 +1,4 @@
-"""TFRecordSource against files that TensorFlow wrote: order, parsing, cache, shards, and what is said of bad files."""
+"""TFRecordSource on files that TensorFlow wrote: order, parsing, cache, shards, and the messages for bad files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes records with TensorFlow's own writer."""
+    """Write records with TensorFlow's own writer."""
 
     def to_file(records: Any, name: str = "a.tfrecord", compression: str = "") -> str:
         path = str(tmp_path / name)
@@ -181,7 +181,7 @@ def test_a_cut_file_is_named_or_read_as_far_as_it_goes(write: Write) -> None:
         TFRecordSource(path, batch_size=4)
     source = TFRecordSource(path, batch_size=4, epochs=1, skip_corrupt=True)
     assert _everything(source) == _records(9) and source.lost_bytes > 0
-    with pytest.raises(CorruptRecordError, match=message):  # although an index of it is there now
+    with pytest.raises(CorruptRecordError, match=message):  # although its index exists
         TFRecordSource(path, batch_size=4)
 
 
@@ -216,7 +216,7 @@ def test_concatenated_gzip_members_are_one_file(write: Write, tmp_path: Path) ->
 
 
 def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -> None:
-    # The length 0x78 0x9c... of the first record is zlib's magic number.
+    # The length 0x78 0x9c... of the first record equals zlib's magic number.
     length = 0x9C78
     assert zlib.compress(b"")[:2] == length.to_bytes(2, "little")
     assert TFRecordSource(write([b"z" * length]), batch_size=1).batch(0).tolist() == [b"z" * length]

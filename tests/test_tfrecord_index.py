@@ -1,4 +1,4 @@
-"""The index of record files: when it is made and made again, where it is kept, and what a hostile one can do."""
+"""The index of record files: when it is built and rebuilt, where it is stored, and hostile index files."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_hostile_index_gives_an_error_and_nothing_else(
     )
     with pytest.raises(RecordFileError, match=message) as caught:
         _batch(path)
-    # numpy's own advice for such a file would run what is in it.
+    # numpy's own advice for such a file would run code from it.
     assert "pickle" not in str(caught.value)
     place.unlink()
     assert _batch(path) == _RECORDS and place.exists(), "made again"
@@ -213,7 +213,7 @@ def test_offsets_that_lead_out_of_the_file_give_an_error(path: str) -> None:
 
 
 def test_folders_that_cannot_be_written(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As root every folder can be written, so the index's place is taken by a folder instead."""
+    """Root can write to every folder, so a folder takes the place of the index file."""
     os.unlink(path + ".index.npy")
     cache = tmp_path / "cache"
     monkeypatch.setenv("STAGING_TF1_CACHE", str(cache))
@@ -253,7 +253,7 @@ def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.Capt
     assert main([path]) == 1
     assert "the file ends 6 bytes before it does" in capsys.readouterr().err
     assert main(["--skip-corrupt", path]) == 0
-    assert capsys.readouterr().out.startswith(f"{path}: 0 records, 20 bytes lost behind them, index")
+    assert capsys.readouterr().out.startswith(f"{path}: 0 records, 20 bytes lost after them, index")
 
 
 def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,10 +273,10 @@ def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "got no file to index"),
-        (["--write", "x"], "--write OUT and --from DATA.npz go together"),
-        (["--write", "x", "--from", "y", "z"], "--write takes its records from --from, not from z"),
-        (["--write", "x", "--from", "y", "--shards", "0"], "got '0', wanted a whole number from 1 to 99999"),
+        ([], "got no file, expected at least one FILE to index"),
+        (["--write", "x"], "--write OUT and --from DATA.npz must be used together"),
+        (["--write", "x", "--from", "y", "z"], "--write takes its records from --from: remove z"),
+        (["--write", "x", "--from", "y", "--shards", "0"], "got '0', expected a whole number from 1 to 99999"),
     ],
 )
 def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Records that the graph parses, from the file to the step: all of them, once, in order, and on from a checkpoint."""
+"""Records parsed in the graph, from the file to the step: each record once, in order, also after a restore."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _source(files: list[str]) -> TFRecordSource:
 
 
 def _take(source: TFRecordSource, folder: Any, count: int | None, **staged: Any) -> list[list[int]]:
-    """Takes up to `count` batches from where the checkpoint in `folder` ends; returns their ids."""
+    """Take up to `count` batches, starting at the checkpoint in `folder`; return their ids."""
     got: list[list[int]] = []
     with tf.Graph().as_default():
         batch = staging.staged(source, **staged)

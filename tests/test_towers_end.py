@@ -1,4 +1,4 @@
-"""The end of several towers that have not taken alike: nothing is taken that the others cannot match."""
+"""The end of the data for towers that are out of step: no batch is taken that the others cannot match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline of a run: every source, put, get and step, in a form that trace viewers read."""
+"""The timeline of a run: every source, put, get and step, in a format that trace viewers read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_step_and_get_stands_in_the_timeline(graph: Any, tmp_path: Path, l
     assert {event["line"] for event in gets} == {"get train"}
     steps = [event for event in events if event["name"] == "step"]
     assert {event["line"] for event in steps} == {"MainThread"}
-    # A get starts with its step and is over before it.
+    # A get starts with its step and ends before it.
     spans = [(step["ts"], step["ts"] + step["dur"]) for step in steps]
     for get in gets:
         assert any(first == get["ts"] and get["ts"] + get["dur"] <= last for first, last in spans)
@@ -49,7 +49,7 @@ def test_every_step_and_get_stands_in_the_timeline(graph: Any, tmp_path: Path, l
 
 
 def test_the_feed_thread_has_a_line_of_its_own(graph: Any, tmp_path: Path) -> None:
-    # More than the area holds: what is put before the session is up is not seen.
+    # More batches than the area holds, because puts before the session is ready are not recorded.
     source = staging.sources.ArraySource(np.arange(40), batch_size=2, epochs=1)
     events = _run(staging.staged(source, capacity=1, name="train"), tmp_path / "trace.json")
     seen = Counter((event["line"], event["name"]) for event in events)

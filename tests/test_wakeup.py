@@ -1,11 +1,11 @@
-"""Sessions share the process's wake-up descriptor, in whatever order and by whatever thread they are closed."""
+"""Sessions share the process's wake-up descriptor. Any thread may close them, in any order."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Opens watchers or sessions and closes them in every order, each by the main thread or by another one, and sends real
-# signals in between. Each line that it prints is a fault.
+# Opens watchers or sessions and closes them in every order, each by the main thread or by another one, and sends
+# real signals in between. Each line that it prints is a fault.
 PRELUDE = """
 import asyncio, itertools, os, signal, socket, sys, threading
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every way in for a batch's values: what makes the batch, and the pipelines that carry it to a step."""
+"""Every way to feed the values of a batch: what makes the batch, and the pipelines that carry it to a step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from staging_tf1.sources import (
 )
 from staging_tf1.spec import ArraySpec
 
-# The records that a record source has, where what becomes of them is decided by a function.
+# The records of a record source whose content is decided by a function.
 _ONE = np.zeros((1,), np.int64)
 
 
 class Given(Source):
-    """A source such as users write: `batch` calls `make`."""
+    """A source as users write it: `batch` calls `make`."""
 
     num_records = batches_per_epoch = num_batches = None
     batch_size = 1
@@ -48,7 +48,7 @@ class Given(Source):
 
 
 class GivenStream(StreamSource):
-    """The same, to be read from front to back; it ends when `make` raises StopIteration."""
+    """The same as a stream, read front to back; it ends when `make` raises StopIteration."""
 
     def __init__(self, make: Callable[[], Any], spec: Any) -> None:
         self._make, self._spec = make, spec
@@ -66,7 +66,7 @@ class GivenStream(StreamSource):
 
 
 def record_file(folder: Path) -> str:
-    """A TFRecord file of one record, for a `parse_fn` that looks elsewhere."""
+    """A TFRecord file of one record, for a `parse_fn` that ignores it."""
     path = str(folder / "one.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
         writer.write(b"record")
@@ -79,9 +79,9 @@ def _grain(value: Any) -> Any:
     return GrainSource(grain.MapDataset.range(1).map(lambda _: value))
 
 
-# What makes a batch of a value that has a first dimension, by name; each has its dtype from the value itself.
+# Ways to make a batch of a value that has a first dimension, by name. Each takes its dtype from the value itself.
 def makers(path: str) -> dict[str, Callable[[Any], Any]]:
-    """From the name of a way to make a batch to make(value): the batch, of which `value` is all."""
+    """The name of a way to make a batch, and make(value), which returns a batch that consists of `value`."""
     made: dict[str, Callable[[Any], Any]] = {
         "ArraySource": lambda value: ArraySource(value, batch_size=len(value)).batch(0),
         "ArraySource, shuffled": _unshuffled,
@@ -110,13 +110,13 @@ def _unshuffled(value: Any) -> Any:
 
 
 class Pipelines:
-    """The pipelines that take batches of one dtype, built once: `deliver` sends one batch through one of them.
+    """The pipelines that take batches of one dtype, built once; `deliver` sends one batch through one of them.
 
     Args:
       dtype: a `tf.DType`.
     """
 
-    # The dtype's queues of records take batches of this shape alone.
+    # The dtype's queues of records only take batches of this shape.
     RECORDS = (2, 3)
 
     def __init__(self, dtype: Any) -> None:
@@ -166,11 +166,11 @@ class Pipelines:
         return shape == self.RECORDS or name != "records"
 
     def plain_feed(self, value: Any) -> Any:
-        """What `feed_dict` makes of the value."""
+        """Return what `feed_dict` makes of the value."""
         return self._session.run(self._read, {self._fed: value})
 
     def deliver(self, name: str, batch: Any) -> Any:
-        """What a step gets of the batch."""
+        """Return what a step gets of the batch."""
         if name == "put":
             return self._put(batch)
         self._inboxes[name].put(batch)
@@ -188,7 +188,7 @@ class Pipelines:
 
 def _next_of(inbox: queue.Queue[Any], nothing: Any) -> Any:
     found = inbox.get()
-    if found is None:  # the end: let nobody wait
+    if found is None:  # the end of the data: pass it on to the next reader
         inbox.put(None)
         return nothing
     return found

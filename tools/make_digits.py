@@ -1,9 +1,9 @@
-"""Makes staging_tf1/data/digits.npz from the copy of the UCI digits that scikit-learn ships.
+"""Makes staging_tf1/data/digits.npz from scikit-learn's copy of the UCI digits.
 
     pip install scikit-learn && python tools/make_digits.py
 
-The test part is every fifth image of each class, in the order of the original file; the rest is for training.
-The same input gives the same file, byte for byte.
+Every fifth image of each class, in the order of the original file, is for testing; the rest is for training. The
+same input gives the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main() -> None:
     digits = load_digits()
     images, labels = digits.images.astype(np.uint8), digits.target.astype(np.uint8)
     if not np.array_equal(images, digits.images):
-        raise SystemExit("the images are no longer whole numbers: this is another data set")
+        raise SystemExit("got pixels that are not whole numbers, expected the UCI digits with values from 0 to 16")
     is_test = np.zeros(len(labels), bool)
     for label in range(10):
         is_test[np.flatnonzero(labels == label)[4::5]] = True

@@ -1,5 +1,5 @@
-"""The benchmark suite behind `staging-tf1 bench`: workloads, systems that feed them, and a harness that compares.
+"""The benchmark suite behind `staging-tf1 bench`.
 
-A workload is work to do (a source and a training step); a system is a way to feed it; a worker is a process that
-measures one system on one workload; the rounds let systems take turns.
+A workload is a source and a training step. A system is a way to feed a workload. A worker is a process that measures
+one system on one workload. In each round, all systems take one turn.
 """

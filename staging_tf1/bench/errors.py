@@ -1,4 +1,4 @@
-"""What the benchmarks raise themselves."""
+"""The exceptions of the benchmarks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["BenchError", "NotApplicable"]
 
 
 class BenchError(StagingError):
-    """A benchmark was asked for what there is not, or cannot be run."""
+    """A request names something unknown, or a benchmark cannot run."""
 
 
 class NotApplicable(StagingError):
-    """A system cannot feed this workload, or is not installed; the message says why. It is skipped."""
+    """A system cannot feed this workload or is not installed, and is skipped. The message says why."""

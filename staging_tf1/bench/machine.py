@@ -1,4 +1,4 @@
-"""On what the figures were measured."""
+"""Describes the benchmark machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["describe_machine", "usable_cores"]
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, which can be fewer than the machine has."""
+    """Return the number of cores that this process may use, which can be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def describe_machine() -> dict[str, str]:
-    """Processor, cores, load and versions, in the words of the table's head."""
+    """Return processor, cores, load and versions, as shown above the tables."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     return {
         "processor": f"{_processor()}, {usable_cores()} cores",

@@ -1,4 +1,4 @@
-"""Measures one step function: warm-up, then as many steps as fit into the time."""
+"""Measures one step function: a warm-up, then as many steps as fit into the given time."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from staging_tf1.bench.task import Step
 
 __all__ = ["Measurement", "measure"]
 
-# The warm-up has at least so many steps, so that queues and areas are as full as they will be.
+# The minimum number of warm-up steps, after which queues and areas have reached their usual fill.
 _WARM_UP_STEPS = 20
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one process measured of one system on one workload."""
+    """The figures of one system on one workload, measured by one process."""
 
-    # Milliseconds a step: on the clock, and of all cores together.
+    # Milliseconds per step: wall time, and CPU time of all cores together.
     wall_ms: float
     cpu_ms: float
-    # How many steps that is the mean of.
+    # The number of measured steps.
     steps: int
-    # The most memory that the process ever held, in MB.
+    # The peak memory of the process, in MB.
     peak_mb: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dict, for JSON."""
         return asdict(self)
 
 
 def measure(step: Step, secs: float, steps: int | None = None) -> Measurement:
-    """Runs `step` for about `secs` seconds, after a warm-up of a third of that time.
+    """Run `step` for about `secs` seconds, after a warm-up of a third of that time.
 
-    The number of steps is settled before the clock starts, from the second half of the warm-up: looking at the
-    clock after every step would cost as much as the smallest of them does.
+    The second half of the warm-up determines the number of steps. Reading the clock after every step would cost as
+    much as the smallest step.
 
     Args:
       step: runs one step.
-      secs: how long the measured part should take.
-      steps: measure exactly so many, after as many for warm-up.
+      secs: the intended duration of the measured part.
+      steps: measure exactly this number of steps, after as many warm-up steps.
     """
     count = steps or _steps_that_fit(step, secs)
     if steps:
@@ -71,4 +71,6 @@ def _steps_that_fit(step: Step, secs: float) -> int:
 
 def _peak_mb() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, kilobytes here
+    return peak / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )  # ru_maxrss is in bytes on macOS, in kilobytes on Linux

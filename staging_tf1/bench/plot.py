@@ -1,4 +1,4 @@
-"""A bar chart of each table, with the bound as a line."""
+"""Draws a bar chart of each table, with the bound as a line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["check_plot", "draw"]
 
 
 def check_plot(path: str) -> None:
-    """Refuses before anything is measured.
+    """Check that the charts can be drawn, before anything is measured.
 
     Raises:
-      BenchError: there is no matplotlib, or `path` cannot be written.
+      BenchError: matplotlib is not installed, or `path` cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
@@ -31,7 +31,7 @@ def check_plot(path: str) -> None:
 
 
 def draw(tables: Sequence[Table], path: str) -> None:
-    """Writes the charts to `path`: a bar for each median, ours in orange, with a thin line from least to most."""
+    """Write the charts to `path`: a bar for each median, ours in orange, and a thin line from minimum to maximum."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -51,7 +51,7 @@ def draw(tables: Sequence[Table], path: str) -> None:
             axis.axvline(middle, color="tab:red", label=f"bound, {middle:.2f} ms")
             axis.legend()
         axis.invert_yaxis()
-        axis.set(title=table.title, xlabel="ms a step")
+        axis.set(title=table.title, xlabel="ms per step")
     figure.tight_layout()
     figure.savefig(path, dpi=100)
     pyplot.close(figure)

@@ -1,4 +1,4 @@
-"""TensorFlow's thread pools, as one measurement may ask for them: `@inter_op=1`, `@no_spinning`."""
+"""The settings of TensorFlow's thread pools for one measurement: `@inter_op=1`, `@no_spinning`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from staging_tf1.bench.errors import BenchError
 
 __all__ = ["POOLS", "parse_pool", "pool_words"]
 
-# The fields of a request that are about the pools, and what a `tf.ConfigProto` calls them.
+# The fields of a request for the thread pools, and their names in a `tf.ConfigProto`.
 POOLS = {
     "inter_op": "inter_op_parallelism_threads",
     "intra_op": "intra_op_parallelism_threads",
@@ -18,10 +18,10 @@ POOLS = {
 
 
 def parse_pool(text: str) -> tuple[str, Any]:
-    """From `inter_op=1`, `intra_op=1` or `no_spinning`.
+    """Parse `inter_op=1`, `intra_op=1` or `no_spinning` into a name and a value.
 
     Raises:
-      BenchError: none of these.
+      BenchError: `text` is none of these.
 
     >>> parse_pool("inter_op=2"), parse_pool("no_spinning")
     (('inter_op', 2), ('no_spinning', True))
@@ -31,11 +31,11 @@ def parse_pool(text: str) -> tuple[str, Any]:
     found = re.fullmatch(r"(inter_op|intra_op)=([1-9]\d{0,2})", text)
     if found is None:
         raise BenchError(
-            f"There are no pools '@{text}'. Wanted @inter_op=N or @intra_op=N (1 to 999), or @no_spinning."
+            f"Unknown pool setting '@{text}', expected @inter_op=N or @intra_op=N (N from 1 to 999), or @no_spinning."
         )
     return found[1], int(found[2])
 
 
 def pool_words(pools: tuple[tuple[str, Any], ...]) -> str:
-    """What `parse_pool` has read, as it was written."""
+    """Return the text that `parse_pool` parses into `pools`."""
     return "".join(f"@{name}" if name == "no_spinning" else f"@{name}={value}" for name, value in pools)

@@ -15,32 +15,32 @@ from staging_tf1.bench.worker import Request
 
 __all__ = ["Answer", "ask_one_worker", "ask_worker"]
 
-# The last lines of a worker that failed: enough to see the exception.
-_TOLD_LINES = 3
-# How the line of an answer begins.
+# The number of last lines shown of a failed worker's stderr, enough to see the exception.
+_SHOWN_LINES = 3
+# The line of an answer starts with one of these.
 _STARTS = tuple(f'{{"{word}": ' for word in ("measured", "skipped", "failed"))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a request: one of the three is set."""
+    """The outcome of a request. Exactly one of the fields is set."""
 
     measured: dict[str, float] | None = None
-    # Why the system was not measured.
+    # The reason why the system was not measured.
     skipped: str | None = None
-    # How the worker failed.
+    # The error of the worker.
     failed: str | None = None
 
 
 def ask_worker(request: Request, timeout_secs: float) -> Answer:
-    """Has a process of its own answer `request`."""
+    """Answer `request` in a process of its own."""
     return ask_one_worker([request], timeout_secs)[0]
 
 
 def ask_one_worker(requests: Sequence[Request], timeout_secs: float) -> list[Answer]:
-    """Has one process answer all `requests`, in order.
+    """Answer all `requests` in one process, in order.
 
-    The package is imported from where this process has it, and TensorFlow is told to keep its start-up lines.
+    The process imports this same package, and TensorFlow's start-up log is suppressed.
     """
     home = str(Path(staging_tf1.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
@@ -59,7 +59,7 @@ def ask_one_worker(requests: Sequence[Request], timeout_secs: float) -> list[Ans
         return [Answer(failed=f"no answer in {timeout_secs:.0f} s")] * len(requests)
     answers = [Answer(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith(_STARTS)]
     if len(answers) < len(requests):
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        told = " / ".join(said[-_TOLD_LINES:]) or f"exit code {done.returncode}"
-        answers += [Answer(failed=told)] * (len(requests) - len(answers))
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        error = " / ".join(lines[-_SHOWN_LINES:]) or f"exit code {done.returncode}"
+        answers += [Answer(failed=error)] * (len(requests) - len(answers))
     return answers

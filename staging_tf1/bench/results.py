@@ -1,4 +1,4 @@
-"""From what was measured to what is shown: medians, spread, bounds, ratios within a round."""
+"""Computes the figures of the tables: medians, spread, bounds and ratios."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Bound", "Row", "bound_of", "make_rows"]
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time of a step, one value a round."""
+    """The lower bound of a step's time, one value per round."""
 
     ms: list[float]
-    # What it is, in words.
+    # The description of the bound.
     meaning: str
 
 
@@ -25,11 +25,11 @@ class Row:
     """One system on one workload."""
 
     name: str
-    # Milliseconds a step: the median of the rounds, the fastest, the slowest.
+    # Milliseconds per step: the median, minimum and maximum of the rounds.
     median_ms: float
     least_ms: float
     most_ms: float
-    # The median of bound over time, round by round: 1 is perfect. None where there is no bound.
+    # The bound divided by the time, median of the rounds: 1 is perfect. None if there is no bound.
     of_bound: float | None
     records_per_sec: float
     cpu_ms: float
@@ -37,13 +37,13 @@ class Row:
 
 
 def bound_of(outcomes: Mapping[str, Outcome], cores: int, reference: str | None) -> Bound | None:
-    """The bound of a workload, from the outcomes of its systems; None if they are not there.
+    """Return the bound of a workload; None if the systems that it needs were not measured.
 
     Args:
-      outcomes: by name, `const` and `source` among them.
-      cores: what the CPU time of a step is shared by.
-      reference: the system that is the bound itself; None computes it, the time of `const` or the CPU time of step
-        and source on all cores, whichever is larger.
+      outcomes: the outcomes by name, including `const` and `source`.
+      cores: the number of cores that share the CPU time of a step.
+      reference: the system whose time is the bound. If None, the bound is the larger of the time of `const` and the
+        CPU time of step and source on all cores.
     """
     if reference is not None:
         found = outcomes.get(reference)
@@ -56,9 +56,9 @@ def bound_of(outcomes: Mapping[str, Outcome], cores: int, reference: str | None)
 
 
 def make_rows(outcomes: Sequence[Outcome], bound: Bound | None) -> list[Row]:
-    """The rows of those that were measured.
+    """Return the rows of the systems that were measured.
 
-    A ratio is taken within each round, whose systems ran one after the other, because machines drift.
+    Ratios are computed within each round, because the speed of a machine drifts between rounds.
     """
     return [_row(each, bound) for each in outcomes if each.wall_ms]
 
@@ -66,7 +66,7 @@ def make_rows(outcomes: Sequence[Outcome], bound: Bound | None) -> list[Row]:
 def _row(outcome: Outcome, bound: Bound | None) -> Row:
     median = statistics.median(outcome.wall_ms)
     of_bound = None
-    if bound is not None and outcome.name != "source":  # which is no way to feed a step
+    if bound is not None and outcome.name != "source":  # source does not feed a step
         of_bound = statistics.median(least / ms for least, ms in zip(bound.ms, outcome.wall_ms))
     return Row(
         name=outcome.name,

@@ -1,4 +1,4 @@
-"""Lets systems take turns, round by round, each in a process of its own."""
+"""Runs the measurements in rounds. In each round, every system runs once, in its own process."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from staging_tf1.bench.worker import Request
 __all__ = ["Outcome", "play_once", "play_rounds", "rotated"]
 
 _Item = TypeVar("_Item")
-# Beyond what is measured: loading TensorFlow, making the data, stopping; W5 writes a file of 1 GB the first time.
+# Time for loading TensorFlow, making the data and stopping. The first run of W5 writes a file of 1 GB.
 _GRACE_SECS = 300.0
 
 
 @dataclass
 class Outcome:
-    """All that was measured of one system on one workload."""
+    """All measurements of one system on one workload."""
 
     name: str
-    # One entry a round, in the order of the rounds.
+    # One entry per round, in order.
     wall_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     peak_mb: list[float] = field(default_factory=list)
-    # Records in a batch; 0 if that is not known.
+    # Records per batch; 0 if unknown.
     batch_size: int = 0
     skipped: str | None = None
     failed: str | None = None
 
     def add(self, answer: Answer) -> None:
-        """Notes what one round gave."""
+        """Add the answer of one round."""
         self.skipped = answer.skipped
         self.failed = answer.failed
         if answer.measured is not None:
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def rotated(items: Sequence[_Item], turns: int) -> list[_Item]:
-    """The items from the one with number `turns` on: no system is always the first, or always after the same one.
+    """Return the items rotated by `turns`, so that no system always runs first.
 
     >>> rotated(["a", "b", "c"], 4)
     ['b', 'c', 'a']
@@ -59,15 +59,15 @@ def play_rounds(
     on_done: Callable[[str, Answer], None] = lambda name, answer: None,
     ask: Callable[[Request, float], Answer] = ask_worker,
 ) -> dict[str, Outcome]:
-    """Measures each request once a round, in an order that rotates.
+    """Measure each request once per round, in an order that rotates.
 
-    One that is skipped or fails is not asked again.
+    A request that is skipped or fails is not repeated.
 
     Args:
-      requests: what to ask, by the name of its row.
-      rounds: how often each is measured.
-      on_done: called after each answer, and at once with the old answer for those that are not asked again.
-      ask: gets an answer; by default from a process.
+      requests: the requests, by the name of their rows.
+      rounds: the number of rounds.
+      on_done: called after each answer, and in later rounds with the old answer of requests that are not repeated.
+      ask: answers a request; by default in a new process.
     """
     outcomes = {name: Outcome(name) for name in requests}
     final: dict[str, Answer] = {}
@@ -84,7 +84,7 @@ def play_rounds(
 
 
 def play_once(requests: Mapping[tuple[int, str], Request]) -> dict[tuple[int, str], Outcome]:
-    """Measures each request once, all in one process: the quick form. The keys are (table, name of the row)."""
+    """Measure each request once, all in one process, for `--quick`. The keys are (table, name of the row)."""
     outcomes = {key: Outcome(key[1]) for key in requests}
     for outcome, answer in zip(outcomes.values(), ask_one_worker(list(requests.values()), _GRACE_SECS)):
         outcome.add(answer)

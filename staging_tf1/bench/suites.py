@@ -1,4 +1,4 @@
-"""What is measured: workloads by systems, the old advice, or a training step of the user's own."""
+"""The suites: workloads by systems, the old advice, or the user's own training step."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _QUICK_STEPS = 5
 
 @dataclass(frozen=True)
 class Plan:
-    """One table that is to be made."""
+    """The requests of one table."""
 
     title: str
     requests: dict[str, Request]
-    # From the outcomes to the bound.
+    # Computes the bound from the outcomes.
     bound: Callable[[dict[str, Outcome]], Bound | None]
 
 
@@ -39,20 +39,23 @@ def workload_plans(
     folder: str,
     quick: bool = False,
 ) -> list[Plan]:
-    """Every system on every workload, and the bounds with them."""
+    """Return a plan for each workload, with all `systems` and the bounds."""
     return [_workload_plan(name, systems, secs, folder, quick) for name in names]
 
 
 def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
-    """The advice of TensorFlow 1's time, one thing changed at a time, by hand with a queue and with `staged()`."""
+    """Return plans that test the advice of TensorFlow 1's time, with a hand-written queue and with `staged()`.
+
+    Each row changes one thing.
+    """
     return [_classic_plan(name, secs, folder, quick) for name in names]
 
 
 def own_plan(name: str, *, secs: float, folder: str) -> Plan:
-    """The user's own step on a constant batch, with feed_dict, and staged; compared with the constant batch.
+    """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged.
 
     Raises:
-      BenchError: the name is not like "module:function".
+      BenchError: the name is not of the form "module:function".
     """
     split_own(name)
     base = Request(workload=name, system="const", folder=folder, secs=secs)
@@ -65,13 +68,13 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
 
     def bound(outcomes: dict[str, Outcome]) -> Bound | None:
         wall = outcomes["const"].wall_ms
-        return Bound(wall, "the same step on constant data, so 'of bound' is real over synthetic") if wall else None
+        return Bound(wall, "the same step on constant data ('of bound' is real over synthetic)") if wall else None
 
     return Plan(f"{name}: your own training step", systems, bound)
 
 
 def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
-    """The same, with `POOLS` as given in every session that has none of its own; 0 and False leave them as they are."""
+    """Return the plan with these `POOLS` in every session that sets none itself; 0 and False change nothing."""
     words = [f"{POOLS[name]}={value}" for name, value in pools.items() if value]
     requests = {
         row: replace(request, **{name: value for name, value in pools.items() if not getattr(request, name)})
@@ -81,12 +84,12 @@ def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
 
 
 def run_plan(plan: Plan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
-    """Measures, and makes the table. `on_done` is told the name of each row, once a round."""
+    """Measure a plan and return its table. `on_done` is called with the name of each row, once per round."""
     return _table(plan, play_rounds(plan.requests, rounds, lambda name, answer: on_done(name)))
 
 
 def run_quickly(plans: Sequence[Plan]) -> list[Table]:
-    """The quick form: all plans in one process, each row once."""
+    """Measure all plans in one process, each row once, for `--quick`."""
     requests = {(index, name): request for index, plan in enumerate(plans) for name, request in plan.requests.items()}
     outcomes = play_once(requests)
     return [_table(plan, {name: outcomes[index, name] for name in plan.requests}) for index, plan in enumerate(plans)]
@@ -98,13 +101,11 @@ def _table(plan: Plan, outcomes: dict[str, Outcome]) -> Table:
 
 def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> Plan:
     base = _base(name, secs, folder, quick)
-    wanted = [*map(SystemName, BOUNDS), *systems]
+    rows = [*map(SystemName, BOUNDS), *systems]
     reference = FACTS[name].reference
-    if reference is not None and SystemName(reference) not in wanted:
-        wanted.append(SystemName(reference))
-    requests = {
-        str(each): replace(base, system=each.system, threads=each.threads, **dict(each.pools)) for each in wanted
-    }
+    if reference is not None and SystemName(reference) not in rows:
+        rows.append(SystemName(reference))
+    requests = {str(each): replace(base, system=each.system, threads=each.threads, **dict(each.pools)) for each in rows}
     return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 

@@ -1,4 +1,4 @@
-"""What a suite of measurements is: tables, and how each is shown as text, Markdown or JSON."""
+"""Tables of measurements, shown as text, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Table:
 
     @property
     def rows(self) -> list[Row]:
-        """Those that were measured, in the order in which they were asked for."""
+        """The rows of the systems that were measured, in the order of the requests."""
         return make_rows(list(self.outcomes.values()), self.bound)
 
     @property
     def notes(self) -> list[str]:
-        """What the bound is, and why something is missing."""
+        """The description of the bound, and the reasons for missing rows."""
         notes = [f"bound: {self.bound.meaning}"] if self.bound else []
         names: dict[str, list[str]] = {}
         for each in self.outcomes.values():
@@ -38,11 +38,11 @@ class Table:
         return notes + [f"{', '.join(same)} {reason}" for reason, same in names.items()]
 
 
-# A column: its head, and how a row looks in it.
+# The head of each column, and the function that formats its cells.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "system": lambda row: row.name,
-    "ms a step": lambda row: f"{row.median_ms:.3f}",
-    "least to most": lambda row: f"{row.least_ms:.3f} to {row.most_ms:.3f}",
+    "ms per step": lambda row: f"{row.median_ms:.3f}",
+    "min to max": lambda row: f"{row.least_ms:.3f} to {row.most_ms:.3f}",
     "of bound": lambda row: "-" if row.of_bound is None else f"{row.of_bound:.2f}",
     "records/s": lambda row: f"{row.records_per_sec:,.0f}" if row.records_per_sec else "-",
     "CPU ms": lambda row: f"{row.cpu_ms:.3f}",
@@ -50,14 +50,14 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
 
 
 def as_text(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
-    """For a terminal."""
+    """Return the tables as text for a terminal."""
     lines = _pairs(machine)
     for table in tables:
         cells = _cells(table)
         widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
         lines += ["", table.title, ""]
         for line in cells:
-            # Names stand at the left, figures at the right.
+            # Names are aligned left, figures right.
             first, *figures = line
             shown = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:]))]
             lines.append("  " + "  ".join(shown))
@@ -66,7 +66,7 @@ def as_text(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
 
 
 def as_markdown(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
-    """For docs/performance.md."""
+    """Return the tables as Markdown, for docs/performance.md."""
     lines = [f"{'; '.join(f'{name} {value}' for name, value in machine.items())}."]
     for table in tables:
         head, *cells = _cells(table)
@@ -77,7 +77,7 @@ def as_markdown(machine: Mapping[str, str], tables: Sequence[Table]) -> str:
 
 
 def as_json(machine: Mapping[str, str], tables: Sequence[Table]) -> dict[str, Any]:
-    """Everything that was measured, round by round, and what the tables say of it."""
+    """Return all measurements, round by round, and the rows of the tables."""
     return {
         "machine": dict(machine),
         "tables": [

@@ -1,4 +1,4 @@
-"""What a system is given to do, and what it hands back."""
+"""The interface between workloads and systems: a system takes a task and returns a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from staging_tf1.bench.workloads.workload import Workload
 
 __all__ = ["Step", "System", "Task", "open_session"]
 
-# Runs one training step; gives what the model returned (None for an op).
+# Runs one training step; returns the fetched values of the model (None for an op).
 Step = Callable[[], Any]
 
 
@@ -21,26 +21,26 @@ class Task:
     """One workload, to be fed by one system."""
 
     workload: Workload
-    # What `workload.open` gave.
+    # The return value of `workload.open`.
     data: Any
-    # From the tensors of a batch to what a step fetches: the workload's own `model`, or what a test looks at.
+    # Takes the tensors of a batch and returns the fetches of a step: the workload's `model`, or a function of a test.
     model: Callable[[Any], Any]
-    # Feed threads, for systems that can have several.
+    # The number of feed threads, for systems that support several.
     threads: int = 1
     seed: int = 1
-    # A `tf.ConfigProto`; None is TensorFlow's default.
+    # A `tf.ConfigProto`; None uses TensorFlow's default.
     config: Any = None
-    # Where the input ops are pinned; None leaves it to TensorFlow.
+    # The device of the input ops; None leaves the choice to TensorFlow.
     input_device: str | None = None
 
 
-# Builds a graph, starts whatever feeds it, gives the step, and stops it all at the end of the block. It may raise
+# Builds a graph, starts its feeds, yields the step, and stops the feeds at the end of the block. It may raise
 # NotApplicable before the block.
 System = Callable[[Task], AbstractContextManager[Step]]
 
 
 def open_session(task: Task) -> Any:
-    """A plain `tf.Session` on the default graph, its variables initialised."""
+    """Return a plain `tf.Session` on the default graph, with initialized variables."""
     session = tf.Session(config=task.config)
     session.run(tf.global_variables_initializer())
     return session

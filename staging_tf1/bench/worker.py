@@ -1,9 +1,9 @@
-"""`python -m staging_tf1.bench.worker`: measures what standard input asks for.
+"""`python -m staging_tf1.bench.worker`: answers the requests on standard input.
 
-A request is a line with one JSON object (`Request`), and so is the answer: `{"measured": {...}}`, `{"skipped": "why"}`
-or `{"failed": "why"}`. Other lines of standard output are somebody else's. Whatever else goes wrong is a traceback and
-exit code 1. A process that measures gets one request; the quick form sends many, because loading TensorFlow is then
-all the time that it takes.
+A request is a line with one JSON object (`Request`). The answer is also one line: `{"measured": {...}}`,
+`{"skipped": "why"}` or `{"failed": "why"}`. Other lines of standard output come from libraries and are ignored. Any
+other error prints a traceback and exits with 1. A process that measures gets one request. With `--quick` one process
+gets all requests, because most of the time would be spent loading TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ __all__ = ["Request", "answer", "config_of", "main"]
 
 @dataclass(frozen=True)
 class Request:
-    """What a worker is to measure."""
+    """A measurement for a worker to make."""
 
-    # "W1" and so on, or "module:function" for a training step of the user's own.
+    # A name such as "W1", or "module:function" for the user's own training step.
     workload: str
     system: str
-    # Where data that takes long to make is kept.
+    # The cache folder for data that takes long to make.
     folder: str
     threads: int = 1
     records: int = 0
     secs: float = 1.5
-    # Measure exactly so many, whatever they take.
+    # Measure exactly this number of steps, regardless of `secs`.
     steps: int | None = None
     seed: int = 1
-    # Sizes of TensorFlow's thread pools; 0 is its own choice.
+    # The sizes of TensorFlow's thread pools; 0 leaves the choice to TensorFlow.
     intra_op: int = 0
     inter_op: int = 0
-    # Whether idle threads of those pools sleep at once, instead of looking for work for a while.
+    # Whether idle threads of the pools sleep immediately instead of spinning for a while.
     no_spinning: bool = False
     input_device: str | None = None
 
 
 def answer(request: Request) -> dict[str, Any]:
-    """Measures, and gives what the worker prints."""
+    """Measure, and return the answer to print."""
     from staging_tf1._tf import tf
     from staging_tf1.bench.measure import measure
     from staging_tf1.bench.systems import load_system
@@ -72,13 +72,13 @@ def answer(request: Request) -> dict[str, Any]:
         return {"failed": str(error)}
     except tf.errors.OutOfRangeError:
         pass
-    if measured is None:  # a StagingSession takes the end of the data for a normal end of its block
-        return {"failed": f"{request.workload} ran out of data while it was measured. Give its source epochs=None."}
+    if measured is None:  # at the end of the data, a StagingSession ends its block without an exception
+        return {"failed": f"{request.workload} ran out of data during the measurement. Set epochs=None in its source."}
     return {"measured": {**measured.as_dict(), "batch_size": workload.batch_size}}
 
 
 def config_of(request: Request) -> Any:
-    """The `tf.ConfigProto` of its sessions."""
+    """Return the `tf.ConfigProto` for the sessions of a request."""
     from staging_tf1._tf import tf
 
     config = tf.ConfigProto(
@@ -89,7 +89,7 @@ def config_of(request: Request) -> Any:
 
 
 def main() -> None:
-    """Answers the requests on standard input, one a line."""
+    """Answer the requests on standard input, one per line."""
     for line in sys.stdin:
         print("\n" + json.dumps(answer(Request(**json.loads(line)))), flush=True)
 

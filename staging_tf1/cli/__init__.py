@@ -1,1 +1,1 @@
-"""The command line: one file a command, each with a `main(argv)`; none is loaded before it is called."""
+"""The command line. Each command is one module with a `main(argv)`, imported when the command is called."""

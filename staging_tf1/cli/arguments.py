@@ -1,4 +1,4 @@
-"""What the commands' flags have in common: one line for each mistake, and numbers with bounds."""
+"""Helpers for the flags of the commands: one-line error messages, and numbers with bounds."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from staging_tf1.arguments import in_range, output_file, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong in one line, without repeating the usage."""
+    """An ArgumentParser that reports errors in one line, without the usage."""
 
     def __init__(self, **kwargs: Any) -> None:
-        # An abbreviated flag would change its meaning when a later version adds another one.
+        # An abbreviation could become ambiguous when a later version adds a flag.
         super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Says `message` on stderr and exits with 2."""
+        """Print `message` on stderr and exit with 2."""
         complain(self.prog, f"{message} (see {self.prog} --help)")
         sys.exit(2)
 
 
 def complain(prog: str, message: object) -> None:
-    """Writes `message` to stderr, as one line that starts with the name of the command."""
+    """Print `message` on stderr as one line that starts with the name of the command."""
     print(f"{prog}: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """A flag's `type`: a whole number from `least` to `most`.
+    """Return a `type` for flags: a whole number from `least` to `most`.
 
     >>> whole_number(1, 256)("32")
     32
     >>> whole_number(1, 256)("0")
     Traceback (most recent call last):
-    argparse.ArgumentTypeError: got '0', wanted a whole number from 1 to 256
+    argparse.ArgumentTypeError: got '0', expected a whole number from 1 to 256
     """
 
     def parse(text: str) -> int:
-        wanted = f"got {shown(text)}, wanted a whole number {in_range(least, most)}"
+        message = f"got {shown(text)}, expected a whole number {in_range(least, most)}"
         try:
             number = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(wanted) from None
+            raise argparse.ArgumentTypeError(message) from None
         if not least <= number <= most:
-            raise argparse.ArgumentTypeError(wanted)
+            raise argparse.ArgumentTypeError(message)
         return number
 
     return parse
 
 
 def problem_of_output(flag: str, path: str) -> str | None:
-    """Why no file can be written to the path of a flag; None if one can."""
+    """Return why the file named by a flag cannot be written; None if it can."""
     try:
         output_file(flag, "path", path)
     except OSError as error:

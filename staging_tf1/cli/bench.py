@@ -1,4 +1,4 @@
-"""`staging-tf1 bench`: flags in, measurements, a table out."""
+"""`staging-tf1 bench`: parses the flags, runs the measurements and prints the tables."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _listed(names: dict[str, str]) -> str:
 _EPILOG = f"""
 workloads:
 {_listed({name: facts.help_text for name, facts in FACTS.items()})}
-systems (':4' behind a name with * is a number of feed threads; '@inter_op=1', '@intra_op=1' and '@no_spinning' behind
-any name set TensorFlow's thread pools for it alone):
+systems (append ':4' to a name marked * to set the number of feed threads; append '@inter_op=1', '@intra_op=1' or
+'@no_spinning' to any name to set TensorFlow's thread pools for that system only):
 {_listed({name + ("*" if listed.threaded else ""): listed.help_text for name, listed in SYSTEMS.items()})}
 examples:
   staging-tf1 bench W1 W2 --rounds 5 --json out.json --plot out.png
@@ -45,56 +45,70 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags of `bench`."""
+    """Return the parser of `bench`."""
     made = OneLineParser(
         prog=_PROG,
-        description="Measures ways to feed a graph-mode training loop, side by side: each in a process of its own, "
-        "in turn, with medians. docs/performance.md tells how to read the tables.",
+        description="Compares ways to feed a graph-mode training loop. Each runs in its own process, they take turns, "
+        "and the tables show medians. docs/performance.md explains how to read the tables.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = made.add_argument
-    add("workloads", metavar="WORKLOAD", nargs="*", help="which work is to be fed (default: all of those below)")
-    add("--systems", metavar="A,B", help="which systems (default: all, those marked * with each of --threads)")
+    add("workloads", metavar="WORKLOAD", nargs="*", help="the workloads to run (default: all of those below)")
+    add(
+        "--systems",
+        metavar="A,B",
+        help="the systems to measure (default: all; those marked * once for each number in --threads)",
+    )
     add("--threads", metavar="N,N", default="1,4", help="numbers of feed threads (default: %(default)s)")
-    add("--rounds", type=whole_number(1, 1000), default=5, metavar="N", help="turns of each (default: %(default)s)")
-    add("--secs", type=float, default=1.5, metavar="S", help="seconds of one measurement (default: %(default)s)")
-    for pool, what in (("inter", "ops that run at once"), ("intra", "cores for one op")):
+    add(
+        "--rounds",
+        type=whole_number(1, 1000),
+        default=5,
+        metavar="N",
+        help="measurements per system (default: %(default)s)",
+    )
+    add("--secs", type=float, default=1.5, metavar="S", help="seconds per measurement (default: %(default)s)")
+    for pool, what in (("inter", "ops that run at once"), ("intra", "cores per op")):
         add(
             f"--{pool}-op",
             type=whole_number(0, 1000),
             default=0,
             metavar="N",
-            help=f"{pool}_op_parallelism_threads of every session: {what} (default: TensorFlow's own choice)",
+            help=f"{pool}_op_parallelism_threads of every session: {what} (default: chosen by TensorFlow)",
         )
     add(
         "--no-spinning",
         action="store_true",
         help="disable_thread_spinning of every session: idle threads of TensorFlow's pools sleep at once",
     )
-    add("--suite", choices=["classic"], help="the advice of TensorFlow 1's time as a table (default workload: W2)")
-    add("--train", metavar="MODULE:BUILD", help="your own step: build() returns (source, train); train(batch) an op")
-    add("--quick", action="store_true", help="few records, five steps: shows that it works, measures nothing")
-    add("--json", metavar="FILE", help="where to write everything that was measured")
-    add("--plot", metavar="FILE.png", help="where to draw bar charts (needs the extra 'bench')")
-    add("--markdown", action="store_true", help="print tables for a web page")
+    add("--suite", choices=["classic"], help="test the advice of TensorFlow 1's time (default workload: W2)")
+    add(
+        "--train",
+        metavar="MODULE:BUILD",
+        help="measure your own step: build() returns (source, train), and train(batch) returns an op",
+    )
+    add("--quick", action="store_true", help="few records and five steps: checks that everything runs")
+    add("--json", metavar="FILE", help="write all measurements to FILE")
+    add("--plot", metavar="FILE.png", help="draw bar charts to FILE.png (needs the extra 'bench')")
+    add("--markdown", action="store_true", help="print the tables as Markdown")
     add(
         "--cache",
         metavar="FOLDER",
         default=os.path.join(cache_dir(), "bench"),
-        help="where W5's file is kept (default: %(default)s)",
+        help="the folder for W5's file (default: %(default)s)",
     )
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Measures, and prints the tables.
+    """Run the measurements and print the tables.
 
     Args:
-      argv: the words after `bench`.
+      argv: the arguments after `bench`.
 
     Returns:
-      0; 1 if a system failed; 2 for words that make no sense; 130 if it was interrupted.
+      0 on success, 1 if a system failed, 130 if interrupted. Invalid arguments exit with 2.
     """
     words = parser()
     options = words.parse_args(argv)
@@ -134,13 +148,13 @@ def _pools(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check_combination(options: argparse.Namespace) -> None:
     if options.train and (options.workloads or options.suite or options.systems or options.quick):
-        raise BenchError("--train measures your own step: leave out workloads, --systems, --suite and --quick.")
+        raise BenchError("--train measures your own step: remove workloads, --systems, --suite and --quick.")
     if options.suite and (options.systems or any(_pools(options).values())):
         raise BenchError(
-            "--suite has systems and pools of its own: leave out --systems, --inter-op, --intra-op and --no-spinning."
+            "--suite sets its own systems and pools: remove --systems, --inter-op, --intra-op and --no-spinning."
         )
     if not 0.01 <= options.secs <= 600:
-        raise BenchError(f"--secs got {options.secs:g}, wanted 0.01 to 600.")
+        raise BenchError(f"--secs got {options.secs:g}, expected 0.01 to 600.")
 
 
 def _systems(options: argparse.Namespace) -> list[SystemName]:

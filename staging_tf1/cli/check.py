@@ -1,4 +1,4 @@
-"""``staging-tf1 check``: finds what makes staging code hang, leak or crawl."""
+"""``staging-tf1 check``: finds code that makes a staging pipeline hang, leak memory or slow down."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
-exit code: 0 nothing found, 1 mistakes found, 2 something could not be read.
-A comment `# noqa: STG101` leaves a line out. Configuration: [tool.staging-tf1.check] in pyproject.toml,
+exit code: 0 no mistakes, 1 mistakes found, 2 a file or the configuration could not be read.
+A comment `# noqa: STG101` suppresses a rule on its line. Configuration: [tool.staging-tf1.check] in pyproject.toml,
 with select, ignore and exclude. Each rule has a page in docs/rules/.
 
 example:
@@ -22,26 +22,26 @@ example:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of ``check``."""
+    """Return the parser of ``check``."""
     made = parser_for_python_files(
         _PROG,
         "Finds mistakes in code that uses staging areas, queues and feed threads.",
         _EPILOG,
     )
     made.add_argument("--format", choices=("text", "json", "github"), default="text")
-    made.add_argument("--select", metavar="CODES", help="only these rules: STG101,STG103 or STG1")
-    made.add_argument("--ignore", metavar="CODES", help="not these rules")
+    made.add_argument("--select", metavar="CODES", help="run only these rules, such as STG101,STG103 or STG1")
+    made.add_argument("--ignore", metavar="CODES", help="skip these rules")
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Checks the files that are named.
+    """Check the given files and folders.
 
     Args:
-      argv: the words after ``check``.
+      argv: the arguments after ``check``.
 
     Returns:
-      0 where nothing was found, 1 where something was, 2 where a file could not be read.
+      0 if there are no mistakes, 1 if there are, 2 if a file or the configuration could not be read.
     """
     options = parser().parse_args(argv)
     with needing_libcst(_PROG):
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         return 2
     rules = configuration.overridden(rules, options.select, options.ignore)
     if unknown := configuration.unknown_codes(rules, report.CODES):
-        complain(_PROG, f"there is no rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
+        complain(_PROG, f"unknown rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
         return 2
     findings = []
     unreadable = False

@@ -1,4 +1,4 @@
-"""`staging-tf1 index`: indexes record files, checks them, or writes them."""
+"""`staging-tf1 index`: indexes, checks or writes record files."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ examples:
   staging-tf1 index --write digits.tfrecord --from digits.npz --shards 4
   staging-tf1 index --write digits.array_record --from digits.npz
 
-ArrayRecord files (pip install 'staging-tf1[arrayrecord]') hold their index in themselves; --check reads them as well.
+ArrayRecord files (pip install 'staging-tf1[arrayrecord]') contain their own index; --check also reads them.
 """
-_CHECKED_AT_ONCE = 256
+_CHECKED_PER_READ = 256
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command.
+    """Run the command.
 
     Args:
-      argv: the words after `staging-tf1 index`.
+      argv: the arguments after `staging-tf1 index`.
 
     Returns:
-      0 if all went well, 1 if a file could not be indexed, is corrupt or could not be written.
+      0 on success, 1 if a file is corrupt or could not be indexed or written.
     """
     options = _parse(argv)
     try:
@@ -59,26 +59,26 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         prog=_PROG,
         usage=f"{_PROG} [--check] [--force] [--skip-corrupt] FILE...\n"
         f"       {_PROG} --write OUT --from DATA.npz [--shards N]",
-        description="Indexes TFRecord files, so that their records can be read in any order.",
+        description="Indexes TFRecord files for reading their records in any order.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    words.add_argument("files", metavar="FILE", nargs="*", help="TFRecord files or globs; gzip and zlib too")
+    words.add_argument("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip or zlib files")
     words.add_argument("--check", action="store_true", help="read every record and compare its checksum")
-    words.add_argument("--force", action="store_true", help="make the index again, even if it seems up to date")
-    words.add_argument("--skip-corrupt", action="store_true", help="index a broken file as far as it goes")
-    words.add_argument("--write", metavar="OUT", help="write a TFRecord file, and its index; or NAME.array_record")
-    words.add_argument("--from", metavar="DATA.npz", dest="data", help="the arrays to write, a row a record")
+    words.add_argument("--force", action="store_true", help="rebuild the index even if it seems up to date")
+    words.add_argument("--skip-corrupt", action="store_true", help="index a corrupt file up to the corrupt place")
+    words.add_argument("--write", metavar="OUT", help="write a TFRecord file with its index, or NAME.array_record")
+    words.add_argument("--from", metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
     words.add_argument(
-        "--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="how many files to write (1)"
+        "--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="number of files to write (default: 1)"
     )
     options = words.parse_args(argv)
     if (options.write is None) != (options.data is None):
-        words.error("--write OUT and --from DATA.npz go together")
+        words.error("--write OUT and --from DATA.npz must be used together")
     if options.write is not None and options.files:
-        words.error(f"--write takes its records from --from, not from {options.files[0]}")
+        words.error(f"--write takes its records from --from: remove {options.files[0]}")
     if options.write is None and not options.files:
-        words.error("got no file to index")
+        words.error("got no file, expected at least one FILE to index")
     return options
 
 
@@ -101,7 +101,7 @@ def _write(options: argparse.Namespace) -> int:
 
 def _look_at(path: str, options: argparse.Namespace) -> int:
     try:
-        said, files = _array_record(path) if is_array_record(path) else _index(path, options)
+        index, files = _array_record(path) if is_array_record(path) else _index(path, options)
         corrupt = _corrupt_records(path, files) if options.check else []
     except (StagingError, ImportError, OSError) as error:
         complain(_PROG, error)
@@ -109,12 +109,12 @@ def _look_at(path: str, options: argparse.Namespace) -> int:
     for problem in corrupt:
         complain(_PROG, problem)
     checked = f", {len(corrupt)} corrupt" if options.check else ""
-    print(f"{path}: {files.num_records} records{checked}{said}")
+    print(f"{path}: {files.num_records} records{checked}{index}")
     return 1 if corrupt else 0
 
 
 def _array_record(path: str) -> tuple[str, SerializedFiles]:
-    return ", an ArrayRecord file, which has its index in itself", ArrayRecordFiles([path], _PROG)
+    return ", an ArrayRecord file with its own index", ArrayRecordFiles([path], _PROG)
 
 
 def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles]:
@@ -125,15 +125,15 @@ def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles
             force=options.force,
             progress=lambda position: bar.update(position - bar.n),
         )
-    lost = f", {index.lost_bytes} bytes lost behind them" if index.lost_bytes else ""
+    lost = f", {index.lost_bytes} bytes lost after them" if index.lost_bytes else ""
     return f"{lost}, index {index.location or 'not written'}", RecordFiles([index])
 
 
 def _corrupt_records(path: str, files: SerializedFiles) -> list[StagingError]:
     found: list[StagingError] = []
     with _bar(path, " records") as bar:
-        for start in range(0, files.num_records, _CHECKED_AT_ONCE):
-            numbers = np.arange(start, min(start + _CHECKED_AT_ONCE, files.num_records))
+        for start in range(0, files.num_records, _CHECKED_PER_READ):
+            numbers = np.arange(start, min(start + _CHECKED_PER_READ, files.num_records))
             found += files.read(numbers)[1].values()
             bar.update(len(numbers))
     return found

@@ -1,6 +1,6 @@
-"""`staging-tf1 COMMAND ...`: finds the command, and nothing else.
+"""`staging-tf1 COMMAND ...`: imports the command's module and runs it.
 
-It must stay free of TensorFlow: `staging-tf1 run` starts programs that set up TensorFlow's environment
+This module must not import TensorFlow: programs started by `staging-tf1 run` set TensorFlow's environment variables
 themselves.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from staging_tf1 import __version__
 from staging_tf1.cli.arguments import OneLineParser
 
-# Each command is the module of that name in this folder, with `main(argv: list[str]) -> int`.
+# Each command is a module of that name in this package, with `main(argv: list[str]) -> int`.
 COMMANDS = {
-    "train": "train a small model on handwritten digits, through the whole classic workflow",
-    "bench": "measure ways to feed a training loop, side by side",
+    "train": "train a small model on handwritten digits, with the classic workflow",
+    "bench": "compare ways to feed a training loop",
     "run": "run a TensorFlow 1 program, unmodified",
     "check": "find mistakes in code that uses staging areas and feed threads",
     "migrate": "rewrite TensorFlow 1 code for this package",
@@ -26,25 +26,25 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
-      argv: the words after `staging-tf1`; those of the process if None.
+      argv: the arguments after `staging-tf1`; those of the process if None.
 
     Returns:
-      The exit code: 0 if all went well, 2 for words that make no sense, else what the command says.
+      The exit code of the command, 0 on success. Invalid arguments exit with 2.
     """
     words = parser()
     options = words.parse_args(argv)
     if options.command not in COMMANDS:
         got = "no command" if options.command is None else repr(options.command)
-        words.error(f"got {got}, wanted one of {', '.join(COMMANDS)}")
+        words.error(f"got {got}, expected one of {', '.join(COMMANDS)}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The words that stand before those of the command."""
+    """Return the parser of the arguments before those of the command."""
     width = max(map(len, COMMANDS))
     made = OneLineParser(
         prog="staging-tf1",
@@ -52,12 +52,12 @@ def parser() -> argparse.ArgumentParser:
         description="The classic StagingArea workflow for graph-mode TensorFlow.",
         epilog="commands:\n"
         + "".join(f"  {name:{width}}  {help_text}\n" for name, help_text in COMMANDS.items())
-        + "\nexample:\n  staging-tf1 train --workflow staged\n\nstaging-tf1 COMMAND --help says more.",
+        + "\nexample:\n  staging-tf1 train --workflow staged\n\nFor help on a command: staging-tf1 COMMAND --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"staging-tf1 {__version__}")
     made.add_argument("command", metavar="COMMAND", nargs="?", help="one of those below")
-    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="what the command takes")
+    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="the arguments of the command")
     return made
 
 

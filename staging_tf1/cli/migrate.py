@@ -1,4 +1,4 @@
-"""``staging-tf1 migrate``: TF1 source becomes source that needs no shim."""
+"""``staging-tf1 migrate``: rewrites TF1 source code that then runs without the shim."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 migrate"
 _EPILOG = """
-Beside TensorFlow's own tf_upgrade_v2: that tool renames what moved within TensorFlow, and gives up on tf.contrib.
-This one keeps the TF1 names, by way of tensorflow.compat.v1, and rewrites tf.contrib.staging and what else of
-tf.contrib has a home. It may run before tf_upgrade_v2 or after it.
+TensorFlow's own tf_upgrade_v2 renames what moved within TensorFlow, but does not migrate tf.contrib. This tool keeps
+the TF1 names by importing tensorflow.compat.v1, and rewrites tf.contrib.staging and the other parts of tf.contrib that
+have a new home. It may run before or after tf_upgrade_v2.
 
 Nothing is written without --write. Without --diff and --write only the summary is printed.
-exit code: 0 all done, 1 things are left to do by hand, 2 something could not be read or written.
+exit code: 0 nothing left to do, 1 something is left to do by hand, 2 a file could not be read or written.
 
 example:
   staging-tf1 migrate train.py --diff
@@ -27,11 +27,11 @@ example:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of ``migrate``."""
+    """Return the parser of ``migrate``."""
     made = parser_for_python_files(
         _PROG,
-        "Rewrites imports and calls to staging_tf1 and tensorflow.compat.v1; keeps comments and "
-        "formatting, and lists what it does not understand.",
+        "Rewrites imports and calls to use staging_tf1 and tensorflow.compat.v1. Keeps comments and formatting, and "
+        "lists what it does not recognise.",
         _EPILOG,
     )
     what = made.add_mutually_exclusive_group()
@@ -42,20 +42,20 @@ def parser() -> argparse.ArgumentParser:
         choices=("import", "idiom"),
         default="import",
         help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
-        "put/get loops become CustomRunner, staged() and StagingSession, where they are recognised with certainty",
+        "put/get loops become CustomRunner, staged() and StagingSession, if they are recognised with certainty",
     )
-    made.add_argument("--report", metavar="FILE", help="write what was changed and what is left, as JSON")
+    made.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Migrates the files that are named.
+    """Migrate the given files and folders.
 
     Args:
-      argv: the words after ``migrate``.
+      argv: the arguments after ``migrate``.
 
     Returns:
-      0 where nothing is left to do, 1 where something is, 2 where a file could not be read or written.
+      0 if nothing is left to do, 1 if something is, 2 if a file could not be read or written.
     """
     options = parser().parse_args(argv)
     with needing_libcst(_PROG):
@@ -119,8 +119,8 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         }
         for changes in results
     ]
-    said = {"level": options.level, "written": options.write, "files": files, "unreadable": unreadable}
-    return json.dumps(said, indent=1) + "\n"
+    report = {"level": options.level, "written": options.write, "files": files, "unreadable": unreadable}
+    return json.dumps(report, indent=1) + "\n"
 
 
 def _counted(number: int, noun: str) -> str:

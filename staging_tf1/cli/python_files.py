@@ -1,4 +1,4 @@
-"""What the commands that read Python source have in common: their paths, and the package that they parse with."""
+"""Helpers for the commands that read Python source: their path arguments, and the check for LibCST."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from staging_tf1.cli.arguments import OneLineParser, complain
 
 
 def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    """A parser that takes files and folders; `epilog` is shown as it is written."""
+    """Return a parser that takes files and folders. `epilog` is printed verbatim."""
     made = OneLineParser(
         prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, or a folder of them")
+    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file or a folder")
     return made
 
 
 @contextmanager
 def needing_libcst(prog: str) -> Iterator[None]:
-    """Around the imports of what parses: where LibCST is missing, an extra, says so in one line and exits with 2."""
+    """Guard the imports of modules that need LibCST, an extra: if it is missing, report it and exit with 2."""
     try:
         yield
     except ModuleNotFoundError as error:

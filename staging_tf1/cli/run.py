@@ -1,4 +1,4 @@
-"""``staging-tf1 run``: an old program, unmodified."""
+"""``staging-tf1 run``: runs an unmodified TensorFlow 1 program."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TAKES_A_VALUE = ("--package",)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of ``run``; what follows them is the program's."""
+    """Return the parser of ``run``, for the options before the program."""
     made = OneLineParser(
         prog="staging-tf1 run",
         usage="staging-tf1 run [options] [--] script.py args...\n       staging-tf1 run [options] -m module args...",
-        description="Runs a TensorFlow 1 program on this TensorFlow: tf.Session, tf.contrib.staging and the rest "
-        "are there for the program's own code, while installed libraries go on seeing TensorFlow 2.",
+        description="Runs a TensorFlow 1 program on the installed TensorFlow 2. The program's own code sees TensorFlow "
+        "1 (tf.Session, tf.contrib.staging and so on); installed libraries still see TensorFlow 2.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -33,39 +33,39 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="an installed package that sees TF1 too",
+        help="an installed package that also sees TensorFlow 1; may be repeated",
     )
     made.add_argument(
-        "--claim-version", action="store_true", help=f"tf.__version__ says {CLAIMED_VERSION} to the program"
+        "--claim-version", action="store_true", help=f"set tf.__version__ to {CLAIMED_VERSION} for the program"
     )
     made.add_argument(
         "--no-old-names",
         action="store_true",
-        help="do not offer np.object, inspect.getargspec, collections.Mapping and other removed names",
+        help="do not restore np.object, inspect.getargspec, collections.Mapping and other removed names",
     )
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Runs the program in place of this process; returns only where there is nothing to run.
+    """Run the program in place of this process. Return 2 if it cannot be started.
 
     Args:
-      argv: the words after ``run``.
+      argv: the arguments after ``run``.
     """
     ours, program = _split(argv)
     options = parser().parse_args(ours)
     packages = list(options.package)
     if not program:
-        parser().error("name a script, or -m and a module")
+        parser().error("got no program, expected a script, or -m and a module")
     if program[0] == "-m":
         if len(program) == 1:
             parser().error("-m needs the name of a module")
         packages.append(program[1].partition(".")[0])
     elif not os.path.exists(program[0]):
-        complain("staging-tf1 run", f"there is no file {program[0]!r}")
+        complain("staging-tf1 run", f"file {program[0]!r} does not exist")
         return 2
     if importlib.util.find_spec("tensorflow") is None:
-        complain("staging-tf1 run", "TensorFlow is not installed beside staging_tf1")
+        complain("staging-tf1 run", "TensorFlow is not installed: pip install tensorflow")
         return 2
     launch(program, Settings(tuple(sorted(packages)), options.claim_version, not options.no_old_names))
 

@@ -1,4 +1,4 @@
-"""`staging-tf1 train`: flags in, training, figures out."""
+"""`staging-tf1 train`: parses the flags, trains and prints the results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _PROG = "staging-tf1 train"
 _DEFAULTS = Settings()
-# A flag, what it takes, and what it means. The upper bounds only keep typing errors from filling the memory.
+# The flag, its type and its help. The upper bounds only protect the memory from typing errors.
 _NUMBERS = (
-    ("--batch-size", whole_number(1, 10**6), "examples in a batch"),
-    ("--epochs", whole_number(1, 10**6), "how often to go through the training data"),
+    ("--batch-size", whole_number(1, 10**6), "examples per batch"),
+    ("--epochs", whole_number(1, 10**6), "passes over the training data"),
     ("--threads", whole_number(1, 256), "feed threads"),
-    ("--capacity", whole_number(1, 10_000), "batches that the staging area has room for"),
-    ("--seed", whole_number(0, 2**31 - 1), "the same seed and one thread give the same losses"),
+    ("--capacity", whole_number(1, 10_000), "capacity of the staging area, in batches"),
+    ("--seed", whole_number(0, 2**31 - 1), "random seed; with one thread, the same seed gives the same losses"),
 )
 _EPILOG = """
 examples:
@@ -36,10 +36,10 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags of `train`."""
+    """Return the parser of `train`."""
     made = OneLineParser(
         prog=_PROG,
-        description="Trains a small model in graph mode on images of handwritten digits, and says how well "
+        description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
         "the input pipeline kept up with it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
         "--workflow",
         choices=list(WORKFLOWS),
         default=_DEFAULTS.workflow,
-        help="how batches get into the graph: by feed threads, a shuffle queue and a staging area put by "
-        "hand; by staged(); or by staged(lockstep=True), without a thread (default: %(default)s)",
+        help="how batches get into the graph. classic: feed threads, a shuffle queue and a staging area with a "
+        "hand-written put; staged: staged(); lockstep: staged(lockstep=True), without threads (default: %(default)s)",
     )
     add(
         "--data",
@@ -60,19 +60,19 @@ def parser() -> argparse.ArgumentParser:
     for flag, kind, help_text in _NUMBERS:
         default = getattr(_DEFAULTS, flag.strip("-").replace("-", "_"))
         add(flag, type=kind, default=default, metavar="N", help=f"{help_text} (default: {default})")
-    add("--logdir", metavar="FOLDER", help="where to write checkpoints and TensorBoard summaries")
-    add("--trace", metavar="FILE.json", help="where to write a timeline, for chrome://tracing or ui.perfetto.dev")
+    add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
+    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or ui.perfetto.dev")
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Trains, and prints the figures.
+    """Train and print the results.
 
     Args:
-      argv: the words after `train`.
+      argv: the arguments after `train`.
 
     Returns:
-      0; 1 if a file or folder cannot be used; 130 if it was interrupted.
+      0 on success, 1 if a file or folder cannot be used, 130 if interrupted.
     """
     words = parser()
     flags = vars(words.parse_args(argv))
@@ -102,9 +102,9 @@ def _make_folder(path: str | None) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise LogdirError(f"--logdir {path!r} cannot be made a folder: {error.strerror}.") from error
+        raise LogdirError(f"--logdir {path!r} cannot be created: {error.strerror}.") from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise LogdirError(f"--logdir {path!r} is a folder that you may not write to.")
+        raise LogdirError(f"--logdir {path!r} is not writable.")
 
 
 def _check_trace(path: str | None) -> None:
@@ -116,13 +116,13 @@ def _check_trace(path: str | None) -> None:
 
 
 def _train(data: LabelledImages, settings: Settings) -> None:
-    # The C++ side of TensorFlow tells of every GPU library that it does not find.
+    # The C++ side of TensorFlow logs every GPU library that it does not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # Only now: TensorFlow takes seconds to load, which nobody should wait for to read --help.
+    # Importing TensorFlow takes seconds, which --help should not.
     from staging_tf1._tf import tf
     from staging_tf1.recipes.training import train
 
-    # Graph mode makes TensorFlow warn, at length, that its queue runners are deprecated; that is known here.
+    # In graph mode TensorFlow warns at length that its queue runners are deprecated, which does not help here.
     tf.logging.set_verbosity(tf.logging.ERROR)
     total = len(data.x_train) * settings.epochs
     with tqdm(total=total, desc=settings.workflow, unit=" examples", unit_scale=True) as bar:
@@ -136,7 +136,7 @@ def _train(data: LabelledImages, settings: Settings) -> None:
 
 
 def report(result: Result) -> None:
-    """Prints the figures of a training run: the pipelines first, the accuracy last."""
+    """Print the results of a training run: the pipelines first, the accuracy last."""
     for pipeline in result.pipelines:
         print(pipeline)
     rate = result.examples / result.secs

@@ -1,7 +1,7 @@
-"""TF1 for code that is not changed: `tf.contrib.staging` and the rest of what `import tensorflow` once meant.
+"""TF1 for unmodified programs: `tf.contrib.staging` and the other names that TensorFlow 2 removed.
 
-``staging-tf1 run script.py`` does this for a whole process. `install` does it from inside one, and is to be
-called before the first module that wants TF1 is imported.
+``staging-tf1 run script.py`` provides TF1 to a whole process. `install` does the same from inside a program. Call
+it before the first import of a module that needs TF1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tf.estimator` as far as training loops need it: the session hooks, which are `tf.train`'s own."""
+"""The part of `tf.estimator` that training loops need: the session hooks, which are the ones of `tf.train`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedNameError
-
-_HOOKS = (
-    "CheckpointSaverHook",
-    "CheckpointSaverListener",
-    "FeedFnHook",
-    "FinalOpsHook",
-    "GlobalStepWaiterHook",
-    "LoggingTensorHook",
-    "NanLossDuringTrainingError",
-    "NanTensorHook",
-    "ProfilerHook",
-    "SecondOrStepTimer",
-    "SessionRunArgs",
-    "SessionRunContext",
-    "SessionRunHook",
-    "SessionRunValues",
-    "StepCounterHook",
-    "StopAtStepHook",
-    "SummarySaverHook",
-)
+from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
 
 
 class _Estimator(ModuleType):
@@ -34,8 +15,8 @@ class _Estimator(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         raise RemovedNameError(
-            f"tf.estimator.{name} left TensorFlow with 2.16, and staging_tf1 does not bring it back: only the "
-            f"session hooks are here ({', '.join(_HOOKS[:3])}, ...). Build the training loop with "
+            f"tf.estimator.{name} was removed in TensorFlow 2.16, and staging_tf1 restores only the session hooks "
+            f"({', '.join(ESTIMATOR_HOOKS[:3])}, ...). Build the training loop with "
             "tf.train.MonitoredTrainingSession or staging_tf1.StagingSession."
         )
 
@@ -44,9 +25,9 @@ _module: ModuleType | None = None
 
 
 def module() -> ModuleType:
-    """The one `tf.estimator` of this process."""
+    """Return the `tf.estimator` module, the same one on every call."""
     global _module
     if _module is None:
         _module = _Estimator("tensorflow.estimator", __doc__)
-        _module.__dict__.update({name: getattr(tf.train, name) for name in _HOOKS if hasattr(tf.train, name)})
+        _module.__dict__.update({name: getattr(tf.train, name) for name in ESTIMATOR_HOOKS if hasattr(tf.train, name)})
     return _module

@@ -1,4 +1,4 @@
-"""The import hook: acts when a module is loaded, and loads nothing itself."""
+"""The import hook: runs functions after modules are loaded, and loads no module itself."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.origin import Origin, stands_at_import_statement
+from staging_tf1.legacy.origin import Origin, is_at_import_statement
 from staging_tf1.legacy.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
-# What is to be done with a TensorFlow submodule of this name: a function of the module, or None.
+# Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
 
 
 class Finder(MetaPathFinder):
-    """Runs a function after a named module was executed, and makes TF1's submodules on demand.
+    """Runs a function after a module is executed, and makes TF1's submodules on demand.
 
     Args:
-      after_load: functions by the full name of the module that each waits for.
-      maker: makes a module below ``tensorflow`` that nothing else finds, and that user code imports.
-      second_face: for a module below ``tensorflow`` that was found.
-      origin: tells user code from libraries.
+      after_load: the functions to run, by the full name of the module.
+      maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
+      second_face: for a module below ``tensorflow`` that another finder finds.
+      origin: distinguishes user code from libraries.
     """
 
     def __init__(self, after_load: dict[str, AfterLoad], maker: Maker, second_face: Maker, origin: Origin) -> None:
@@ -35,7 +35,7 @@ class Finder(MetaPathFinder):
         self._second_face = second_face
 
     def install(self) -> None:
-        """Goes first in `sys.meta_path`, and serves the modules that are loaded already."""
+        """Put this finder first in `sys.meta_path`, and run the functions of modules that are already loaded."""
         sys.meta_path.insert(0, self)
         for name, act in self._after_load.items():
             if (module := sys.modules.get(name)) is not None:
@@ -61,8 +61,8 @@ class Finder(MetaPathFinder):
         try:
             make = self._maker(fullname)
         except ImportError:
-            # __import__(package, fromlist=["anything"]) asks for the package; a name that is not there is no error.
-            if stands_at_import_statement(self._origin.user_frame(asking)):
+            # __import__(package, fromlist=["anything"]) imports the package: a missing name is not an error.
+            if is_at_import_statement(self._origin.user_frame(asking)):
                 raise
             make = None
         if make is None:
@@ -83,7 +83,7 @@ def _find_elsewhere(
 
 
 class _ActingLoader(Loader):
-    """Another loader, and a function that runs after it."""
+    """Wraps another loader and runs a function after it."""
 
     def __init__(self, loader: Loader, act: AfterLoad) -> None:
         self._loader = loader
@@ -96,7 +96,7 @@ class _ActingLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module keeps its genuine loader: inspect, pkgutil and linecache ask it for the source.
+        # The module keeps its original loader: inspect, pkgutil and linecache get the source from it.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

@@ -1,4 +1,4 @@
-"""Puts the shim into this process, without loading TensorFlow."""
+"""Installs the shim into this process, without loading TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _installed: Settings | None = None
 
 
 def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False) -> None:
-    """Makes ``import tensorflow`` mean TF1 in the user's own code, now and in modules imported later.
+    """Make ``import tensorflow`` mean TF1 in the user's own code, in loaded modules and in later imports.
 
-    The user's own code is every module outside ``site-packages``. Installed libraries go on seeing
-    TensorFlow 2. TensorFlow is loaded when the program imports it, not here; where it is loaded already,
-    v2 behaviour is switched off now.
+    The user's own code is every module outside ``site-packages``. Installed libraries still see TensorFlow 2.
+    This function does not load TensorFlow; the program's own import does. If TensorFlow is already loaded, v2
+    behaviour is switched off immediately.
 
     Args:
-      packages: top-level names of installed packages that see TF1 too.
-      claim_version: ``tf.__version__`` says 1.15.5, for code that compares versions.
-      old_names: offer what numpy and Python removed (``np.object``, ``inspect.getargspec``,
-        ``collections.Mapping``); each use is logged once.
+      packages: top-level names of installed packages that also see TF1.
+      claim_version: set ``tf.__version__`` to 1.15.5, for code that compares versions.
+      old_names: restore names that numpy and Python removed (``np.object``, ``inspect.getargspec``,
+        ``collections.Mapping``). The first use of each name is logged.
 
     Raises:
-      TypeError: an argument of the wrong kind; nothing is installed.
-      RuntimeError: it was installed already, with other arguments.
+      TypeError: an argument has the wrong type. Nothing is installed.
+      RuntimeError: the shim is already installed with other arguments.
 
     Example:
 
@@ -41,7 +41,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     >>> tf.contrib.staging.StagingArea([tf.float32])  # doctest: +SKIP
     """
     global _installed
-    listed = names("install()", "packages", packages, "a list of the names of packages, such as ['my_models']")
+    listed = names("install()", "packages", packages, "a list of package names, such as ['my_models']")
     wanted = Settings(
         tuple(sorted(listed)),
         flag("install()", "claim_version", claim_version),
@@ -50,7 +50,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     if _installed is not None:
         if _installed != wanted:
             raise RuntimeError(
-                f"staging_tf1.legacy is installed already, with {_installed}; it cannot be installed again "
+                f"staging_tf1.legacy is already installed with {_installed}; it cannot be installed again "
                 f"with {wanted}. Call install() once, at the start of the program."
             )
         return
@@ -67,12 +67,12 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
 
 
 def _choose_keras() -> None:
-    # tf.layers and tf.nn.rnn_cell are Keras 2's. TensorFlow reads the variable when it is first imported.
+    # tf.layers and tf.nn.rnn_cell need Keras 2. TensorFlow reads the variable when it is first imported.
     if "TF_USE_LEGACY_KERAS" not in os.environ and importlib.util.find_spec("tf_keras") is not None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
-# What follows imports TensorFlow, or runs only once it is there.
+# The functions below import TensorFlow, or run only after it is loaded.
 
 
 def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""`tf.layers` and `tf.nn.rnn_cell` are Keras 2's: taken from tf_keras, which is named where it is missing."""
+"""`tf.layers` and `tf.nn.rnn_cell`, which need Keras 2. Without it, their use raises an error that names tf_keras."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from staging_tf1.legacy import views
 
 
 def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
-    """What user code gets for the Keras-2 names of `module` where no Keras 2 serves them: nothing where one does."""
+    """Return stand-ins for the Keras 2 names of `module`, by name; an empty dict if Keras 2 is installed."""
     if _has_keras_two():
         return {}
     cell = _AbsentModule("tensorflow.nn.rnn_cell", "tf.nn.rnn_cell")
     return {
-        # compat.v1.keras exists for Keras 2 only; Keras 3 is what the rest of the process has.
+        # compat.v1.keras exists for Keras 2 only; the rest of the process uses Keras 3.
         "keras": views.own(module, "keras"),
         "layers": _AbsentModule("tensorflow.layers", "tf.layers"),
         "nn": _Covered(v1.nn, {"rnn_cell": cell}),
@@ -42,8 +42,8 @@ class _AbsentModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         raise RemovedNameError(
-            f"{self._shown}.{name} is Keras 2's, and this TensorFlow comes with Keras 3. Install Keras 2 "
-            "beside it: pip install tf_keras. It is used from then on; nothing in the program has to change."
+            f"{self._shown}.{name} needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: "
+            "pip install tf_keras. The program itself needs no change."
         )
 
 

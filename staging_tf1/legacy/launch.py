@@ -1,4 +1,4 @@
-"""Starts a program as Python itself would, with the shim in it from the first line on."""
+"""Starts a program with the shim installed before its first line runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap
 
 
 def launch(program: Sequence[str], settings: Settings) -> NoReturn:
-    """Runs ``python PROGRAM...`` in place of this process.
+    """Run ``python PROGRAM...`` in place of this process.
 
-    Python runs the program, not we: ``__main__``, ``sys.argv``, exit codes, signals and tracebacks are genuine,
-    and children (spawned workers, ``subprocess`` calls of ``sys.executable``) get the shim by the environment.
-    The alternative, `runpy` in this process, fails in each of these.
+    Python itself runs the program, so ``__main__``, ``sys.argv``, exit codes, signals and tracebacks are the usual
+    ones. Child processes (spawned workers, ``subprocess`` calls of ``sys.executable``) get the shim through the
+    environment. `runpy` in this process would break each of these.
 
     Args:
       program: a script and its arguments, or ``-m``, a module and its arguments.
@@ -33,7 +33,7 @@ def launch(program: Sequence[str], settings: Settings) -> NoReturn:
     sys.stderr.flush()
     if os.name == "posix":
         os.execve(sys.executable, command, environment)
-    # Windows has no exec that keeps the console and the exit code.
+    # On Windows, exec does not keep the console and the exit code.
     sys.exit(subprocess.call(command, env=environment))
 
 

@@ -1,4 +1,4 @@
-"""Names that numpy and Python removed, offered to user code only, each use logged once."""
+"""Names that numpy and Python removed, restored for user code only. The first use of each name is logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from staging_tf1.legacy.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
 
-# Removed name -> where its value is now ("module:attribute"; "builtins" for Python's own types).
+# Removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
 _NUMPY = {
     "object": "builtins:object",
     "float": "builtins:float",
@@ -50,10 +50,10 @@ ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
 
 
 def getargspec(function: Callable[..., Any]) -> Any:
-    """The arguments of `function` as `inspect.getargspec` gave them before Python 3.11.
+    """Return the arguments of `function` as `inspect.getargspec` did before Python 3.11.
 
     Raises:
-      ValueError: the function has keyword-only arguments or annotations, which the old form cannot say.
+      ValueError: the function has keyword-only arguments or annotations, which the old form cannot represent.
     """
     full = importlib.import_module("inspect").getfullargspec(function)
     if full.kwonlyargs or full.annotations:
@@ -64,7 +64,7 @@ def getargspec(function: Callable[..., Any]) -> Any:
 
 
 def offer(module: ModuleType, origin: Origin) -> None:
-    """Adds the removed names of `module` behind its ``__getattr__``: a name that is there costs nothing."""
+    """Add the removed names of `module` through its ``__getattr__``, which Python calls only for missing names."""
     removed = MODULES[module.__name__]
     before = module.__dict__.get("__getattr__")
     seen: set[str] = set()
@@ -77,7 +77,7 @@ def offer(module: ModuleType, origin: Origin) -> None:
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if name not in seen:
             seen.add(name)
-            _log.warning("%s.%s is gone; %s stands in for it.", module.__name__, name, _shown(home))
+            _log.warning("%s.%s was removed; using %s instead.", module.__name__, name, _shown(home))
         home_module, _, attribute = home.partition(":")
         return getattr(importlib.import_module(home_module), attribute)
 

@@ -1,4 +1,4 @@
-"""Whose code is asking: the user's, which sees TF1, or a library's, which sees TensorFlow 2."""
+"""Distinguishes user code, which sees TF1, from libraries, which see TensorFlow 2."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _OWN_FOLDER = os.path.dirname(_THIS_ROOM)
 
 
 class Kind(enum.Enum):
-    """What a frame's module is."""
+    """The kind of code that a frame's module belongs to."""
 
     USER = "user"
     LIBRARY = "library"
-    TRANSPARENT = "transparent"  # the standard library, and this room, act for whoever called them
+    TRANSPARENT = "transparent"  # the standard library and this package act on behalf of their caller
 
 
 class Origin:
-    """Sorts stack frames by the module that they run in.
+    """Classifies stack frames by the module that they run in.
 
     Args:
-      packages: top-level names of installed packages that count as the user's own code.
+      packages: top-level names of installed packages that count as user code.
     """
 
     def __init__(self, packages: Iterable[str] = ()) -> None:
@@ -39,7 +39,7 @@ class Origin:
         )
 
     def is_user(self, frame: FrameType | None) -> bool:
-        """True where the nearest frame that is not the standard library's belongs to the user."""
+        """Whether the nearest frame outside the standard library is user code; True if there is no such frame."""
         while frame is not None:
             kind = self._kind_of(frame)
             if kind is not Kind.TRANSPARENT:
@@ -62,7 +62,7 @@ class Origin:
         if isinstance(name, str) and name.partition(".")[0] in self._packages:
             return Kind.USER
         if not isinstance(file, str):
-            return Kind.TRANSPARENT  # frozen importlib, or exec() in a bare dictionary
+            return Kind.TRANSPARENT  # frozen importlib, or exec() in a plain dictionary
         path = os.path.realpath(file)
         if path.startswith(_THIS_ROOM + os.sep):
             return Kind.TRANSPARENT
@@ -75,12 +75,12 @@ class Origin:
         return Kind.USER
 
     def user_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The nearest frame that is not the standard library's, where it is the user's; else None."""
+        """Return the nearest frame outside the standard library if it is user code, else None."""
         while frame is not None and self._kind_of(frame) is Kind.TRANSPARENT:
             frame = frame.f_back
         return frame if frame is not None and self._kind_of(frame) is Kind.USER else None
 
 
-def stands_at_import_statement(frame: FrameType | None) -> bool:
-    """Whether `frame` is executing an import statement, rather than a call of ``__import__``."""
+def is_at_import_statement(frame: FrameType | None) -> bool:
+    """Whether `frame` is executing an import statement rather than calling ``__import__``."""
     return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_NAME"

@@ -1,4 +1,4 @@
-"""What `staging-tf1 run` was told, and how a child process learns it: one environment variable."""
+"""The settings of `staging-tf1 run`. Child processes read them from one environment variable."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ CLAIMED_VERSION = "1.15.5"
 class Settings:
     """How the program sees TensorFlow."""
 
-    packages: tuple[str, ...] = ()  # installed packages that see TF1 too, by their top-level names
-    claim_version: bool = False  # tf.__version__ says 1.15.5 to the program
-    old_names: bool = True  # numpy's and Python's removed names, np.object and the like, are offered
+    packages: tuple[str, ...] = ()  # top-level names of installed packages that also see TF1
+    claim_version: bool = False  # tf.__version__ is 1.15.5 for the program
+    old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
-        """Writes these settings where every Python child of the process finds them."""
+        """Write these settings to `environment`, where every Python child process finds them."""
         environment[ENVIRONMENT_NAME] = json.dumps(asdict(self))
 
 
 def from_environment() -> Settings | None:
-    """The settings that the parent process left, or None where it left none."""
+    """Return the settings that the parent process wrote, or None if there are none."""
     text = os.environ.get(ENVIRONMENT_NAME)
     if not text:
         return None

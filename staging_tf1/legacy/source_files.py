@@ -1,4 +1,4 @@
-"""Finds the Python files under the paths that a user named, reads them, and says what cannot be read."""
+"""Finds the Python files under the given paths, reads them, and reports those that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"
 
 
 class UnreadableError(Exception):
-    """A file or path that cannot be worked on; the message says why, and what to do."""
+    """A file or path that cannot be processed; the message says why, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class SourceFile:
 
 
 def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
-    """The Python files at and below `paths`, each once, in order; for a path that is none, an error.
+    """Yield the Python files at and below `paths`, each once, in order, and an error for each unusable path.
 
     Args:
       paths: files and folders.
-      exclude: names of files and folders to leave out.
+      exclude: names of files and folders to skip.
     """
     seen: set[str] = set()
     left_out = frozenset(exclude)
@@ -51,10 +51,10 @@ def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | Un
 
 
 def read(path: str) -> SourceFile:
-    """Reads and parses one file, in the encoding that it declares.
+    """Read and parse one file, in the encoding that it declares.
 
     Raises:
-      UnreadableError: it cannot be read, is not Python, or is Python 2.
+      UnreadableError: the file cannot be read, is not Python, or is Python 2.
     """
     try:
         kind = kind_of_file(path)
@@ -65,7 +65,7 @@ def read(path: str) -> SourceFile:
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be read: {error.strerror}") from error
     if b"\0" in content:
-        raise UnreadableError(f"{path}: is not Python source: it has zero bytes")
+        raise UnreadableError(f"{path}: is not Python source: it contains null bytes")
     try:
         encoding = _encoding(path, content)
         text = content.decode(encoding)
@@ -88,7 +88,7 @@ def _encoding(path: str, content: bytes) -> str:
         if "unknown encoding" in str(error):
             message = f"{path}:1: {error}; correct the declaration in the first two lines"
             raise UnreadableError(message) from error
-        return "utf-8"  # nothing is declared, and the first lines are not UTF-8: decoding says where
+        return "utf-8"  # no encoding is declared, and the first lines are not UTF-8: decoding reports the line
     return encoding
 
 
@@ -107,13 +107,13 @@ def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableErro
         any_found = True
         yield found
     if not any_found:
-        yield UnreadableError(f"{path}: has no Python files")
+        yield UnreadableError(f"{path}: contains no Python files")
 
 
 def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Iterator[str | UnreadableError]:
     real = os.path.realpath(folder)
     if real in above:
-        yield UnreadableError(f"{folder}: is a symbolic link to a folder that it lies in; left out")
+        yield UnreadableError(f"{folder}: is a symbolic link to a folder that contains it; skipped")
         return
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -125,7 +125,7 @@ def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Itera
             continue
         if entry.is_symlink() and not os.path.exists(entry.path):
             if entry.name.endswith(".py"):
-                yield UnreadableError(f"{entry.path}: is a symbolic link that leads nowhere")
+                yield UnreadableError(f"{entry.path}: is a broken symbolic link")
         elif entry.is_dir():
             yield from _walk(entry.path, left_out, above | {real})
         elif entry.name.endswith(".py"):
@@ -137,12 +137,12 @@ def _why(path: str, text: str, error: cst.ParserSyntaxError) -> str:
         if _PRINT_STATEMENT.match(line):
             what = "a print statement"
         elif _OTHER_PYTHON_2.match(line):
-            what = "syntax that Python 3 dropped"
+            what = "syntax that Python 3 removed"
         else:
             continue
         return (
-            f"{path}:{number}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first, with "
-            "2to3 -w (in Python up to 3.12) or futurize (the package 'future')"
+            f"{path}:{number}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first with "
+            "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
     try:
         ast.parse(text)

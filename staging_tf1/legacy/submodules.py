@@ -1,4 +1,4 @@
-"""Submodules of ``tensorflow`` that TF1 had and the path does not: `tensorflow.contrib`, `tensorflow.gfile`."""
+"""Submodules that TF1 had and the installed TensorFlow lacks, such as `tensorflow.contrib` and `tensorflow.gfile`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import ModuleType
 from typing import Any
 
 Make = Callable[[ModuleType], None]
-# Old code reaches below the public API; these folders are still there.
+# Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
 
 
 def is_public(fullname: str) -> bool:
-    """Whether `fullname` is a module of the public API, of a TensorFlow that is loaded."""
+    """Whether `fullname` is a module of the public API, in a TensorFlow that is completely loaded."""
     root = sys.modules.get("tensorflow")
-    # While TensorFlow itself loads, its modules are its own affair.
+    # While TensorFlow itself loads, it must see its own modules.
     if root is None or getattr(root.__spec__, "_initializing", False):
         return False
     first = fullname.split(".")[1]
@@ -24,10 +24,10 @@ def is_public(fullname: str) -> bool:
 
 
 def maker(fullname: str) -> Make | None:
-    """A function that turns a fresh module into `fullname`, or None where TF1 had no such module.
+    """Return a function that turns a new module into `fullname`, or None if TF1 had no such module.
 
     Raises:
-      RemovedModuleError: a part of `tf.contrib` that is not coming back.
+      RemovedModuleError: `fullname` belongs to a part of `tf.contrib` that is not restored.
     """
     if not is_public(fullname):
         return None
@@ -37,11 +37,11 @@ def maker(fullname: str) -> Make | None:
         made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)
         return made
     genuine = _public_module(root, fullname.split(".")[1:])
-    return None if genuine is None else lambda fresh: put_in_place(fullname, genuine)
+    return None if genuine is None else lambda fresh: substitute(fullname, genuine)
 
 
-def put_in_place(fullname: str, genuine: ModuleType) -> None:
-    """Makes ``import fullname`` give `genuine`: the import system takes what stands in `sys.modules` at the end."""
+def substitute(fullname: str, genuine: ModuleType) -> None:
+    """Make ``import fullname`` return `genuine`: the import system reads `sys.modules` after the loader ran."""
     sys.modules[fullname] = genuine
 
 

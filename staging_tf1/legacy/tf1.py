@@ -1,7 +1,7 @@
-"""What ``tensorflow`` is to user code: `tf.compat.v1`, and what that lacks of TensorFlow 1.15.
+"""The ``tensorflow`` that user code sees: `tf.compat.v1`, and the names of TensorFlow 1.15 that it lacks.
 
-Imported when TensorFlow is loaded. The areas and `tf.contrib` are brought in at their first use, because the
-package's own modules import TensorFlow in turn.
+This module is imported when TensorFlow is loaded. The areas and `tf.contrib` are imported at their first use,
+because they import TensorFlow themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AREAS = ("StagingArea", "MapStagingArea")
 
 
 def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
-    """Switches v2 behaviour off and gives the loaded ``tensorflow`` its TF1 face."""
+    """Switch v2 behaviour off and give the loaded ``tensorflow`` its TF1 face."""
     v1 = views.own(module, "compat").v1
     with _silent_deprecations():
         v1.disable_v2_behavior()
@@ -37,7 +37,7 @@ def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
 
 
 def attach_data_flow_ops(module: ModuleType, origin: Origin) -> None:
-    """Gives ``tensorflow.python.ops.data_flow_ops`` our areas, for user code."""
+    """Give ``tensorflow.python.ops.data_flow_ops`` this package's areas, for user code."""
 
     def read(name: str) -> Any:
         if name not in _AREAS:
@@ -48,7 +48,7 @@ def attach_data_flow_ops(module: ModuleType, origin: Origin) -> None:
 
 
 def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
-    """Gives a public submodule, such as ``tensorflow.train``, the names that TF1 had there."""
+    """Give a public submodule, such as ``tensorflow.train``, the names that TF1 had there."""
     path = fullname.split(".")[1:]
 
     def read(name: str) -> Any:
@@ -57,7 +57,7 @@ def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
         try:
             there = functools.reduce(getattr, path, views.own(sys.modules["tensorflow"], "compat").v1)
         except (AttributeError, ImportError):
-            return UNCHANGED  # Keras 3's, say, which never had a TF1 form
+            return UNCHANGED  # a module without a TF1 form, such as one of Keras 3
         if name == "__all__":
             return [public for public in dir(there) if not public.startswith("_")]
         return getattr(there, name, UNCHANGED)
@@ -66,14 +66,14 @@ def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
 
 
 class _Names:
-    """Finds a name of TF1 in what TensorFlow 2 has."""
+    """The names of TF1, looked up in TensorFlow 2."""
 
     def __init__(self, module: ModuleType, v1: Any) -> None:
         self._module = module
         self._v1 = v1
 
     def all(self) -> list[str]:
-        """The public names, as ``dir(tf)`` and the star import give them."""
+        """Return the public names, as listed by ``dir(tf)`` and the star import."""
         return sorted({name for name in dir(self._v1) if not name.startswith("_")} | set(_ADDED))
 
     def read(self, name: str) -> Any:
@@ -94,12 +94,12 @@ class _Names:
                 return importlib.import_module("staging_tf1.legacy.estimator").module()
         raise RemovedNameError(
             f"module 'tensorflow' has no attribute {name!r}: tf.{name} is not in tf.compat.v1 of TensorFlow "
-            f"{self._v1.__version__}, and staging_tf1 does not bring it back."
+            f"{self._v1.__version__}, and staging_tf1 does not restore it."
         )
 
 
 def _overlay(module: ModuleType, v1: Any, settings: Settings) -> dict[str, Any]:
-    # compat.v1.compat knows only part of itself; the top-level one has v1, v2 and forward_compatible.
+    # compat.v1.compat is incomplete; the top-level module has v1, v2 and forward_compatible.
     overlay: dict[str, Any] = {"compat": views.own(module, "compat")}
     overlay.update(without_keras_two(module, v1))
     if settings.claim_version:
@@ -112,7 +112,7 @@ def _overlay(module: ModuleType, v1: Any, settings: Settings) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _silent_deprecations() -> Iterator[None]:
-    # disable_v2_behavior() warns that it is deprecated, which is no news to someone who runs TF1 code.
+    # disable_v2_behavior() warns that it is deprecated. Whoever runs TF1 code knows that.
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,8 @@
-"""`tf.staging.StagingArea([placeholders], dtypes=[...])`: an API that tutorials show and TensorFlow never had.
+"""`tf.staging.StagingArea([placeholders], dtypes=[...])`, which some tutorials show and TensorFlow never had.
 
-Made to work over the area that TensorFlow did have, and made to say how to write it. What those pages get wrong
-ends in an error that names the mistake: an `unstage` of an area that nothing was put into would wait for ever.
+It works on top of the real area, and logs the correct way to write it. Common mistakes of those tutorials raise
+errors that name the mistake. For example, `unstage` of an area without elements raises; it would otherwise block
+forever.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from staging_tf1.graph.graph_state import state_of
 
 _log = logging.getLogger("staging_tf1")
 
-# A feed thread has its first element here within this time; in a program of one thread none will ever come.
+# A feed thread stages its first element within this time. In a program with one thread none would ever arrive.
 _GRACE_SECS = 5.0
 _POLL_SECS = 0.005
 
 
 class TutorialStagingArea:
-    """The area of the tutorials: declared by tensors, with `stage` and `unstage`.
+    """The area that tutorials show: declared by tensors, with `stage` and `unstage`.
 
     Args:
-      tensors: placeholders or other tensors; their dtypes and static shapes are the element's.
-      dtypes: must agree with `tensors`; may be left out.
-      capacity: elements; 0 is unbounded.
-      memory_limit: bytes; 0 is unbounded.
+      tensors: placeholders or other tensors; their dtypes and static shapes define the element.
+      dtypes: optional; must agree with `tensors`.
+      capacity: the maximum number of elements; 0 means no limit.
+      memory_limit: the maximum size in bytes; 0 means no limit.
 
     Raises:
       staging_tf1.errors.SpecError: `dtypes` contradicts `tensors`.
-      staging_tf1.errors.BuildError: made inside the training loop.
+      staging_tf1.errors.BuildError: the area is made inside the training loop.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class TutorialStagingArea:
     ) -> None:
         if unknown:
             raise TypeError(
-                f"tf.staging.StagingArea takes tensors, dtypes, capacity and memory_limit, it got "
-                f"{', '.join(sorted(unknown))}."
+                f"tf.staging.StagingArea got {', '.join(sorted(unknown))}, expected tensors, dtypes, capacity and "
+                "memory_limit."
             )
         _check_dtypes(tensors, dtypes)
         with _device_scope():
@@ -56,7 +57,7 @@ class TutorialStagingArea:
         self._warned = False
         _once(
             "api",
-            "%s: tf.staging.StagingArea with stage() and unstage() is no TensorFlow API; it runs here by way of "
+            "%s: tf.staging.StagingArea with stage() and unstage() is not a TensorFlow API; it is emulated with "
             "the real one. Write: area = tf.contrib.staging.StagingArea([tf.float32, ...], shapes=[...]), "
             "put = area.put([...]), got = area.get(), all before the training loop.",
             self._area,
@@ -68,11 +69,11 @@ class TutorialStagingArea:
         return self._area
 
     def stage(self, values: Any, name: str | None = None) -> Any:
-        """The op that puts one element.
+        """Return the op that puts one element.
 
         Args:
-          values: one value a component: tensors or numpy arrays.
-          name: of the op.
+          values: one tensor or numpy array for each component.
+          name: the name of the op.
 
         Raises:
           staging_tf1.errors.SpecError: the values do not fit the declared components.
@@ -83,30 +84,32 @@ class TutorialStagingArea:
             return self._area.put(listed, name)
         except SpecError as error:
             raise SpecError(
-                f"{error} Or declare the area by what you stage: "
+                f"{error} Or declare the area with the dtype that you stage: "
                 "tf.staging.StagingArea([placeholders of that dtype], dtypes=[that dtype])."
             ) from error
 
     def unstage(self, name: str | None = None) -> Any:
-        """Takes the oldest element; an area that stays empty is an error after a few seconds, not a hang.
+        """Return tensors that take the oldest element.
+
+        If the area stays empty for a few seconds, running them raises instead of hanging.
 
         Returns:
-          What `tf.contrib.staging.StagingArea.get` returns; the run of it raises
-          `tf.errors.InvalidArgumentError` where nothing was put.
+          The value of `tf.contrib.staging.StagingArea.get`. Running it raises `tf.errors.InvalidArgumentError` if
+          nothing was put.
         """
         self._count_call("unstage()")
-        with tf.control_dependencies([self._something_there()]):
+        with tf.control_dependencies([self._assert_not_empty()]):
             return self._area.get(name)
 
     def size(self, name: str | None = None) -> Any:
-        """The number of elements: an int32 scalar."""
+        """Return the number of elements, an int32 scalar."""
         return self._area.size(name)
 
     def clear(self, name: str | None = None) -> Any:
-        """The op that drops all elements."""
+        """Return the op that removes all elements."""
         return self._area.clear(name)
 
-    def _something_there(self) -> Any:
+    def _assert_not_empty(self) -> Any:
         start = tf.timestamp()
 
         def waits(size: Any) -> Any:
@@ -121,8 +124,8 @@ class TutorialStagingArea:
             return tf.Assert(
                 found > 0,
                 [
-                    f"{self._area} is empty and nothing came within {_GRACE_SECS:.0f} s: the op that stage() "
-                    "returned was never run, or less often than unstage(). Build the area, stage() and "
+                    f"{self._area} is empty, and no element arrived within {_GRACE_SECS:.0f} s: the op that stage() "
+                    "returned was never run, or was run less often than unstage(). Build the area, stage() and "
                     "unstage() once, before the training loop, and run the op of stage() before each unstage()."
                 ],
             )
@@ -135,7 +138,7 @@ class TutorialStagingArea:
             _log.warning(
                 "%s: %s is called again at %s after the graph has run: each call adds ops to the graph, and "
                 "the program slows down with every step. Call stage() and unstage() once, before the loop, "
-                "with placeholders for what changes.",
+                "with placeholders for the values that change.",
                 self._area,
                 what,
                 site,
@@ -146,39 +149,39 @@ def _check_dtypes(tensors: Any, dtypes: Any) -> None:
     listed = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     if not all(tf.is_tensor(tensor) for tensor in listed):
         raise SpecError(
-            f"tf.staging.StagingArea takes a list of placeholders first, it got {tensors!r}. With dtypes alone "
-            "write tf.contrib.staging.StagingArea([tf.float32, ...])."
+            f"tf.staging.StagingArea got {tensors!r}, expected a list of placeholders as the first argument. To "
+            "declare only dtypes, write tf.contrib.staging.StagingArea([tf.float32, ...])."
         )
     if dtypes is None:
         return
     given: Sequence[Any] = [tf.as_dtype(dtype) for dtype in dtypes]
     if len(given) != len(listed):
         raise SpecError(
-            f"tf.staging.StagingArea got {len(listed)} tensors and {len(given)} dtypes; give one dtype a tensor."
+            f"tf.staging.StagingArea got {len(listed)} tensors and {len(given)} dtypes. Pass one dtype for each tensor."
         )
     for index, (tensor, dtype) in enumerate(zip(listed, given, strict=True)):
         if tensor.dtype.base_dtype != dtype:
             raise SpecError(
-                f"tf.staging.StagingArea: component {index} ({tensor.name}) is {tensor.dtype.base_dtype.name}, "
-                f"dtypes says {dtype.name}. Make the placeholder and dtypes agree."
+                f"tf.staging.StagingArea: component {index} ({tensor.name}) is {tensor.dtype.base_dtype.name}, but "
+                f"dtypes declares {dtype.name}. Use the same dtype in the placeholder and in dtypes."
             )
 
 
 def _device_scope() -> AbstractContextManager[Any]:
-    """The CPU, where the scope asks for a GPU and the machine has none; otherwise what the scope says."""
-    wanted = scope_device()
-    if "GPU" not in wanted.upper() or tf.config.list_physical_devices("GPU"):
+    """Return a CPU scope if the current scope names a GPU on a machine without one, else a null context."""
+    requested = scope_device()
+    if "GPU" not in requested.upper() or tf.config.list_physical_devices("GPU"):
         return contextlib.nullcontext()
-    _once("device", "tf.staging.StagingArea: %s is not there; the area stands on the CPU.", wanted)
+    _once("device", "tf.staging.StagingArea: device %s does not exist; placing the area on the CPU.", requested)
     return tf.device("/device:CPU:0")  # type: ignore[no-any-return]
 
 
-_said: set[str] = set()
+_logged: set[str] = set()
 
 
 def _once(key: str, message: str, *arguments: Any) -> None:
-    if key not in _said:
-        _said.add(key)
+    if key not in _logged:
+        _logged.add(key)
         _log.warning(message, *arguments)
 
 
@@ -199,7 +202,7 @@ _module: ModuleType | None = None
 
 
 def module() -> ModuleType:
-    """The one `tf.staging` of this process."""
+    """Return the `tf.staging` module, the same one on every call."""
     global _module
     if _module is None:
         _module = _Staging("tensorflow.staging", __doc__)

@@ -1,9 +1,9 @@
-"""Modules with two faces: what user code reads from them, and what everybody else does.
+"""Modules with two faces: user code reads other attributes from them than the rest of the process.
 
-One object stands in ``sys.modules``, so that identity, `importlib`, pickling and `unittest.mock` behave. Which
-face an attribute comes from depends on the code that asks. Two module objects and a wrapped ``__import__``
-were the alternative; they put our frames into every traceback of a failing import, and ``sys.modules``,
-`importlib.reload` and pickle saw through them.
+``sys.modules`` holds one object for both, so identity checks, `importlib`, pickling and `unittest.mock` work as
+usual. The calling code decides which face an attribute comes from. The alternative, two module objects and a
+wrapped ``__import__``, adds frames of this package to every traceback of a failing import, and fails with
+``sys.modules``, `importlib.reload` and pickle.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 
 from staging_tf1.legacy.origin import Origin
 
-# What a view answers for a name that it leaves to the module itself.
+# Returned by a view for a name that the module itself provides.
 UNCHANGED: Any = object()
 
-# Full names of modules that exist for user code only; their parents must not show them to libraries.
+# Full names of modules that exist for user code only; their parents must hide them from libraries.
 made_for_user: set[str] = set()
 
-# The import system asks on behalf of an import statement anywhere; what it stores is the module's own.
+# The import system runs for import statements of any module, so its assignments go to the module itself.
 _IMPORT_SYSTEM = "importlib._bootstrap"
 
 
 class View:
-    """The user's face of one module.
+    """The face of one module that user code sees.
 
     Args:
-      overlay: names that differ for the user, by name.
-      resolve: asked for any other name; returns `UNCHANGED` where the module's own attribute serves.
-      names: the public names that the user's ``dir()`` and star import show, or None for the module's own.
+      overlay: the values that differ for user code, by name.
+      resolve: returns the value of any other name, or `UNCHANGED` for the module's own attribute.
+      names: the public names that ``dir()`` and a star import in user code show, or None for the module's own.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class View:
         self.names = names
 
     def read(self, name: str) -> Any:
-        """The user's value of `name`, or `UNCHANGED`."""
+        """Return the value of `name` for user code, or `UNCHANGED`."""
         try:
             return self.overlay[name]
         except KeyError:
@@ -53,7 +53,7 @@ class View:
 
 
 class TwoFacedModule(ModuleType):
-    """A module whose attributes depend on who reads them. `attach` makes modules into it."""
+    """A module whose attributes depend on the calling code. `attach` turns a module into one."""
 
     _staging_view: View
     _staging_origin: Origin
@@ -97,13 +97,13 @@ class TwoFacedModule(ModuleType):
 
 
 def attach(module: ModuleType, view: View, origin: Origin) -> None:
-    """Gives `module` a second face for user code. Attaching again replaces the view."""
+    """Give `module` a second face for user code. Attaching again replaces the view."""
     face = type("module", (TwoFacedModule,), {"_staging_view": view, "_staging_origin": origin})
     ModuleType.__setattr__(module, "__class__", face)
 
 
 def own(module: ModuleType, name: str) -> Any:
-    """The attribute that libraries see, whoever asks.
+    """Return the attribute that libraries see, whatever the calling code.
 
     Raises:
       AttributeError: the module has no such attribute of its own.
@@ -117,7 +117,7 @@ def _user_dict(module: ModuleType, view: View) -> dict[str, Any]:
     for name in names:
         try:
             merged[name] = getattr(module, name) if (value := view.read(name)) is UNCHANGED else value
-        except AttributeError:  # listed by the API, but its home (Keras 2) is not installed
+        except AttributeError:  # listed by the API, but Keras 2, which provides it, is not installed
             continue
     merged.update(view.overlay)
     return merged

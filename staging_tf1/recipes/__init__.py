@@ -1,5 +1,5 @@
-"""A training program as a user would write it, by the package's public names: read it as an example.
+"""An example training program that uses only public names of the package. `staging-tf1 train` runs it.
 
-`workflows` is three ways to bring batches into a graph, `model` is what they feed, and `training` is the loop
-around both. `staging-tf1 train` runs it.
+`workflows` has three ways to bring batches into a graph, `model` has the classifier, and `training` has the training
+loop.
 """

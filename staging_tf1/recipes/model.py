@@ -1,6 +1,6 @@
 """A small classifier in graph mode: two dense layers, made of variables and matmuls.
 
-`tf.layers` would be shorter, but it raises under Keras 3, which TensorFlow 2.16 and later come with.
+`tf.layers` would be shorter, but it raises with Keras 3, which is part of TensorFlow 2.16 and later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from staging_tf1._tf import tf
 __all__ = ["Model", "build_model"]
 
 _HIDDEN_UNITS = 128
-# Adam's usual 0.001 takes three times as many steps to get as far on the digits.
+# With Adam's usual 0.001, the digits need three times as many steps.
 _LEARNING_RATE = 0.003
 
 
@@ -21,26 +21,25 @@ _LEARNING_RATE = 0.003
 class Model:
     """The tensors and ops of one classifier."""
 
-    # Inputs of the classifier: images [B, ...] as stored, labels [B] int32. Feed them to test other images.
+    # The inputs of the classifier: images [B, ...] as stored, labels [B] int32. Feed them to test other images.
     images: Any
     labels: Any
-    # Scalars: the mean cross-entropy of the batch; how many images it holds, and how many of them are told
-    # right.
+    # Scalars: the mean cross-entropy of the batch, its number of images, and how many are classified correctly.
     loss: Any
     count: Any
     correct: Any
-    # Runs one training step and counts it in the global step; an operation, so that fetching it gives None.
+    # The op that runs one training step and increments the global step.
     train_op: Any
 
 
 def build_model(images: Any, labels: Any, *, num_classes: int, scale: float) -> Model:
-    """Builds the classifier and its training step in the default graph.
+    """Build the classifier and its training step in the default graph.
 
     Args:
-      images: tensor [B, ...] of any number type; all dimensions but the first are known.
-      labels: int32 tensor [B], from 0 to `num_classes` - 1.
-      num_classes: how many classes there are.
-      scale: what the pixels are divided by.
+      images: a tensor [B, ...] of any numeric type; all dimensions but the first are known.
+      labels: an int32 tensor [B] with values from 0 to `num_classes` - 1.
+      num_classes: the number of classes.
+      scale: the divisor of the pixel values.
     """
     pixels = tf.cast(images, tf.float32) / scale
     flat = tf.reshape(pixels, [-1, pixels.shape[1:].num_elements()])

@@ -1,4 +1,4 @@
-"""What the user of the training program may choose."""
+"""The settings of the training program."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ class TraceFileError(StagingError, ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train."""
+    """The settings of one training run."""
 
     workflow: str = "staged"
-    # Images in a batch, and how often to go through all of them.
+    # Images per batch, and passes over all images.
     batch_size: int = 32
     epochs: int = 30
-    # Feed threads. Lockstep has none: 1 stands for the training loop's own thread.
+    # Feed threads. Lockstep has none and requires 1.
     threads: int = 1
-    # Batches that the staging area has room for.
+    # The capacity of the staging area, in batches.
     capacity: int = 2
-    # Where checkpoints and summaries go; nowhere if None.
+    # The folder for checkpoints and summaries; None writes none.
     logdir: str | None = None
     seed: int = 0
-    # The file that a timeline of the run is written to; none if None.
+    # The file for a timeline of the run; None writes none.
     trace: str | None = None
 
     def check(self) -> None:
-        """Refuses what cannot go together.
+        """Reject settings that contradict each other.
 
         Raises:
-          ValueError: the message speaks of the flags of `staging-tf1 train`.
+          ValueError: the message names the flags of `staging-tf1 train`.
         """
         if self.workflow == "lockstep" and self.threads > 1:
-            raise ValueError(f"--workflow lockstep has no feed threads: got --threads {self.threads}, leave it out")
+            raise ValueError(f"--workflow lockstep has no feed threads: got --threads {self.threads}, remove it")
         if self.workflow == "classic" and self.capacity < 2:
             raise ValueError(
                 f"--workflow classic puts one batch while it takes another: got --capacity {self.capacity}, "
-                f"wanted at least 2"
+                f"expected at least 2"
             )

@@ -1,4 +1,4 @@
-"""The training loop around a workflow and a model, and the test of what was learnt."""
+"""The training loop for a workflow and a model, and the evaluation of the trained model."""
 
 from __future__ import annotations
 
@@ -18,43 +18,42 @@ from staging_tf1.recipes.workflows import WORKFLOWS, Feeding
 
 __all__ = ["Result", "train"]
 
-# Images that are tested at once; more would only take more memory.
+# Images per test run; more would only use more memory.
 _TEST_BATCH = 1000
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a training run."""
+    """The result of a training run."""
 
-    # Images that were trained on, each counted once an epoch, and the seconds that it took.
+    # The number of training images, counted once per epoch, and the duration in seconds.
     examples: int
     secs: float
     # The mean cross-entropy of each batch, in order.
     losses: list[float]
-    # Images of the test part, and how many of them are told right.
+    # The number of test images, and how many are classified correctly.
     tested: int
     correct: int
     pipelines: list[staging.PipelineStats]
 
     @property
     def accuracy(self) -> float:
-        """The share of the test images that are told right, from 0 to 1."""
+        """The fraction of the test images that are classified correctly, from 0 to 1."""
         return self.correct / self.tested
 
 
 def train(
     data: LabelledImages, settings: Settings, on_step: Callable[[int, float], None] = lambda count, loss: None
 ) -> Result:
-    """Trains a new classifier on `data` and tests it.
+    """Train a classifier on `data` and test it.
 
     Args:
       data: images and labels.
-      settings: the workflow, and how to train. With a `logdir` that holds a checkpoint, its model is trained
-        on.
-      on_step: called after each step with the number of images in its batch and their mean loss.
+      settings: the settings of the run. If `logdir` holds a checkpoint, the training resumes from it.
+      on_step: called after each step with the number of images in the batch and their mean loss.
 
     Raises:
-      LogdirError: the checkpoint in `logdir` is that of another model.
+      LogdirError: `logdir` holds the checkpoint of another model.
     """
     with tf.Graph().as_default():
         tf.set_random_seed(settings.seed)
@@ -76,7 +75,7 @@ def train(
 
 
 def _check_checkpoint(logdir: str | None) -> None:
-    """Compares the variables by name and shape, because TensorFlow's own error comes late and is long."""
+    """Compare the variables by name and shape. TensorFlow's own error comes late and is long."""
     checkpoint = logdir and tf.train.latest_checkpoint(logdir)
     if not checkpoint:
         return
@@ -85,13 +84,13 @@ def _check_checkpoint(logdir: str | None) -> None:
         name, shape = variable.op.name, variable.shape.as_list()
         if saved.get(name) != shape:
             raise LogdirError(
-                f"--logdir {logdir!r} holds the checkpoint of another model: it has the variable {name} with "
-                f"shape {saved.get(name, 'none')}, this one {shape}. Name another folder."
+                f"--logdir {logdir!r} holds the checkpoint of another model: variable {name} has shape "
+                f"{saved.get(name, 'none')}, expected {shape}. Use another folder."
             )
 
 
 def _steps(sess: Any, model: Model, feeding: Feeding) -> Iterator[tuple[int, float]]:
-    """Trains one batch after the other; gives the number of its images and their loss."""
+    """Train batch by batch; yield the number of images and the loss of each."""
     step = [model.count, model.loss, model.train_op]
     if feeding.put is None:
         yield from _until_the_end(sess, step)
@@ -112,14 +111,14 @@ def _by_hand(sess: Any, step: list[Any], feeding: Feeding) -> Iterator[tuple[int
     for _ in range(feeding.warm_up):
         sess.run(feeding.put)
     for number in range(feeding.num_batches):
-        # The last steps take what is staged. A put would wait for batches that never come, and fail the step.
+        # The last steps only take staged batches. A put would wait for a batch that never comes, and fail the step.
         more = number < feeding.num_batches - feeding.warm_up
         count, loss, *_ = sess.run([*step, feeding.put] if more else step)
         yield int(count), float(loss)
 
 
 def _count_correct(sess: Any, model: Model, data: LabelledImages) -> int:
-    """Tests by feeding the tensors that training takes from the area; the area is not asked then."""
+    """Count correct classifications. Feeding the model's inputs bypasses the staging area."""
     correct = 0
     for first in range(0, len(data.x_test), _TEST_BATCH):
         part = np.s_[first : first + _TEST_BATCH]

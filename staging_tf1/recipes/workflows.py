@@ -1,4 +1,4 @@
-"""Three ways to bring batches into a graph: by hand as TensorFlow 1 did it, staged, and in lockstep."""
+"""Three ways to bring batches into a graph: by hand as in TensorFlow 1, staged, and in lockstep."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ __all__ = ["WORKFLOWS", "Feeding"]
 
 @dataclass(frozen=True)
 class Feeding:
-    """What a workflow hands to the training loop."""
+    """The tensors and the put op that a workflow passes to the training loop."""
 
     # The tensors of one batch.
     images: Any
     labels: Any
-    # The staging area's put, for a loop that runs it by hand, and how many puts fill the area; None and 0
-    # where the # session does that.
+    # The put of the staging area and the number of warm-up puts, for a loop that runs them by hand; None and 0 if the
+    # session runs them.
     put: Any | None = None
     warm_up: int = 0
-    # How many batches there will be, which a loop that puts by hand must know: its last steps must not put.
+    # The total number of batches. A loop that puts by hand must know it, because its last steps must not put.
     num_batches: int = 0
 
 
 def classic(data: LabelledImages, settings: Settings) -> Feeding:
-    """Feed threads, a RandomShuffleQueue and a staging area, whose put stands in the training loop."""
+    """Use feed threads, a RandomShuffleQueue, and a staging area whose put runs in the training loop."""
     source = _source(data, settings, shuffle=False)
     runner = staging.CustomRunner(source, num_threads=settings.threads, seed=settings.seed, name="classic")
     batch = runner.get_inputs(settings.batch_size)
     area = staging.StagingArea.from_tensors(batch, capacity=settings.capacity)
     put, got = area.put(batch), area.get()
     num_batches = math.ceil(len(data.x_train) * settings.epochs / settings.batch_size)
-    # One place stays free: the put of a step runs beside its get, and either may be first.
+    # One slot stays free, because the put of a step may run before its get.
     warm_up = min(settings.capacity - 1, num_batches)
     return Feeding(got["image"], got["label"], put, warm_up, num_batches)
 
 
 def staged(data: LabelledImages, settings: Settings) -> Feeding:
-    """`staged()`: the same in one call, with every record delivered exactly once."""
+    """Use `staged()`: the same in one call, and every record is delivered exactly once."""
     source = _source(data, settings, shuffle=True)
     batch = staging.staged(source, capacity=settings.capacity, num_threads=settings.threads, name="staged")
     return Feeding(batch["image"], batch["label"])
 
 
 def lockstep(data: LabelledImages, settings: Settings) -> Feeding:
-    """`staged(lockstep=True)`: no thread; the run that takes a batch puts the next one."""
+    """Use `staged(lockstep=True)`: without threads, the run that takes a batch puts the next one."""
     source = _source(data, settings, shuffle=True)
     batch = staging.staged(source, capacity=settings.capacity, lockstep=True, name="lockstep")
     return Feeding(batch["image"], batch["label"])

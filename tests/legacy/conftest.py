@@ -1,4 +1,4 @@
-"""The fixture that every test of the shim uses: programs run as a user runs them, in real child processes."""
+"""The fixture that runs programs under the shim as a user does, in real child processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from legacy_support import QUIET, Run
 
 @pytest.fixture(scope="session")
 def staging_run(run_python: Run) -> Run:
-    """Runs `staging-tf1 run ARGUMENTS`; keyword arguments as for `run_python`."""
+    """Run `staging-tf1 run ARGUMENTS`. The keyword arguments are those of `run_python`."""
 
     def run(*arguments: object, env: dict[str, str] | None = None, **kwargs: Any) -> Any:
         return run_python("-m", "staging_tf1", "run", *arguments, env={**QUIET, **(env or {})}, **kwargs)

@@ -1,4 +1,4 @@
-"""What the tests of the shim share."""
+"""Helpers for the tests of the shim."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ import pytest
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 PROMISES = PROGRAMS / "promises"
-# The same arithmetic wherever it runs: oneDNN's kernels round differently.
+# Without oneDNN, whose kernels round differently, results are the same on every machine.
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def last_json(ran: subprocess.CompletedProcess[str]) -> Any:
-    """The JSON object on the last line that a program printed; what it died of where there is none."""
+    """Return the JSON object on the last line that a program printed; raise with its stderr if there is none."""
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])
 
 
 def goldens() -> dict[str, str]:
-    """What TensorFlow 1.15.5 printed, by program."""
+    """Return the output under TensorFlow 1.15.5, by program."""
     return {path.stem: path.read_text() for path in sorted((HERE / "goldens").glob("*.txt"))}
 
 
 def with_site_packages() -> dict[str, str]:
-    """An environment in which the libraries of promises/ are installed."""
+    """Return an environment in which the libraries of promises/ are installed."""
     import staging_tf1
 
     home = str(Path(staging_tf1.__file__).parent.parent)
@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?|-?\d+")
 
 
 def assert_same_numbers(printed: str, golden: str) -> None:
-    """The same text, with floating-point numbers equal to a part in 10,000: kernels differ in their rounding."""
+    """Assert equal texts. Floating-point numbers may differ by a part in 10,000, because kernels round differently."""
     assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", golden), printed
     ours = [float(number) for number in _NUMBER.findall(printed)]
     theirs = [float(number) for number in _NUMBER.findall(golden)]

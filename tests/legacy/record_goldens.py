@@ -1,8 +1,8 @@
-"""Records what the programs print under the genuine TensorFlow 1.15.5, into goldens/.
+"""Records the output of the programs under TensorFlow 1.15.5 in goldens/.
 
 Usage: python tests/legacy/record_goldens.py PYTHON
 where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19".
-The environment variable STAGING_TF1_ORACLE serves as well.
+The environment variable STAGING_TF1_ORACLE can name it instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pathlib
 import subprocess
 import sys
 
-# By the metadata: an import of TensorFlow takes seconds. Python 3.7 has the module as a package.
+# Reads the version from the metadata, because importing TensorFlow takes seconds. On Python 3.7 the module is a
+# separate package.
 VERSION = """
 try:
     from importlib.metadata import version
@@ -30,7 +31,7 @@ def main() -> None:
         sys.exit(__doc__)
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
-        sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}; the goldens come from 1.15.5.")
+        sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
     programs = sorted(str(path) for path in (HERE / "programs").glob("*.py"))
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     command = [interpreter, "-W", "ignore", str(HERE / "run_programs.py"), *programs]

@@ -1,7 +1,7 @@
-"""Runs programs one after the other in this process, each in a graph of its own, and prints what they printed.
+"""Runs programs in sequence in this process, each in its own graph, and prints their output.
 
 Usage: python run_programs.py PROGRAM... ; the last line of output is a JSON object, output by program name.
-Runs on Python 3.7 too, where TensorFlow 1.15.5 is.
+It must also run on Python 3.7, for TensorFlow 1.15.5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import traceback
 
 
 def run(path):
-    """What the program at `path` printed; at the end the exception that it died of."""
+    """Return the output of the program at `path`, followed by its exception if it raised one."""
     printed = io.StringIO()
     sys.argv = [path]
     with contextlib.redirect_stdout(printed):

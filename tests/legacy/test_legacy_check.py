@@ -1,4 +1,4 @@
-"""`staging-tf1 check`: each rule on its documented examples, the corpora, and what it does with bad input."""
+"""`staging-tf1 check`: each rule on its documented examples, the corpora, and unusable input."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Capture = Any
 
 
 def codes(path: Path, configuration: Configuration = EVERY) -> list[tuple[int, str]]:
-    """(line, code) of what is found in a file."""
+    """Return (line, code) of each finding in a file."""
     return [(found.line, found.code) for found in checker.check(source_files.read(str(path)), configuration)]
 
 
 def planted(path: Path) -> list[tuple[int, str]]:
-    """(line, code) of what the comments of a file say is wrong."""
+    """Return (line, code) of each mistake that the comments of a file declare."""
     return [
         (number, code)
         for number, line in enumerate(path.read_text().splitlines(), start=1)
@@ -45,7 +45,7 @@ def planted(path: Path) -> list[tuple[int, str]]:
 
 
 def examples(code: str) -> dict[str, str]:
-    """The bad and the good example of a rule's page."""
+    """Return the bad and the good example on a rule's page."""
     text = (DOCS / f"{code}.md").read_text()
     found = re.findall(r"## (Bad|Good)\n\n```python\n(.*?)```", text, re.DOTALL)
     assert [title for title, _ in found] == ["Bad", "Good"]
@@ -118,7 +118,7 @@ def test_formats(bad: Path, capsys: Capture) -> None:
     assert lines == [
         f"{bad}:2:8: STG117 tf.contrib.staging.StagingArea left TensorFlow with tf.contrib: staging-tf1 run brings "
         "it back for the program as it is, staging-tf1 migrate rewrites it",
-        f"{bad}:3:7: STG104 get of an area that nothing is put into: it waits for ever",
+        f"{bad}:3:7: STG104 nothing is put into this area: get blocks forever",
         "found 2 mistakes in 1 file",
     ]
     assert check.main([str(bad), "--format", "json"]) == 1
@@ -129,7 +129,7 @@ def test_formats(bad: Path, capsys: Capture) -> None:
     ]
     assert check.main([str(bad), "--format", "github", "--select", "STG104"]) == 1
     assert capsys.readouterr().out == (
-        f"::error file={bad},line=3,col=7,title=STG104::get of an area that nothing is put into: it waits for ever\n"
+        f"::error file={bad},line=3,col=7,title=STG104::nothing is put into this area: get blocks forever\n"
     )
 
 
@@ -142,15 +142,15 @@ def test_select_ignore_and_configuration(bad: Path, capsys: Capture) -> None:
     assert "STG117" not in capsys.readouterr().out
     (bad.parent / "pyproject.toml").write_text(table + 'exclude = ["bad.py"]\n')
     assert check.main([str(bad.parent)]) == 2
-    assert capsys.readouterr().err == f"staging-tf1 check: {bad.parent}: has no Python files\n"
+    assert capsys.readouterr().err == f"staging-tf1 check: {bad.parent}: contains no Python files\n"
     (bad.parent / "pyproject.toml").write_text(table + "colour = 1\n")
     assert check.main([str(bad)]) == 2
-    assert "has 'colour'; it knows select, ignore, exclude" in capsys.readouterr().err
+    assert "has unknown key 'colour', expected one of select, ignore, exclude" in capsys.readouterr().err
 
 
 def test_unknown_rule(bad: Path, capsys: Capture) -> None:
     assert check.main([str(bad), "--select", "STG9"]) == 2
-    assert capsys.readouterr().err == "staging-tf1 check: there is no rule 'STG9'; the rules are STG101 to STG117\n"
+    assert capsys.readouterr().err == "staging-tf1 check: unknown rule 'STG9'; the rules are STG101 to STG117\n"
 
 
 def _python_2(folder: Path) -> Path:
@@ -205,17 +205,17 @@ UNREADABLE: list[tuple[Callable[[Path], Path], str]] = [
     (lambda folder: folder / "missing.py", "{}: does not exist"),
     (
         _python_2,
-        "{}:3: is Python 2 (a print statement: \"print 'loss', x\"). Convert it first, with 2to3 -w (in Python up to "
-        "3.12) or futurize (the package 'future')",
+        "{}:3: is Python 2 (a print statement: \"print 'loss', x\"). Convert it first with 2to3 -w (part of Python up "
+        "to 3.12) or futurize (from the package 'future')",
     ),
     (
         _encoded,
         "{}:2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
     ),
-    (_binary, "{}: is not Python source: it has zero bytes"),
+    (_binary, "{}: is not Python source: it contains null bytes"),
     (_text, "{}: is not a Python file (.py)"),
     (_broken, "{}:1: is not valid Python: '(' was never closed"),
-    (_empty, "{}: has no Python files"),
+    (_empty, "{}: contains no Python files"),
     (_itself, "{}: is a loop of symbolic links"),
     (
         _wrong_declaration,
@@ -248,7 +248,7 @@ def test_a_loop_of_folders_is_left_out(bad: Path, capsys: Capture) -> None:
     (below / "again").symlink_to(bad.parent)
     assert check.main([str(bad.parent)]) == 2
     out, err = capsys.readouterr()
-    assert err == (f"staging-tf1 check: {below / 'again'}: is a symbolic link to a folder that it lies in; left out\n")
+    assert err == (f"staging-tf1 check: {below / 'again'}: is a symbolic link to a folder that contains it; skipped\n")
     assert "found 2 mistakes in 1 file" in out
 
 

@@ -1,4 +1,4 @@
-"""The pieces of `tf.contrib` that are written anew, against what TensorFlow 1.15.5 gave."""
+"""The reimplemented parts of `tf.contrib`, compared with results of TensorFlow 1.15.5."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_hparams() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("steps=0.5", "Could not parse hyperparameter steps: '0.5' is no int"),
+        ("steps=0.5", "Could not parse hyperparameter steps: '0.5' is not of type int"),
         ("other=1", "Unknown hyperparameter type for other"),
         ("sizes=3", "Hyperparameter sizes takes a list, got 3"),
         ("steps", "Malformed hyperparameter value: steps"),

@@ -1,4 +1,4 @@
-"""docs/migrating.md: every command on the page is run, in order, and prints what the page says."""
+"""docs/migrating.md: every command on the page runs, in order, and prints the documented output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """(command, output) of the page's console blocks, in order."""
+    """Return (command, output) of the page's console blocks, in order."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -43,7 +43,7 @@ def test_every_command_prints_what_the_page_says(run_python: Run, tmp_path: Path
             assert ran.returncode <= 1, ran.stderr[-2000:]
             printed = ran.stdout
         if command.startswith(("python ", "staging-tf1 run ")):
-            assert_same_numbers(printed, output)  # kernels of other processors round differently
+            assert_same_numbers(printed, output)  # kernels round differently on other processors
         else:
             assert printed == output, command
     assert os.listdir(tmp_path) == ["train.py"]

@@ -1,4 +1,4 @@
-"""Every form of import, and what it finds, in one program that runs under `staging-tf1 run`."""
+"""Every form of import, in one program that runs under `staging-tf1 run`."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ def test_libraries_see_tensorflow_2_unless_they_are_named(report: dict[str, Any]
     assert report["named package sees"] == {"Session": True, "contrib": True}
 
 
-WENT = "went away with tf.contrib, and staging_tf1 does not bring it back."
+REMOVED = "was removed with tf.contrib, and staging_tf1 does not restore it."
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("attribute", f"AttributeError: tf.contrib.lookup {WENT} Its successor: tf.lookup."),
-        ("from", f"tf.contrib.lookup {WENT} Its successor: tf.lookup."),
+        ("attribute", f"AttributeError: tf.contrib.lookup {REMOVED} Use instead: tf.lookup."),
+        ("from", f"tf.contrib.lookup {REMOVED} Use instead: tf.lookup."),
         (
             "deep",
-            f"ImportError: tf.contrib.crf {WENT} Its successor: the package tensorflow-addons (tfa.text.crf), "
+            f"ImportError: tf.contrib.crf {REMOVED} Use instead: the package tensorflow-addons (tfa.text.crf), "
             "which is no longer maintained.",
         ),
         (
             "strict",
-            f"ImportError: tf.contrib.framework.no_such_thing {WENT} Its successor: tf.train, tf.nest and the "
-            "package tf_slim. Where tf_slim is installed (pip install tf_slim), its names are found in it.",
+            f"ImportError: tf.contrib.framework.no_such_thing {REMOVED} Use instead: tf.train, tf.nest and the "
+            "package tf_slim. If tf_slim is installed (pip install tf_slim), its names are available here.",
         ),
         (
             "misspelt",
@@ -88,13 +88,13 @@ WENT = "went away with tf.contrib, and staging_tf1 does not bring it back."
         ),
         (
             "used",
-            f"AttributeError: tf.contrib.rnn.GridLSTMCell {WENT} Its successor: tf.nn.rnn_cell and tf.nn.",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} Use instead: tf.nn.rnn_cell and tf.nn.",
         ),
         (
             "subclassed",
-            f"AttributeError: tf.contrib.rnn.GridLSTMCell {WENT} Its successor: tf.nn.rnn_cell and tf.nn.",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} Use instead: tf.nn.rnn_cell and tf.nn.",
         ),
-        ("no successor", f"AttributeError: tf.contrib.rpc {WENT} It has no successor."),
+        ("no successor", f"AttributeError: tf.contrib.rpc {REMOVED} There is no replacement."),
         (
             "staging",
             "AttributeError: tf.staging.put: TensorFlow never had a module tf.staging; the areas are in "
@@ -131,8 +131,8 @@ def test_old_names_are_offered_and_each_is_logged_once(report: dict[str, Any], r
         "collections": True,
         "getargspec": ["a", "b"],
     }
-    assert ran.stderr.count("numpy.object is gone; Python's object stands in for it.") == 1
-    assert ran.stderr.count("collections.Mapping is gone; collections.abc.Mapping stands in for it.") == 1
+    assert ran.stderr.count("numpy.object was removed; using Python's object instead.") == 1
+    assert ran.stderr.count("collections.Mapping was removed; using collections.abc.Mapping instead.") == 1
 
 
 def test_monkeypatching_reaches_the_program(report: dict[str, Any]) -> None:

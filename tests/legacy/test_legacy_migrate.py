@@ -1,4 +1,4 @@
-"""`staging-tf1 migrate`: the same numbers without the shim, nothing lost, nothing half-written."""
+"""`staging-tf1 migrate`: programs give the same numbers without the shim, and no file is lost or half-written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from staging_tf1.legacy.codemod import migration
 
 CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) + sorted(PROGRAMS.glob("clean/*.py"))
 LEVELS = ("import", "idiom")
-# Programs whose pipeline is recognised with certainty, and becomes staged() and StagingSession.
+# Programs whose pipeline is recognised with certainty and is replaced by staged() and StagingSession.
 RECOGNISED = {"feed_thread"}
 Capture = Any
 
@@ -37,7 +37,7 @@ def migrated(text: str, tmp_path: Path, level: str = "import") -> str:
 
 @pytest.fixture(scope="module", params=LEVELS)
 def without_shim(request: Any, run_python: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the programs print after `migrate --write`, in plain Python."""
+    """Return the output of the programs in plain Python, after `migrate --write`."""
     folder = tmp_path_factory.mktemp(request.param)
     for path in PROGRAMS.glob("*.py"):
         shutil.copy(path, folder)
@@ -72,7 +72,7 @@ def test_the_result_passes_check_but_for_planted_mistakes(
     check.main([str(tmp_path / "program.py"), "--format", "json"])
     found = {finding["code"] for finding in json.loads(capsys.readouterr().out)}
     expected = set(re.findall(r"STG\d+", " ".join(re.findall(r"# bad: (.*)", path.read_text()))))
-    # Names that moved are no mistake any more; neither is size() outside the scope of our area.
+    # Migrated names are correct, and so is size() outside the device scope of this package's area.
     assert found == expected - {"STG115", "STG116", "STG117"}
 
 
@@ -142,9 +142,9 @@ def test_what_is_not_understood_stays_and_is_listed(tmp_path: Path, capsys: Capt
         f"{path}:3: left: tf.contrib.lookup: use tf.lookup",
         f"{path}:4: left: tf.contrib.crf.crf_decode: use the package tensorflow-addons (tfa.text.crf), which is no "
         "longer maintained",
-        f"{path}:5: left: an import of 'tensorflow.contrib.rpc' by its name: it has no successor; rewrite the part "
+        f"{path}:5: left: import of 'tensorflow.contrib.rpc' by a string: it has no replacement; rewrite the code "
         "that uses it",
-        f"{path}:6: left: tf.estimator.Estimator: tf.estimator left TensorFlow with 2.16: write the loop with "
+        f"{path}:6: left: tf.estimator.Estimator: tf.estimator was removed in TensorFlow 2.16: write the loop with "
         "tf.train.MonitoredTrainingSession",
         "1 file read, 1 would be changed, 1 change, 4 things left to do by hand",
     ]
@@ -161,7 +161,7 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
         "the pipeline stays hand-written",
     )
     assert note.advice == (
-        "sess.run(put, feed_dict={x_in: data[0], y_in: target[0]}) is fed: its batches do not come from a pipeline; "
+        "sess.run(put, feed_dict={x_in: data[0], y_in: target[0]}) is fed by the step, not by a pipeline; "
         "do it by hand, as docs/migrating.md shows"
     )
 
@@ -169,10 +169,10 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('print("last', 'print(area.size(), "last', "'area' is used in a way that is not known"),
-        ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops within the session"),
-        ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op within the session"),
-        ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "takes arguments that StagingSession has"),
+        ('print("last', 'print(area.size(), "last', "'area' is used in an unknown way"),
+        ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops inside the session"),
+        ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op inside the session"),
+        ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "uses arguments that StagingSession does"),
         ("runner = CustomRunner()", "runner = CustomRunner(3)", "CustomRunner() takes arguments"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_read_only_file_is_named_and_the_others_are_done(tmp_path: Path, capsy
     for path in (locked, other):
         path.write_text("import tensorflow as tf\n")
     locked.chmod(0o444)
-    if os.access(locked, os.W_OK):  # the superuser may write everywhere
+    if os.access(locked, os.W_OK):  # the superuser can write to any file
         genuine = os.access
         monkeypatch.setattr(os, "access", lambda path, mode: genuine(path, mode) and not str(path).endswith("a.py"))
     assert migrate.main([str(tmp_path), "--write"]) == 2
@@ -241,7 +241,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "fsync", no_space)
     assert migrate.main([str(path), "--write"]) == 2
-    assert "a.py: cannot be written: No space left on device; it is as it was" in capsys.readouterr().err
+    assert "a.py: cannot be written: No space left on device; it is unchanged" in capsys.readouterr().err
     assert path.read_text() == "import tensorflow as tf\n"
     assert os.listdir(tmp_path) == ["a.py"]
 
@@ -256,7 +256,7 @@ def test_python_2_is_named_and_the_others_are_done(tmp_path: Path, capsys: Captu
 
 
 def test_beside_tf_upgrade_v2(run_python: Run, tmp_path: Path) -> None:
-    """Before it and after it, the program gives the same numbers."""
+    """The program gives the same numbers whichever of the two tools runs first."""
     upgrade = Path(sys.executable).with_name("tf_upgrade_v2")
     if not upgrade.exists():
         pytest.skip("this TensorFlow has no tf_upgrade_v2")

@@ -1,4 +1,4 @@
-"""A program cannot tell that it runs under `staging-tf1 run`: compared with plain Python, byte by byte."""
+"""Programs behave the same under `staging-tf1 run` as in plain Python, compared byte by byte."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_install_from_inside_a_program(run_python: Run) -> None:
     )
     lines = run_python("-c", code).stdout.splitlines()
     assert lines[:2] == ["False", "StagingArea False"]
-    assert lines[2].startswith("staging_tf1.legacy is installed already, with Settings(packages=()")
+    assert lines[2].startswith("staging_tf1.legacy is already installed with Settings(packages=()")
     assert lines[2].endswith("Call install() once, at the start of the program.")
 
 
@@ -104,8 +104,8 @@ def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such_file.py"], "staging-tf1 run: there is no file 'no_such_file.py'"),
-        ([], "staging-tf1 run: name a script, or -m and a module"),
+        (["no_such_file.py"], "staging-tf1 run: file 'no_such_file.py' does not exist"),
+        ([], "staging-tf1 run: got no program, expected a script, or -m and a module"),
         (["-m"], "staging-tf1 run: -m needs the name of a module"),
         (["--no-such-flag", "x.py"], "staging-tf1 run: unrecognized arguments: --no-such-flag"),
     ],
@@ -135,12 +135,12 @@ def _children_secs() -> float:
 
 
 def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run, tmp_path: Any) -> None:
-    """Everything before the program's first line; the import of TensorFlow itself is the program's."""
+    """The cost before the program's first line, without importing TensorFlow, which the program does itself."""
     program = tmp_path / "empty.py"
     program.write_text("")
 
     def seconds(run: Run) -> float:
-        # Of the processor: the others are what the machine did besides.
+        # Processor time, because wall time includes other work of the machine.
         times = []
         for _ in range(3):
             start = _children_secs()
@@ -162,7 +162,7 @@ def test_settings_survive_the_environment() -> None:
 
 
 def test_what_is_not_installed_is_named(run_python: Run) -> None:
-    """Keras 2 and slim are separate packages; without them their names import, and say what to install."""
+    """Keras 2 and slim are separate packages. Without them, using one of their names says what to install."""
     code = (
         "import sys; sys.modules['tf_keras'] = sys.modules['tf_slim'] = None\n"
         "from staging_tf1 import legacy; legacy.install()\n"
@@ -178,12 +178,12 @@ def test_what_is_not_installed_is_named(run_python: Run) -> None:
     )
     ran = run_python("-c", code)
     *said, last = ran.stdout.splitlines()
-    gone = "went away with tf.contrib, and staging_tf1 does not bring it back. Its successor: the package tf_slim. "
-    where = "Where tf_slim is installed (pip install tf_slim), its names are found in it."
+    gone = "was removed with tf.contrib, and staging_tf1 does not restore it. Use instead: the package tf_slim. "
+    where = "If tf_slim is installed (pip install tf_slim), its names are available here."
     assert said[:2] == [f"tf.contrib.slim.{name} {gone}{where}" for name in ("conv2d", "fully_connected")]
     keras_two = (
-        "is Keras 2's, and this TensorFlow comes with Keras 3. Install Keras 2 beside it: pip install tf_keras. It "
-        "is used from then on; nothing in the program has to change."
+        "needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras. The "
+        "program itself needs no change."
     )
     assert said[2:] in ([], [f"{name} {keras_two}" for name in ("tf.layers.dense", "tf.nn.rnn_cell.LSTMCell")])
     assert last == "relu", ran.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""The tutorial's `tf.staging`: the corrected examples run to the end, the wrong ones name the mistake."""
+"""The tutorials' `tf.staging`: the corrected examples run to the end, and the wrong ones name the mistake."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def test_a_mismatch_is_an_error_when_stage_is_built(printed: dict[str, str]) -> 
     assert wrong.splitlines()[-1] == (
         "staging_tf1.errors.SpecError: area 'StagingArea' (made at mismatch_wrong.py:6): component 0 got float32 "
         "[?, 28, 28, 3], declared uint8 [?, 28, 28, 3]. Cast it: tf.cast(value, tf.uint8), or let staged() take the "
-        "spec from the tensors. Or declare the area by what you stage: tf.staging.StagingArea([placeholders of that "
-        "dtype], dtypes=[that dtype])."
+        "spec from the tensors. "
+        "Or declare the area with the dtype that you stage: tf.staging.StagingArea([placeholders of that dtype], "
+        "dtypes=[that dtype])."
     )
     assert re.search(r"mismatch_wrong\.py\", line 13, in <module>\n\s+put = area\.stage\(batch\)", wrong)
 
@@ -39,9 +40,9 @@ def test_a_mismatch_is_an_error_when_stage_is_built(printed: dict[str, str]) -> 
 def test_unstage_of_an_empty_area_never_hangs(printed: dict[str, str], name: str, line: int) -> None:
     message = printed[name].replace("\\'", "'")
     assert (
-        f"area 'StagingArea' (made at {name}.py:{line}) is empty and nothing came within 5 s: the op that stage() "
-        "returned was never run, or less often than unstage(). Build the area, stage() and unstage() once, before "
-        "the training loop, and run the op of stage() before each unstage()."
+        f"area 'StagingArea' (made at {name}.py:{line}) is empty, and no element arrived within 5 s: the op that "
+        "stage() returned was never run, or was run less often than unstage(). Build the area, stage() and unstage() "
+        "once, before the training loop, and run the op of stage() before each unstage()."
     ) in message
     assert "step" not in message.splitlines()[0]
 
@@ -65,12 +66,12 @@ def test_ops_that_are_called_in_the_loop_run_with_one_warning(printed: dict[str,
 def test_without_a_gpu_the_area_stands_on_the_cpu_and_says_so_once(printed: dict[str, str], ran: Any) -> None:
     assert printed["device_wrong"] == "(16, 8)\n" * 4
     assert printed["device_right"] == "(16, 8)\n" * 4
-    line = "tf.staging.StagingArea: /device:GPU:0 is not there; the area stands on the CPU."
+    line = "tf.staging.StagingArea: device /device:GPU:0 does not exist; placing the area on the CPU."
     assert ran.stderr.count(line) == 1
 
 
 def test_how_to_write_it_is_said_once(ran: Any) -> None:
-    assert ran.stderr.count("tf.staging.StagingArea with stage() and unstage() is no TensorFlow API") == 1
+    assert ran.stderr.count("tf.staging.StagingArea with stage() and unstage() is not a TensorFlow API") == 1
 
 
 def test_the_one_shot_iterators_own_error_stays_readable(printed: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Asks the genuine TensorFlow 1.15.5 what areas do, and writes it down beside this script.
+"""Runs the cases on TensorFlow 1.15.5 and writes the answers next to this script.
 
 Run it with Python 3.7 and `pip install "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19"`:
 
@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main():
-    """Writes staging_goldens.json."""
+    """Write staging_goldens.json."""
     if tf.__version__ != "1.15.5":
         sys.exit("the oracle is TensorFlow 1.15.5, this is " + tf.__version__)
     recorded = {

@@ -1,7 +1,7 @@
-"""What both TensorFlows are asked, in the syntax of Python 3.7: no annotations, and no import of either.
+"""The cases that run on both TensorFlows, in the syntax of Python 3.7: no annotations, no import of either.
 
-Each case takes `tf` (the graph-mode API) and `areas` (a module with both kinds of area), builds in the
-default graph, which is its own, and returns plain data.
+Each case takes `tf` (the graph-mode API) and `areas` (a module with both kinds of area), builds in its own default
+graph, and returns plain data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 
 
 def _plain(value):
-    """Numpy scalars, arrays, bytes and tuples as JSON has them."""
+    """Convert numpy scalars, arrays, bytes and tuples to JSON values."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in sorted(value.items())}
     if isinstance(value, (list, tuple)):
@@ -21,7 +21,7 @@ def _plain(value):
 
 
 def fifo_order_and_sizes(tf, areas):
-    """Elements come back in the order they were put; size counts them."""
+    """Elements come back in the order of the puts; size counts them."""
     area = areas.StagingArea([tf.int32], shapes=[[]])
     x = tf.placeholder(tf.int32, [])
     put, got, size = area.put([x]), area.get(), area.size()
@@ -37,7 +37,7 @@ def fifo_order_and_sizes(tf, areas):
 
 
 def forms(tf, areas):
-    """What get returns, as Python types and static shapes."""
+    """The return value of get, as Python types and static shapes."""
     plain = areas.StagingArea([tf.float32, tf.int64], shapes=[[2, None], None])
     single = areas.StagingArea([tf.float32])
     named = areas.StagingArea([tf.float32, tf.int64], names=["x", "y"], shapes=[[2], []])
@@ -57,7 +57,7 @@ def forms(tf, areas):
 
 
 def properties(tf, areas):
-    """The properties, named and shared."""
+    """The properties of a named and a shared area."""
     area = areas.StagingArea(
         [tf.float32, tf.int64],
         shapes=[[2], []],
@@ -76,7 +76,7 @@ def properties(tf, areas):
 
 
 def dicts(tf, areas):
-    """Dictionaries in, dictionaries out, whatever the order of the keys."""
+    """Dictionaries in, dictionaries out, in any order of the keys."""
     area = areas.StagingArea([tf.float32, tf.string], names=["b", "a"])
     put, got = area.put({"a": tf.constant("text"), "b": tf.constant(1.5)}), area.get()
     with tf.Session() as sess:
@@ -85,7 +85,7 @@ def dicts(tf, areas):
 
 
 def peek_and_clear(tf, areas):
-    """Peek counts from the oldest and takes nothing."""
+    """Peek counts from the oldest element and takes nothing."""
     area = areas.StagingArea([tf.int32])
     x, i = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
     put, peeked, got, size, clear = area.put([x]), area.peek(i), area.get(), area.size(), area.clear()
@@ -99,7 +99,7 @@ def peek_and_clear(tf, areas):
 
 
 def capacity(tf, areas):
-    """A put beyond the capacity waits until a get has made room: sizes seen never exceed it."""
+    """A put beyond the capacity waits for a get: the size never exceeds the capacity."""
     area = areas.StagingArea([tf.int32], capacity=2)
     x = tf.placeholder(tf.int32, [])
     put, got, size = area.put([x]), area.get(), area.size()
@@ -120,7 +120,7 @@ def capacity(tf, areas):
 
 
 def memory_limit(tf, areas):
-    """An element that only turns out too large when it is put is refused by the kernel."""
+    """The kernel rejects an element that is too large if its size is only known at run time."""
     area = areas.StagingArea([tf.int32], memory_limit=16)
     x = tf.placeholder(tf.int32, [None])
     put, size = area.put([x]), area.size()
@@ -134,7 +134,7 @@ def memory_limit(tf, areas):
 
 
 def shared(tf, areas):
-    """Two areas of one shared_name are one store."""
+    """Two areas with the same shared_name are one store."""
     one, two = (areas.StagingArea([tf.int32], shared_name="same") for _ in range(2))
     put, got, size = one.put([tf.constant(4)]), two.get(), two.size()
     with tf.Session() as sess:
@@ -143,7 +143,7 @@ def shared(tf, areas):
 
 
 def in_cond(tf, areas):
-    """An area is put in one branch and got in the other."""
+    """A put in one branch and a get in the other."""
     area = areas.StagingArea([tf.int32], shapes=[[]])
     fill = tf.placeholder(tf.bool, [])
 
@@ -178,7 +178,7 @@ def map_ordered(tf, areas):
 
 
 def map_unordered(tf, areas):
-    """Pop by key; pop any key, here sorted afterwards."""
+    """Pop by key; pop any key (sorted afterwards)."""
     return _map(tf, areas, False)
 
 
@@ -198,17 +198,17 @@ def _map_incomplete(tf, areas, ordered):
 
 
 def map_incomplete_unordered(tf, areas):
-    """Parts put one by one and taken one by one."""
+    """Components are put one by one and taken one by one."""
     return _map_incomplete(tf, areas, False)
 
 
 def map_incomplete_ordered(tf, areas):
-    """Parts put one by one and taken one by one."""
+    """Components are put one by one and taken one by one."""
     return _map_incomplete(tf, areas, True)
 
 
 def map_repeated_part(tf, areas):
-    """A part that is there already is refused when it is put again."""
+    """A component that is already present is rejected."""
     area = areas.MapStagingArea([tf.int32, tf.int32])
     put = area.put(tf.constant(1, tf.int64), [tf.constant(7)], indices=[0])
     with tf.Session() as sess:
@@ -239,7 +239,7 @@ CASES = [
 
 
 def answers(tf, areas):
-    """Every case's answer, each from a graph of its own."""
+    """Return the answer of every case, each from its own graph."""
     found = {}
     for case in CASES:
         with tf.Graph().as_default():

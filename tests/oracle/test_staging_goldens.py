@@ -1,4 +1,4 @@
-"""Our areas answer as those of TensorFlow 1.15.5 did; `record_staging.py` recorded what it said."""
+"""This package's areas answer like those of TensorFlow 1.15.5, which `record_staging.py` recorded."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""The systems, by name. They are loaded when they are asked for, and TensorFlow with them.
+"""The systems, by name. Loading a system imports its module and TensorFlow.
 
-Each file is one way to feed a training loop, written as the documentation of that way recommends, and short enough
-to be read as an example of it.
+Each module is one way to feed a training loop, written as its documentation recommends, and short enough to serve as
+an example. `staged` has variants, which differ in their options.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from staging_tf1.bench.errors import BenchError
@@ -24,15 +25,22 @@ __all__ = ["BOUNDS", "SYSTEMS", "SystemName", "default_systems", "load_system", 
 @dataclass(frozen=True)
 class _Listed:
     help_text: str
-    # Whether it can have several feed threads; then its name is followed by their number, "staged:4".
+    # Whether the system supports several feed threads. Their number then follows the name, as in "staged:4".
     threaded: bool = False
     ours: bool = False
+    # The module of the system, if its name differs, and the keyword arguments of that module's `run`.
+    module: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
-# What the bounds are computed from; measured along with every other system.
+def _staged(help_text: str, **options: Any) -> _Listed:
+    return _Listed(help_text, threaded=True, ours=True, module="staged", options=options)
+
+
+# The bounds are computed from these; they are measured along with every other system.
 BOUNDS = {
-    "const": "the same step on a batch that is in the graph: no input at all",
-    "source": "the batches alone, made in plain numpy: no graph at all",
+    "const": "the same step on a batch that is in the graph, without input",
+    "source": "only the batches, made in plain numpy, without a graph",
 }
 
 SYSTEMS = {
@@ -45,21 +53,21 @@ SYSTEMS = {
     "tensorpack": _Listed("tensorpack's QueueInput and StagingInput"),
     "classic": _Listed("CustomRunner with a shuffle queue, StagingArea, put in the loop", threaded=True, ours=True),
     "classic_fifo": _Listed("CustomRunner with a queue of whole batches, StagingArea", threaded=True, ours=True),
-    "staged": _Listed("staged(), StagingSession.make_callable", threaded=True, ours=True),
-    "staged_uint8": _Listed("staged() on bytes, converted behind the area", threaded=True, ours=True),
-    "staged_nice": _Listed("staged(nice=10), on a source as staged", threaded=True, ours=True),
-    "staged_uint8_nice": _Listed("staged_uint8 with nice=10 and room for four batches", threaded=True, ours=True),
+    "staged": _staged("staged(), StagingSession.make_callable"),
+    "staged_uint8": _staged("staged() on bytes, which the step converts", compact=True),
+    "staged_nice": _staged("staged(nice=10)", nice=10),
+    "staged_uint8_nice": _staged("staged_uint8 with nice=10 and capacity=4", compact=True, nice=10, capacity=4),
     "lockstep": _Listed("staged(lockstep=True)", ours=True),
 }
 
 
 @dataclass(frozen=True)
 class SystemName:
-    """A system, its number of feed threads and TensorFlow's thread pools, as in `staged:4@inter_op=1`."""
+    """A system, its number of feed threads and its thread pool settings, as in `staged:4@inter_op=1`."""
 
     system: str
     threads: int = 1
-    # Name and value, of those that are not TensorFlow's own choice.
+    # The name and value of each setting that is not TensorFlow's default.
     pools: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
@@ -68,10 +76,10 @@ class SystemName:
 
 
 def parse_system(text: str) -> SystemName:
-    """From `staged:4`, or `staged`, which has one thread; `@inter_op=1` and the like behind it set thread pools.
+    """Parse a name such as `staged`, which means one thread, `staged:4` or `staged:4@inter_op=1`.
 
     Raises:
-      BenchError: no such system or pool, or one that has no threads to count.
+      BenchError: the system or pool setting is unknown, or the system does not support several threads.
 
     >>> str(parse_system("staged:4")), str(parse_system("feed_dict@no_spinning"))
     ('staged:4', 'feed_dict@no_spinning')
@@ -79,17 +87,17 @@ def parse_system(text: str) -> SystemName:
     text, *pools = text.strip().split("@")
     found = re.fullmatch(r"(\w+)(?::(\d+))?", text)
     if found is None or found[1] not in SYSTEMS:
-        raise BenchError(f"There is no system {text!r}. Choose among {', '.join(SYSTEMS)}.")
+        raise BenchError(f"Unknown system {text!r}, expected one of {', '.join(SYSTEMS)}.")
     threads = int(found[2] or 1)
     if found[2] and not SYSTEMS[found[1]].threaded:
-        raise BenchError(f"System {found[1]!r} has no number of threads, got {text!r}. Leave out ':{found[2]}'.")
+        raise BenchError(f"System {found[1]!r} takes no number of threads, got {text!r}. Remove ':{found[2]}'.")
     if not 1 <= threads <= 256:
-        raise BenchError(f"System {found[1]!r} got {threads} threads, wanted 1 to 256.")
+        raise BenchError(f"System {found[1]!r} got {threads} threads, expected 1 to 256.")
     return SystemName(found[1], threads, tuple(map(parse_pool, pools)))
 
 
 def default_systems(threads: Iterable[int]) -> list[SystemName]:
-    """All systems; those with feed threads once for each number of them."""
+    """Return all systems; those with feed threads once for each number in `threads`."""
     numbers = list(threads)
     return [
         SystemName(name, count) for name, listed in SYSTEMS.items() for count in (numbers if listed.threaded else [1])
@@ -97,6 +105,7 @@ def default_systems(threads: Iterable[int]) -> list[SystemName]:
 
 
 def load_system(name: str) -> System:
-    """The system of that name, or one of the bounds."""
-    system: System = importlib.import_module(f"staging_tf1.bench.systems.{name}").run
-    return system
+    """Return the system or the bound of that name."""
+    listed = SYSTEMS.get(name, _Listed(""))
+    module = importlib.import_module(f"staging_tf1.bench.systems.{listed.module or name}")
+    return functools.partial(module.run, **listed.options)

@@ -1,4 +1,4 @@
-"""What feed threads written by hand have in common: placeholders, and threads that fill a queue."""
+"""Helpers for hand-written feed threads: placeholders, and threads that fill a queue."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["batch_placeholders", "dtypes_of", "filling"]
 
 
 def dtypes_of(task: Task) -> list[Any]:
-    """TensorFlow's dtypes of the components, in order."""
+    """Return the TensorFlow dtypes of the components, in order."""
     return [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()]
 
 
 def batch_placeholders(task: Task) -> dict[str, Any]:
-    """A placeholder for each component of a batch."""
+    """Return a placeholder for each component of a batch."""
     size = task.workload.batch_dim
     return {name: tf.placeholder(dtype, [size, *shape]) for name, (shape, dtype) in task.workload.spec.items()}
 
 
 @contextmanager
 def filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
-    """Has `task.threads` threads enqueue batches within the block.
+    """Run `task.threads` threads that enqueue batches during the block.
 
-    Each thread shuffles on its own, as such programs do: with four threads a record comes four times an epoch.
+    Each thread shuffles on its own, as such programs do: with four threads, a record comes four times per epoch.
     """
     coord = tf.train.Coordinator()
     close = queue.close(cancel_pending_enqueues=True)
@@ -44,7 +44,7 @@ def filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], obj
             except tf.errors.CancelledError:
                 return
             finally:
-                # A step that waits for a thread that has failed would wait for ever.
+                # A step that waits for a failed thread would never end.
                 session.run(close)
 
     threads = [threading.Thread(target=feed, args=(number,), daemon=True) for number in range(task.threads)]

@@ -1,4 +1,4 @@
-"""Ours, classic: feed threads and a shuffle queue by `CustomRunner`, a staging area whose put stands in the loop."""
+"""Ours: the classic workflow, with `CustomRunner`, a shuffle queue, and a staging area whose put runs in the loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import staging_tf1 as staging
 from staging_tf1._tf import tf
 from staging_tf1.bench.task import Step, Task
 
-# In batches: what the queue of records can hold, and what stays in it to choose among; as in `hand_classic`.
+# The capacity and min_after_dequeue of the queue, in batches, as in `hand_classic`.
 _CAPACITY, _STAY = 8, 4
 
 
@@ -31,7 +31,7 @@ def run(task: Task) -> Iterator[Step]:
 
 @contextmanager
 def through_area(task: Task, batch: Any) -> Iterator[Step]:
-    """Steps that take a batch from an area, and put the next one."""
+    """Yield a step that takes a batch from an area and puts the next one."""
     batch = task.workload.named(batch)
     area = staging.StagingArea.from_tensors(batch, capacity=2)
     put = area.put(batch)

@@ -1,4 +1,4 @@
-"""Ours, classic with whole batches: `CustomRunner(queue="fifo")` on a source that shuffles, and a staging area."""
+"""Ours: the classic workflow with whole batches, `CustomRunner(queue="fifo")` on a shuffling source, and an area."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bound: no input. The batch is a variable, because constants would be folded into the step."""
+"""The bound: no input. The batch is a variable, because TensorFlow would fold constants into the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`feed_dict`: the batch is made, and fed, between two steps."""
+"""`feed_dict`: each batch is made and fed between two steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tf.data.Dataset.from_generator`: Python's batches, prefetched by tf.data."""
+"""`tf.data.Dataset.from_generator`: batches made in Python, prefetched by tf.data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The careful way by hand: whole batches through a FIFOQueue and a staging area, callables for every run."""
+"""Optimized by hand: whole batches through a FIFOQueue and a staging area, and callables for every run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.bench.systems.by_hand import batch_placeholders, dtypes_of, fil
 from staging_tf1.bench.task import Step, Task, open_session
 from staging_tf1.bench.workloads.workload import Batch
 
-# Batches that wait in the queue.
+# The capacity of the queue, in batches.
 _CAPACITY = 4
 
 
@@ -23,7 +23,7 @@ def run(task: Task) -> Iterator[Step]:
         queue = tf.FIFOQueue(_CAPACITY, dtypes_of(task), shapes, names=list(placeholders))
         enqueue = queue.enqueue(placeholders)
         dequeued = queue.dequeue()
-    # What tf.contrib.staging.StagingArea was made of; two elements, since the put of a step may come before its get.
+    # The ops of tf.contrib.staging.StagingArea. The capacity is 2, because the put of a step may run before its get.
     area = dict(shared_name="bench", capacity=2)
     put = tf.raw_ops.Stage(values=list(dequeued.values()), **area)
     got = tf.raw_ops.Unstage(dtypes=dtypes_of(task), **area)

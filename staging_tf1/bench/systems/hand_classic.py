@@ -1,4 +1,4 @@
-"""The classic recipe by hand: feed threads enqueue records, the step dequeues a batch of them, shuffled."""
+"""The classic recipe by hand: feed threads enqueue records, and the step dequeues a shuffled batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from staging_tf1.bench.systems.by_hand import batch_placeholders, dtypes_of, fil
 from staging_tf1.bench.task import Step, Task, open_session
 from staging_tf1.bench.workloads.workload import Batch
 
-# In batches: what a queue of records can hold, and what stays in it to choose among.
+# The capacity and min_after_dequeue of the queue, in batches.
 _CAPACITY, _STAY = 8, 4
 
 

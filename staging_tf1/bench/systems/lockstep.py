@@ -1,4 +1,4 @@
-"""Ours: `staged(lockstep=True)`, without a thread: the run that takes a batch puts the next one."""
+"""Ours: `staged(lockstep=True)`: without threads, the run that takes a batch puts the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other half of the CPU bound: what the batches cost that a careful user makes in numpy."""
+"""The other half of the CPU bound: the cost of making the batches in plain numpy."""
 
 from __future__ import annotations
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import staging_tf1 as staging
 from staging_tf1.bench.task import Step, Task
 
 
 @contextmanager
-def run(task: Task) -> Iterator[Step]:
-    source = task.workload.source(task.data, task.seed)
-    batch = staging.staged(source, num_threads=task.threads, device=task.input_device)
-    fetches = task.model(task.workload.named(batch))
+def run(task: Task, *, compact: bool = False, **options: Any) -> Iterator[Step]:
+    """Yield a step that takes batches from `staged()`.
+
+    Args:
+      task: the workload to feed.
+      compact: stage the bytes of the batches, and convert them in the step.
+      **options: more arguments of `staged()`.
+    """
+    workload = task.workload
+    source = (workload.compact_source if compact else workload.source)(task.data, task.seed)
+    batch = workload.named(staging.staged(source, num_threads=task.threads, device=task.input_device, **options))
+    fetches = task.model(workload.expand(batch) if compact else batch)
     with staging.StagingSession(config=task.config) as session:
         yield session.make_callable(fetches)

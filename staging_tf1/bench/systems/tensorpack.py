@@ -1,7 +1,7 @@
-"""tensorpack's `StagingInput(QueueInput(dataflow))`, run by a trainer of its own kind.
+"""tensorpack's `StagingInput(QueueInput(dataflow))`, run by a custom trainer.
 
-As in its tutorials "Input Pipeline" and "Write a Trainer": a trainer sets `train_op`, registers the callbacks of its
-input, and steps through `hooked_sess`. Its default callbacks (progress bar, summaries) are left out.
+The code follows its tutorials "Input Pipeline" and "Write a Trainer": a trainer sets `train_op`, registers the
+callbacks of its input, and steps through `hooked_sess`. It omits the default callbacks (progress bar, summaries).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(task: Task) -> Iterator[Step]:
     trainer.initialize(creator, tensorpack.tfutils.sessinit.JustCurrentSession())
 
     with trainer.sess.as_default():
-        # What the trainer's main loop does, with somebody else's hand on the step.
+        # The body of the trainer's main loop, with the steps run by the benchmark.
         trainer.loop.config(steps_per_epoch=10**9, starting_epoch=1, max_epoch=1)
         trainer.loop.update_global_step()
         trainer._callbacks.before_train()
@@ -62,10 +62,10 @@ def run(task: Task) -> Iterator[Step]:
 def _tensorpack() -> Any:
     if importlib.util.find_spec("tensorpack") is None:
         raise NotApplicable("tensorpack is not installed (pip install tensorpack)")
-    logging.disable(logging.INFO)  # it tells of each step of its set-up
+    logging.disable(logging.INFO)  # it logs each step of its set-up
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own code, which newer Pythons find fault with
+            warnings.simplefilter("ignore")  # newer versions of Python warn about its code
             import tensorpack
             import tensorpack.dataflow
             import tensorpack.tfutils.sesscreate

@@ -1,4 +1,4 @@
-"""`tf.data`, in TensorFlow ops from the first to the last: no Python between the data and the step."""
+"""`tf.data` entirely in TensorFlow ops, without Python between the data and the step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(task: Task) -> Iterator[Step]:
 
 @contextmanager
 def iterating(task: Task, dataset: Any, feeds: dict[Any, Any]) -> Iterator[Step]:
-    """Steps on the batches of `dataset`, whose iterator is initialised with `feeds`."""
+    """Yield a step on the batches of `dataset`, whose iterator is initialized with `feeds`."""
     with tf.device(task.input_device):
         iterator = tf.data.make_initializable_iterator(dataset)
         batch = iterator.get_next()

@@ -1,4 +1,4 @@
-"""`tf.data` with a shuffle buffer, where `tf_data` reads front to back."""
+"""`tf.data` with a shuffle buffer, for workloads that `tf_data` reads front to back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workloads, by name. They are loaded when they are asked for, and TensorFlow with them."""
+"""The workloads, by name. Loading a workload imports its module and TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ __all__ = ["check_workload", "load_workload", "split_own"]
 
 
 def check_workload(name: str) -> str:
-    """The name as it is written here; `w1` will do for `W1`.
+    """Return the name of a workload in capitals; `w1` is accepted for `W1`.
 
     Raises:
-      BenchError: there is none of that name.
+      BenchError: the workload is unknown.
     """
     if name.upper() not in FACTS:
-        raise BenchError(f"There is no workload {name!r}. Choose among {', '.join(FACTS)}.")
+        raise BenchError(f"Unknown workload {name!r}, expected one of {', '.join(FACTS)}.")
     return name.upper()
 
 
 def split_own(name: str) -> tuple[str, str]:
-    """The module and the function of a training step of the user's own.
+    """Return the module and the function of the user's own training step.
 
     Raises:
-      BenchError: the name does not look like that.
+      BenchError: the name is not of the form "module:function".
 
     >>> split_own("my_module:build")
     ('my_module', 'build')
     """
     module, _, function = name.partition(":")
     if not module or not function.isidentifier():
-        raise BenchError(f"--train got {name!r}, wanted my_module:build, where build() returns (source, train).")
+        raise BenchError(f"--train got {name!r}, expected my_module:build, where build() returns (source, train).")
     return module, function
 
 
 def load_workload(name: str) -> Workload:
-    """The workload of that name; for `module:function`, the user's own."""
+    """Return the workload of that name, or the user's own for a name such as `module:function`."""
     if ":" in name:
         from staging_tf1.bench.workloads.own import OwnWorkload
 

@@ -1,4 +1,4 @@
-"""What the workloads on arrays in memory have in common: shuffled record numbers, a gather, a conversion."""
+"""The base class of the workloads on arrays in memory: shuffled record numbers, a gather, a conversion."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["ArrayWorkload"]
 
 
 class ArrayWorkload(Workload):
-    """Records that are rows of arrays: `data` is a dict of them, all of the same length."""
+    """A workload whose records are rows of arrays: `data` is a dict of arrays, all of the same length."""
 
-    # Whether `reshape` draws random numbers; a transform that takes the batch alone saves making them.
+    # Whether `reshape` draws random numbers. If not, the source need not make a generator for each batch.
     draws = False
 
     def batches(self, data: Batch, seed: int) -> Iterator[Batch]:
@@ -45,7 +45,7 @@ class ArrayWorkload(Workload):
         return batch | {"image": tf.cast(batch["image"], tf.float32) * np.float32(1 / 255)}
 
     def convert(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """From gathered rows to what the model takes: bytes to float32 from 0 to 1, in one pass."""
+        """Convert gathered rows to the model's input: bytes to float32 from 0 to 1, in one pass."""
         batch = self.reshape(batch, rng, empty)
         image = empty(batch["image"].shape, np.float32)
         np.multiply(batch["image"], np.float32(1 / 255), out=image)
@@ -53,13 +53,13 @@ class ArrayWorkload(Workload):
 
     @abstractmethod
     def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """What is done to the rows while they are bytes."""
+        """Transform the rows before their conversion, while they are bytes."""
 
     def gathered(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
-        """A dataset of gathered rows: the numbers are shuffled, not the rows, so no buffer is filled with rows.
+        """Return a dataset of gathered rows. It shuffles record numbers, which needs no buffer of rows.
 
-        The arrays are fed when the iterator is initialised; as constants they would be part of the graph, which must
-        not be larger than 2 GB.
+        The arrays are fed when the iterator is initialized. As constants they would be part of the graph, which is
+        limited to 2 GB.
         """
         holders = {name: tf.placeholder(array.dtype, array.shape) for name, array in data.items()}
         numbers = Dataset.range(len(data["label"])).shuffle(len(data["label"]), seed=seed).repeat()
@@ -73,11 +73,11 @@ class ArrayWorkload(Workload):
         return dataset.prefetch(tf.data.AUTOTUNE), {holder: data[name] for name, holder in holders.items()}
 
     def in_graph(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """What `convert` does, in TensorFlow ops."""
+        """Convert a batch as `convert` does, in TensorFlow ops."""
         return self.expand(batch)
 
 
 def random_images(records: int, shape: tuple[int, ...], classes: int) -> Batch:
-    """`records` images of random bytes; their label is the record's number modulo `classes`."""
+    """Return `records` images of random bytes. The label is the record's number modulo `classes`."""
     image: Array = np.random.default_rng(0).integers(0, 256, size=(records, *shape), dtype=np.uint8)
     return {"image": image, "label": (np.arange(records) % classes).astype(np.int32)}

@@ -1,4 +1,4 @@
-"""The models of the workloads, made of variables and matmuls: `tf.layers` raises under Keras 3."""
+"""The models of the workloads. They use variables and matmuls, because `tf.layers` raises with Keras 3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["convolutional_loss", "dense_loss"]
 
 
 def dense_loss(batch: dict[str, Any], hidden: Sequence[int], classes: int) -> Any:
-    """Mean cross-entropy of dense layers on flat images; with no hidden layer, of a softmax regression."""
+    """Return the mean cross-entropy of dense layers on flat images. Without hidden layers: a softmax regression."""
     values = batch["image"]
     for index, units in enumerate(hidden):
         values = tf.nn.relu(_dense(f"hidden{index}", values, units))
@@ -19,7 +19,7 @@ def dense_loss(batch: dict[str, Any], hidden: Sequence[int], classes: int) -> An
 
 
 def convolutional_loss(batch: dict[str, Any], channels: Sequence[int], classes: int) -> Any:
-    """Mean cross-entropy of 5x5 convolutions with stride 4 and ReLU, a mean over the image, and a dense layer."""
+    """Return the mean cross-entropy of 5x5 convolutions with ReLU, a mean over the image, and a dense layer."""
     values = batch["image"]
     for index, units in enumerate(channels):
         kernel = _weights(f"conv{index}", [5, 5, values.shape[-1], units])

@@ -1,4 +1,4 @@
-"""A user's own training step as a workload: `staging-tf1 bench --train my_module:build`."""
+"""The user's own training step as a workload: `staging-tf1 bench --train my_module:build`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["OwnWorkload"]
 
 
 class OwnWorkload(Workload):
-    """What `build()` returns: a source of batches without end, and a function from their tensors to the train op.
+    """A workload made from `build()`, which returns an endless source and a function that returns the train op.
 
     Args:
-      name: `module:function`; the module is looked for in the current folder, too.
+      name: `module:function`; the module may be in the current folder.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,7 +32,7 @@ class OwnWorkload(Workload):
         self.batch_size = self._records()
 
     def _records(self) -> int:
-        """Records in a batch; 0 if only the batches tell."""
+        """Return the number of records per batch; 0 if it is unknown in advance."""
         if isinstance(self._source, Source):
             return self._source.batch_size or 0
         shape = flatten(self._structure)[0].shape
@@ -48,7 +48,7 @@ class OwnWorkload(Workload):
     def batches(self, data: Any, seed: int) -> Iterator[Batch]:
         for batch in self._source.batches():
             yield dict(flatten_with_paths(batch))
-        raise BenchError(f"{self.name} ran out of data while it was measured. Give its source epochs=None.")
+        raise BenchError(f"{self.name} ran out of data during the measurement. Set epochs=None in its source.")
 
     def source(self, data: Any, seed: int, *, shuffle: bool = True) -> Source:
         source: Source = self._source
@@ -74,11 +74,11 @@ def _build(name: str) -> tuple[Any, Callable[[Any], Any]]:
         if error.name != module.split(".")[0] and error.name != module:
             raise
         raise BenchError(
-            f"--train {name}: there is no module {module!r} in {os.getcwd()} or among the installed ones."
+            f"--train {name}: found no module {module!r} in {os.getcwd()} or in the installed packages."
         ) from None
     except AttributeError:
         raise BenchError(f"--train {name}: module {module!r} has no function {function!r}.") from None
     built = build()
     if not isinstance(built, tuple) or len(built) != 2 or not callable(built[1]):
-        raise BenchError(f"--train {name}: {function}() returned {type(built).__name__}, wanted (source, train).")
+        raise BenchError(f"--train {name}: {function}() returned {type(built).__name__}, expected (source, train).")
     return as_source(built[0]), built[1]

@@ -1,4 +1,4 @@
-"""W1: a step so small that feeding it is all there is."""
+"""W1: a small step, where feeding takes most of the time."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class W2(ArrayWorkload):
         return random_images(records, (96, 96, 3), classes=10)
 
     def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """Flips a random half of the images, in place: the gathered rows belong to this batch."""
+        """Flip a random half of the images, in place: the gathered rows belong to this batch."""
         image = batch["image"]
         for number in np.flatnonzero(rng.random(len(image)) < 0.5):
             image[number] = image[number, :, ::-1].copy()

@@ -1,4 +1,4 @@
-"""W3: storage that is far away."""
+"""W3: remote storage."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _WAIT_SECS = 0.020
 
 
 class W3(W1):
-    """As W1, but each batch waits 20 ms; two hidden layers of 896."""
+    """Like W1, but each batch waits 20 ms; two hidden layers of 896."""
 
     name = "W3"
 
     def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        # The wait is the workload: it stands for a remote storage that answers after 20 ms and costs no CPU.
+        # The wait is part of the workload: it simulates remote storage with a latency of 20 ms and no CPU time.
         time.sleep(_WAIT_SECS)
         return batch
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
-        raise NotApplicable("W3 waits in Python, so tf.data cannot make its batches in TensorFlow ops")
+        raise NotApplicable("W3 waits in Python; tf.data cannot make its batches in TensorFlow ops")
 
     def model(self, batch: dict[str, Any]) -> Any:
         return tf.train.GradientDescentOptimizer(0.01).minimize(dense_loss(batch, hidden=(896, 896), classes=10))

@@ -47,7 +47,7 @@ class W4(ArrayWorkload):
         return batch | {"image": image}
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
-        """Decodes the whole image and crops it, as the others do, with TensorFlow's decoder."""
+        """Decode the whole image with TensorFlow and crop it, as the other systems do with Pillow."""
         holders = {name: tf.placeholder(tf.as_dtype(array.dtype), array.shape) for name, array in data.items()}
 
         def decode(record: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class W4(ArrayWorkload):
 
 
 def _jpeg(rng: np.random.Generator) -> bytes:
-    """A JPEG with one colour and a texture on it, so that each part of it looks like the whole."""
+    """Return a JPEG with one colour and a texture, so that each crop looks like the whole image."""
     from PIL import Image
 
     colour = rng.integers(64, 192, size=3)

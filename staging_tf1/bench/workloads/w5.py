@@ -1,4 +1,4 @@
-"""W5: reading, and nothing else."""
+"""W5: only reading."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from staging_tf1.sources import Source, TFRecordSource, write_tfrecords
 __all__ = ["W5"]
 
 _BYTES = 1024
-# Records of a shuffle buffer, where there is one: what tutorials of tf.data take for a file of this size.
+# The size of the shuffle buffer, in records; a usual value in tf.data tutorials.
 _BUFFER = 10_000
 
 
 class W5(Workload):
-    """256 records of 1 KB from a TFRecord file of 10^6, shuffled whole; no model: the step only takes them.
+    """256 records of 1 KB from a TFRecord file of 10^6 records, fully shuffled. There is no model.
 
-    The file is made once, in the cache folder. Record `i` begins with `i`, as eight bytes.
+    The file is made once, in the cache folder. Record `i` starts with `i` as eight bytes.
     """
 
     name = "W5"
@@ -39,7 +39,7 @@ class W5(Workload):
         return path
 
     def batches(self, data: str, seed: int) -> Iterator[Batch]:
-        """Front to back: a TFRecord file cannot be entered in the middle without an index."""
+        """Yield the batches front to back: without an index, a TFRecord file does not support random access."""
         while True:
             batch: list[bytes] = []
             for record in tf.io.tf_record_iterator(data):
@@ -58,11 +58,11 @@ class W5(Workload):
         return {"record": staged}
 
     def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """The bytes of fixed length are what a model would work on, so they stay."""
+        """Return the batch unchanged: a model would use the fixed-length bytes directly."""
         return batch
 
     def dataset(self, data: str, seed: int) -> tuple[Any, dict[Any, Any]]:
-        """Front to back, as fast as tf.data reads."""
+        """Return a dataset that reads front to back, which is tf.data's fastest way."""
         return self._read(data).prefetch(2), {}
 
     def shuffled_dataset(self, data: str, seed: int) -> tuple[Any, dict[Any, Any]]:
@@ -75,7 +75,7 @@ class W5(Workload):
         return records.batch(self.batch_size, drop_remainder=True).map(lambda record: {"record": record})
 
     def model(self, batch: dict[str, Any]) -> Any:
-        # An op and no value: what is fetched would be copied, 256 KB a step.
+        # An op has no value. Fetching the records would copy 256 KB per step.
         return tf.group(batch["record"])
 
 

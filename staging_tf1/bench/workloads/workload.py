@@ -1,4 +1,4 @@
-"""`Workload`: what has to be fed to which training step."""
+"""`Workload`, the base class: a source and the training step that it feeds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from staging_tf1.sources import Source
 __all__ = ["Array", "Batch", "Empty", "Workload"]
 
 Array = np.ndarray[Any, Any]
-# Component name to array, the records along the first dimension.
+# Component name to array; the first dimension counts the records.
 Batch = dict[str, Array]
-# Makes the memory of a result: `np.empty` where TensorFlow will copy it, `sources.aligned_empty` where it is handed
-# over.
+# Allocates the memory of a result: `np.empty` if TensorFlow copies it, `sources.aligned_empty` if it is fed without a
+# copy.
 Empty = Callable[[Any, Any], Array]
 
 
 class Workload(ABC):
-    """A source and a training step, written so that each system can take them in the form that it works best with.
+    """A source and a training step, in several forms: each system uses the form that suits it best.
 
     Attributes:
-      name: `W1` and so on.
-      batch_size: records in a batch.
-      spec: component name to (shape of a record, numpy dtype), as the model gets them.
+      name: a name such as `W1`.
+      batch_size: records per batch.
+      spec: component name to (shape of a record, numpy dtype), as passed to the model.
     """
 
     name: str = ""
@@ -37,42 +37,42 @@ class Workload(ABC):
 
     @property
     def batch_dim(self) -> int | None:
-        """The first dimension of the tensors of a batch; None where batches differ in it."""
+        """The first dimension of a batch's tensors; None if it differs between batches."""
         return self.batch_size
 
     @abstractmethod
     def open(self, records: int, folder: str) -> Any:
-        """Makes or opens the data: `records` records, the same ones each time. `folder` keeps what takes long."""
+        """Make or open the data: `records` records, always the same. `folder` caches data that takes long to make."""
 
     @abstractmethod
     def batches(self, data: Any, seed: int) -> Iterator[Batch]:
-        """Batches without end, in plain numpy, as a careful user writes it by hand; each a dict of new arrays."""
+        """Yield batches without end, in plain numpy, as written by hand. Each is a dict of new arrays."""
 
     @abstractmethod
     def source(self, data: Any, seed: int, *, shuffle: bool = True) -> Source:
-        """The same batches from a source of this package, without end."""
+        """Return an endless source of this package with the same batches."""
 
     def named(self, staged: Any) -> dict[str, Any]:
-        """The tensors of a batch of `source` or `compact_source`, by component name."""
+        """Return the tensors of a batch of `source` or `compact_source`, by component name."""
         batch: dict[str, Any] = staged
         return batch
 
     def compact_source(self, data: Any, seed: int) -> Source:
-        """Batches in the smallest dtype, for `expand` to convert behind the staging area."""
-        raise NotApplicable(f"{self.name} has no smaller form of its batches")
+        """Return a source of batches in the smallest dtype, which `expand` converts in the step."""
+        raise NotApplicable(f"{self.name} has no compact form of its batches")
 
     def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Makes tensors of `spec` from those of a compact batch."""
-        raise NotApplicable(f"{self.name} has no smaller form of its batches")
+        """Convert the tensors of a compact batch to those of `spec`."""
+        raise NotApplicable(f"{self.name} has no compact form of its batches")
 
     def dataset(self, data: Any, seed: int) -> tuple[Any, dict[Any, Any]]:
-        """The same in TensorFlow ops: a `tf.data.Dataset` of batches, and the feeds of its iterator's initializer."""
-        raise NotApplicable(f"{self.name} needs Python for its batches, so tf.data cannot make them in TensorFlow ops")
+        """Return a `tf.data.Dataset` of batches in TensorFlow ops, and the feeds of its iterator's initializer."""
+        raise NotApplicable(f"{self.name} makes its batches in Python; tf.data cannot make them in TensorFlow ops")
 
     def shuffled_dataset(self, data: Any, seed: int) -> tuple[Any, dict[Any, Any]]:
-        """`dataset` with a shuffle buffer, where `dataset` itself reads front to back."""
-        raise NotApplicable(f"tf_data shuffles all of {self.name} as it is")
+        """Return `dataset` with a shuffle buffer, for workloads whose `dataset` reads front to back."""
+        raise NotApplicable(f"tf_data already shuffles all of {self.name}")
 
     @abstractmethod
     def model(self, batch: dict[str, Any]) -> Any:
-        """Builds the training step on the tensors of a batch; what it returns is fetched at each step."""
+        """Build the training step on the tensors of a batch. Return its fetches."""

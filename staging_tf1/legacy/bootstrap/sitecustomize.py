@@ -1,7 +1,7 @@
-"""Found by Python at start-up because `staging-tf1 run` put this folder on PYTHONPATH.
+"""Installs the shim at start-up. Python finds this file because `staging-tf1 run` puts its folder on PYTHONPATH.
 
-Written for every Python there is: a program may start another interpreter, which finds this file too and
-must then start as if it were not here.
+Every version of Python must be able to run it: a program may start another interpreter, which also finds this
+file and must then start as usual.
 """
 
 import os
@@ -16,8 +16,8 @@ def _install():
     import importlib.util
 
     if importlib.util.find_spec("staging_tf1") is None:
-        # A checkout that is not installed: on the path for this one import, after which the package knows
-        # its own folder.
+        # This is a checkout that is not installed. Its folder is on the path for this one import only:
+        # afterwards the package finds its own modules.
         root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
         sys.path.append(root)
         try:
@@ -26,24 +26,24 @@ def _install():
             sys.path.remove(root)
     from staging_tf1.legacy import install, settings
 
-    told = settings.from_environment()
-    if told is not None:
-        install(packages=told.packages, claim_version=told.claim_version, old_names=told.old_names)
+    inherited = settings.from_environment()
+    if inherited is not None:
+        install(packages=inherited.packages, claim_version=inherited.claim_version, old_names=inherited.old_names)
 
 
-def _hand_over():
-    """Runs the sitecustomize that this one hides, if there is one."""
+def _run_hidden_sitecustomize():
+    """Run the sitecustomize that this one hides, if any."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     mine = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # noqa: F401
     except ImportError:
         if mine is not None:
-            sys.modules["sitecustomize"] = mine  # the import system takes it from there when this file ends
+            sys.modules["sitecustomize"] = mine  # the import system looks it up there when this file ends
 
 
-_hand_over()
+_run_hidden_sitecustomize()
 try:  # noqa: SIM105 (contextlib would be one more import at every start)
     _install()
 except ImportError:
-    pass  # another environment, which lacks the package or TensorFlow: nothing to do here
+    pass  # another environment, without the package or without TensorFlow: nothing to install

@@ -1,1 +1,1 @@
-"""`staging-tf1 migrate`: rewrites TF1 source for `tensorflow.compat.v1` and this package."""
+"""`staging-tf1 migrate`: rewrites TF1 source code to use `tensorflow.compat.v1` and this package."""

@@ -1,4 +1,4 @@
-"""Replaces a file in one step: a reader, or a crash, sees the old text or the new one."""
+"""Replaces a file atomically: a reader, or a crash, sees either the old text or the new one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from staging_tf1.legacy.source_files import UnreadableError
 
 
 def replace(path: str, content: bytes) -> None:
-    """Writes `content` to `path`, keeping its permissions; of a symbolic link, the file behind it.
+    """Replace the content of `path`, keeping its permissions. A symbolic link is followed.
 
     Raises:
-      UnreadableError: the file or its folder cannot be written; it is as it was.
+      UnreadableError: the file or its folder cannot be written. The file is unchanged.
     """
     real = os.path.realpath(path)
     if not os.access(real, os.W_OK):
         raise UnreadableError(f"{path}: is read-only; nothing was written")
     kind = kind_of_file(real)
-    if kind is not None:  # to replace a device would remove it
+    if kind is not None:  # replacing a device would remove it
         raise UnreadableError(f"{path}: is {kind}, not a regular file; nothing was written")
     temporary = None
     try:
@@ -35,14 +35,14 @@ def replace(path: str, content: bytes) -> None:
     except OSError as error:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-        raise UnreadableError(f"{path}: cannot be written: {error.strerror}; it is as it was") from error
+        raise UnreadableError(f"{path}: cannot be written: {error.strerror}; it is unchanged") from error
 
 
 def create(path: str, content: bytes) -> None:
-    """Writes a file that may or may not be there yet.
+    """Write a file, which may already exist.
 
     Raises:
-      UnreadableError: it cannot be written.
+      UnreadableError: the file cannot be written.
     """
     if os.path.exists(path):
         replace(path, content)

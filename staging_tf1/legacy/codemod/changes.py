@@ -1,4 +1,4 @@
-"""What was done to one file, and what is left for its owner."""
+"""The changes made to one file, and the ones left to its owner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """A line, and what was changed there or is to be done by hand."""
+    """A line, with the change made there or the one to make by hand."""
 
     line: int
     what: str
@@ -16,7 +16,7 @@ class Note:
 
 @dataclass
 class Changes:
-    """The result of one file."""
+    """The result for one file."""
 
     path: str
     before: str
@@ -26,5 +26,5 @@ class Changes:
 
     @property
     def changed(self) -> bool:
-        """Whether the text is another one."""
+        """Whether the text changed."""
         return self.after != self.before

@@ -1,4 +1,4 @@
-"""The pieces of a hand-written pipeline, recognised only where they leave no doubt."""
+"""Recognises the pieces of a hand-written pipeline, if they are unambiguous."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from staging_tf1.legacy.codemod.import_lines import code
 from staging_tf1.legacy.lint.names import Imports, dotted
 
 _QUEUES = {"tensorflow.RandomShuffleQueue": "shuffle", "tensorflow.FIFOQueue": "fifo"}
@@ -16,10 +17,10 @@ _PLAIN_AREA_ARGUMENTS = ("dtypes", "shapes", "capacity", "memory_limit")
 
 @dataclass(frozen=True)
 class Runner:
-    """A class that is the CustomRunner recipe."""
+    """A class that follows the CustomRunner recipe."""
 
-    name: str  # of the class
-    call: str  # what makes one of ours, as source
+    name: str  # the name of the class
+    call: str  # the call of staging_tf1.CustomRunner that replaces it, as source
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Staging:
 
     area: str
     put: str
-    values: str  # what is put, as source
+    values: str  # the argument of put, as source
     options: str  # capacity and memory_limit, as source
 
 
 def find_runners(module: cst.Module, imports: Imports) -> list[Runner]:
-    """The classes of a module that are the recipe: placeholders, a queue, one thread method, one starter."""
+    """Return the classes that follow the recipe: placeholders, a queue, a thread method and a start method."""
     found = []
     for statement in module.body:
         if not isinstance(statement, cst.ClassDef):
@@ -46,7 +47,7 @@ def find_runners(module: cst.Module, imports: Imports) -> list[Runner]:
 
 
 def find_stagings(body: Sequence[cst.BaseStatement], imports: Imports) -> list[Staging]:
-    """The areas of a block of statements that have one put and one get there."""
+    """Return the areas that have one put and one get in a block of statements."""
     areas: dict[str, str] = {}
     found = []
     for name, value in _assignments(body):
@@ -62,11 +63,6 @@ def find_stagings(body: Sequence[cst.BaseStatement], imports: Imports) -> list[S
     return found
 
 
-def code(node: cst.CSTNode) -> str:
-    """The source of a node."""
-    return cst.Module([]).code_for_node(node)
-
-
 def _assignments(body: Sequence[cst.BaseStatement]) -> list[tuple[str, cst.BaseExpression]]:
     found = []
     for statement in body:
@@ -78,7 +74,7 @@ def _assignments(body: Sequence[cst.BaseStatement]) -> list[tuple[str, cst.BaseE
 
 
 def _area_options(call: cst.Call) -> str | None:
-    """Capacity and memory limit as arguments of staged(); None for an area that staged() cannot stand for."""
+    """Return capacity and memory limit as arguments of staged(); None if staged() cannot replace the area."""
     options = ""
     for position, arg in enumerate(call.args):
         name = arg.keyword.value if arg.keyword is not None else ("dtypes", "shapes", "")[min(position, 2)]
@@ -109,7 +105,7 @@ def _runner_call(module: cst.Module, methods: dict[str, cst.FunctionDef], import
         if arg.keyword is not None and arg.keyword.value in _KEPT_QUEUE_ARGUMENTS
     ]
     if any(arg.keyword is None for arg in queue.args):
-        return None  # positions differ between the two kinds of queue: too easy to get wrong
+        return None  # the two kinds of queue differ in their positional arguments
     kind = _QUEUES[imports.meaning(queue.func)]
     arguments = [generator, f"batch_size={batch_size}", f'queue="{kind}"', *options]
     return f"staging_tf1.CustomRunner({', '.join(arguments)})"
@@ -126,7 +122,7 @@ def _self_assignments(function: cst.FunctionDef) -> dict[str, cst.BaseExpression
 
 
 def _batch_size(function: cst.FunctionDef, queue: str) -> str | None:
-    """N of ``return self.queue.dequeue_many(N)``, the method's one statement, N being a name or number."""
+    """Return N, a name or number, if the method's only statement is ``return self.queue.dequeue_many(N)``."""
     statements = [one for line in function.body.body if isinstance(line, cst.SimpleStatementLine) for one in line.body]
     statements = [one for one in statements if not isinstance(one, cst.Expr)]
     if len(statements) != 1 or not isinstance(statements[0], cst.Return):
@@ -139,7 +135,10 @@ def _batch_size(function: cst.FunctionDef, queue: str) -> str | None:
 
 
 def _generator(function: cst.FunctionDef, made: dict[str, cst.BaseExpression]) -> str | None:
-    """G of ``for x, y in G(): sess.run(self.enqueue, feed_dict={self.X: x, self.Y: y})``, in the queue's order."""
+    """Return G of ``for x, y in G(): sess.run(self.enqueue, feed_dict={self.X: x, self.Y: y})``.
+
+    The feeds must be in the order of the queue's components.
+    """
     body = [one for one in function.body.body if not _is_docstring(one)]
     if len(body) != 1 or not isinstance(body[0], cst.For) or len(body[0].body.body) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Import statements: what an old one becomes, and where new ones go."""
+"""Rewrites import statements, and finds the place for new ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.legacy.codemod import targets
 from staging_tf1.legacy.lint.names import dotted
 
 _V1 = "tensorflow.compat.v1"
-# Below the public API, where nothing moves, or moved already.
+# Names below the public API, which do not move, and names that are already migrated.
 _STAYS = (
     "tensorflow.python",
     "tensorflow.core",
@@ -25,18 +25,18 @@ _STAYS = (
 
 @dataclass
 class NewImport:
-    """What becomes of one import statement."""
+    """The replacement of one import statement."""
 
-    lines: list[str] | None  # None: it stays
-    left: list[tuple[str, str]] = field(default_factory=list)  # what cannot be moved, and what to do
+    lines: list[str] | None  # None: the statement stays
+    left: list[tuple[str, str]] = field(default_factory=list)  # names that cannot be moved, with the advice
 
 
 def rewritten_import(node: cst.Import | cst.ImportFrom, *, keep_tensorflow: bool) -> NewImport:
-    """The lines that stand for an import statement from now on.
+    """Return the lines that replace an import statement.
 
     Args:
-      node: the old one.
-      keep_tensorflow: ``import tensorflow as tf`` stays, because the file spells out tf.compat.v1.
+      node: the old statement.
+      keep_tensorflow: keep ``import tensorflow as tf``, because the file spells out tf.compat.v1.
     """
     if isinstance(node, cst.Import):
         return _plain(node, keep_tensorflow)
@@ -44,20 +44,25 @@ def rewritten_import(node: cst.Import | cst.ImportFrom, *, keep_tensorflow: bool
 
 
 def import_line(text: str) -> cst.SimpleStatementLine:
-    """One parsed line."""
+    """Parse one line."""
     parsed = cst.parse_statement(text)
     if not isinstance(parsed, cst.SimpleStatementLine):
-        raise TypeError(f"{text!r} is no simple statement")
+        raise TypeError(f"{text!r} is not a simple statement")
     return parsed
 
 
 def expression(text: str) -> cst.BaseExpression:
-    """One parsed expression."""
+    """Parse one expression."""
     return cst.parse_expression(text)
 
 
+def code(node: cst.CSTNode) -> str:
+    """Return the source of a node."""
+    return cst.Module([]).code_for_node(node)
+
+
 def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
-    """The module with `lines` after its first block of imports that has TensorFlow or this package in it."""
+    """Return the module with `lines` after its first block of imports that includes TensorFlow or this package."""
     if not lines:
         return module
     body = list(module.body)
@@ -65,13 +70,13 @@ def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
     new: list[cst.BaseStatement] = [import_line(text) for text in lines]
     if not lines[-1].startswith("import ") and len(body) > place:
         new[-1] = import_line(lines[-1]).with_changes(leading_lines=[cst.EmptyLine(indent=False)])
-    if place == 0 and body:  # nothing is imported at the top level: the header comes first
+    if place == 0 and body:  # without imports at the top level, the lines go below the docstring
         place = 1 if module.get_docstring() is not None else 0
     return module.with_changes(body=[*body[:place], *new, *body[place:]])
 
 
 def names_in(module: cst.Module) -> set[str]:
-    """The names that a module uses, outside its import statements."""
+    """Return the names that a module uses outside its import statements."""
     found: set[str] = set()
 
     class Names(cst.CSTVisitor):
@@ -93,7 +98,7 @@ def names_in(module: cst.Module) -> set[str]:
 
 
 def without_unused_imports(module: cst.Module, modules: Sequence[str]) -> cst.Module:
-    """The module without the ``from ... import`` lines of `modules` that nothing uses any more."""
+    """Return the module without the unused ``from ... import`` lines of `modules`."""
     used = names_in(module)
 
     class Remover(cst.CSTTransformer):
@@ -112,7 +117,7 @@ def without_unused_imports(module: cst.Module, modules: Sequence[str]) -> cst.Mo
 
 
 def _end_of_import_block(body: Sequence[cst.BaseStatement]) -> int:
-    """The index after the imports that follow the first one of TensorFlow, without a gap of other statements."""
+    """Return the index after the first import of TensorFlow and the imports that directly follow it."""
     for index, statement in enumerate(body):
         if _imports_tensorflow(statement):
             while index < len(body) and _is_import(body[index]):
@@ -198,7 +203,7 @@ def _from_name(full: str, local: str, keep_tensorflow: bool) -> str | None:
     new = targets.moved(full)
     if new is not None:
         if "." not in new and new not in ("staging_tf1", "tf_slim"):
-            return None  # a builtin stands for it; the uses are rewritten
+            return None  # a builtin replaces it, and the uses are rewritten
         if new.startswith("tensorflow."):
             new = f"{_V1}{new.removeprefix('tensorflow')}"
         return _from_line(new, local)
@@ -224,7 +229,7 @@ def _star(module: str, keep_tensorflow: bool) -> NewImport:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """Lines that import from one module, as one line."""
+    """Merge the lines that import from the same module."""
     joined: dict[str, list[str]] = {}
     for line in lines:
         head, _, names = line.partition(" import ")

@@ -1,7 +1,7 @@
-"""Level "idiom": a hand-written pipeline becomes CustomRunner, staged() and StagingSession.
+"""Level "idiom": replaces a hand-written pipeline by CustomRunner, staged() and StagingSession.
 
-All of a file or nothing: half a pipeline of each kind would hang. What is not recognised with certainty stays as
-the level "import" left it, and the reason is listed.
+It changes a whole file or nothing, because a half-migrated pipeline would hang. If the pipeline is not recognised
+with certainty, the file stays as level "import" left it, and the reason is listed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import libcst as cst
 
 from staging_tf1.legacy.codemod.changes import Note
-from staging_tf1.legacy.codemod.idiom_parts import Runner, Staging, code, find_runners, find_stagings
-from staging_tf1.legacy.codemod.import_lines import add_after_imports, expression, names_in
-from staging_tf1.legacy.lint.names import Imports, dotted
+from staging_tf1.legacy.codemod.idiom_parts import Runner, Staging, find_runners, find_stagings
+from staging_tf1.legacy.codemod.import_lines import add_after_imports, code, expression, names_in
+from staging_tf1.legacy.lint.names import Imports, dotted, imports_of
 
 _INITIALIZERS = (
     "tensorflow.global_variables_initializer",
@@ -20,7 +20,7 @@ _INITIALIZERS = (
     "tensorflow.tables_initializer",
 )
 _SESSIONS = ("tensorflow.Session", "tensorflow.train.MonitoredTrainingSession")
-# What a program calls between steps and that makes no op.
+# Calls that a program may make between steps, because they add no op.
 _BUILDS_NOTHING = tuple(
     f"tensorflow.{name}"
     for name in ("errors.", "logging.", "gfile.", "io.gfile.", "Summary", "RunOptions", "RunMetadata")
@@ -29,17 +29,17 @@ _BY_HAND = "do it by hand, as docs/migrating.md shows"
 
 
 class _NotCertainError(Exception):
-    """The pattern is not the one that we know."""
+    """The code does not match the known pattern."""
 
 
 def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list[Note]]:
-    """The module in the package's idiom, with what was done, and what was left and why.
+    """Return the module in the package's idiom, the changes made, and the changes left with their reasons.
 
     Args:
       module: the file after level "import".
-      text: the file as it was, whose lines the notes name.
+      text: the original file, to which the line numbers of the notes refer.
     """
-    imports = _imports(module)
+    imports = imports_of(module)
     runners = find_runners(module, imports)
     stagings = find_stagings(module.body, imports)
     line = _first_line(text, ("StagingArea(", "class "))
@@ -100,7 +100,7 @@ class _Rewriter(cst.CSTTransformer):
 
     def _without_put(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         if len(original.args) != 1:
-            raise _NotCertainError(f"{code(original)} is fed: its batches do not come from a pipeline")
+            raise _NotCertainError(f"{code(original)} is fed by the step, not by a pipeline")
         fetches = updated.args[0].value
         if not self._is_done_for_us(original.args[0].value):
             _check_only_names(original.args[0].value)
@@ -150,20 +150,20 @@ class _Rewriter(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         fetches = run.args[0].value
         if not isinstance(fetches, (cst.List, cst.Tuple)) or len(fetches.elements) != len(target.elements):
-            raise _NotCertainError(f"{code(run)} is unpacked into another number of names")
+            raise _NotCertainError(f"{code(run)} is unpacked into a different number of names")
         kept = [one for one, its in zip(target.elements, fetches.elements) if dotted(its.value) not in self._puts]
         if len(kept) == len(target.elements):
             return updated
         assign = updated.body[0]
         if not isinstance(assign, cst.Assign) or not kept:
-            raise _NotCertainError(f"{code(run)} fetches nothing but a put")
+            raise _NotCertainError(f"{code(run)} fetches only a put")
         comma = cst.Comma() if len(kept) == 1 else cst.MaybeSentinel.DEFAULT
         kept[-1] = kept[-1].with_changes(comma=comma)
         new = assign.targets[0].with_changes(target=target.with_changes(elements=kept))
         return updated.with_changes(body=[assign.with_changes(targets=[new])])
 
     def _is_the_sessions_work(self, call: cst.Call) -> bool:
-        """Whether StagingSession does it: initialising, starting, warming up, clearing, stopping, joining."""
+        """Whether StagingSession itself does what `call` does: initialize, start, warm up, clear, stop or join."""
         name = dotted(call.func) or ""
         owner, _, method = name.rpartition(".")
         if self._imports.meaning(call.func) == "tensorflow.train.start_queue_runners" or method == "start_threads":
@@ -189,7 +189,7 @@ class _Rewriter(cst.CSTTransformer):
         return method == "run" and owner in self._sessions and bool(call.args)
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.BaseStatement | cst.RemovalSentinel:
-        # A loop of warm-up puts has nothing left in it.
+        # A loop of warm-up puts is empty once they are removed.
         return updated_node if updated_node.body.body else cst.RemoveFromParent()
 
     # ---- the session
@@ -204,7 +204,7 @@ class _Rewriter(cst.CSTTransformer):
         if any(self._is_session(item) for item in original_node.items):
             updated_node.body.visit(building)
         if building.found is not None:
-            raise _NotCertainError(f"{building.found}() builds ops within the session, whose graph is finalized")
+            raise _NotCertainError(f"{building.found}() builds ops inside the session, whose graph is finalized")
         items = []
         for old, new in zip(original_node.items, updated_node.items):
             if self._is_session(old) and isinstance(new.item, cst.Call):
@@ -218,12 +218,12 @@ class _Rewriter(cst.CSTTransformer):
             return False
         for arg in item.item.args:
             if arg.keyword is None or arg.keyword.value not in ("config", "hooks", "checkpoint_dir"):
-                raise _NotCertainError(f"{code(item.item)} takes arguments that StagingSession has otherwise")
+                raise _NotCertainError(f"{code(item.item)} uses arguments that StagingSession does not take")
         return True
 
 
 def _check_only_names(fetches: cst.BaseExpression) -> None:
-    """Refuses fetches such as ``2 * x`` and ``x[0]``, which build an op where they stand."""
+    """Reject fetches such as ``2 * x`` and ``x[0]``, which add an op when they are evaluated."""
     listed = [fetches]
     if isinstance(fetches, (cst.List, cst.Tuple, cst.Dict)):
         listed = [one.value for one in fetches.elements]
@@ -231,11 +231,11 @@ def _check_only_names(fetches: cst.BaseExpression) -> None:
         if isinstance(one, (cst.List, cst.Tuple, cst.Dict)):
             _check_only_names(one)
         elif dotted(one) is None and not isinstance(one, (cst.SimpleString, cst.Call)):
-            raise _NotCertainError(f"{code(one)} may build an op within the session, whose graph is finalized")
+            raise _NotCertainError(f"{code(one)} may build an op inside the session, whose graph is finalized")
 
 
 class _WithoutThreading(cst.CSTTransformer):
-    """Drops ``import threading``, which only the feed threads needed."""
+    """Removes ``import threading``, which only the feed threads needed."""
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -261,7 +261,7 @@ def _unrecognised(module: cst.Module, imports: Imports, line: int) -> list[Note]
     module.visit(found)
     if not found.any:
         return []
-    reason = "no area with one put and one get, side by side at the top level, was recognised"
+    reason = "found no area with one put and one get next to each other at the top level"
     return [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
 
 
@@ -274,38 +274,24 @@ class _Areas(cst.CSTVisitor):
         self.any = self.any or self._imports.meaning(node.func) == "staging_tf1.StagingArea"
 
 
-def _first_line(text: str, wanted: tuple[str, ...]) -> int:
+def _first_line(text: str, markers: tuple[str, ...]) -> int:
     lines = text.splitlines()
-    for words in wanted:
+    for marker in markers:
         for number, line in enumerate(lines, start=1):
-            if words in line:
+            if marker in line:
                 return number
     return 1
 
 
 def _check_complete(new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]) -> None:
     if rewriter.sessions_changed != 1:
-        raise _NotCertainError(f"there are {rewriter.sessions_changed} sessions in a with statement, not one")
+        raise _NotCertainError(f"got {rewriter.sessions_changed} sessions in with statements, expected 1")
     names = names_in(new)
     gone = [one.name for one in runners] + [name for one in stagings for name in (one.area, one.put)]
     gone += sorted(rewriter._coordinators | rewriter._threads)
     for name in gone:
         if name in names:
-            raise _NotCertainError(f"{name!r} is used in a way that is not known")
-
-
-def _imports(module: cst.Module) -> Imports:
-    imports = Imports()
-
-    class Reader(cst.CSTVisitor):
-        def visit_Import(self, node: cst.Import) -> None:
-            imports.add(node)
-
-        def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-            imports.add(node)
-
-    module.visit(Reader())
-    return imports
+            raise _NotCertainError(f"{name!r} is used in an unknown way")
 
 
 def _has_import(module: cst.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Level "import": the program runs without the shim, and is otherwise as it was."""
+"""Level "import": makes a program run without the shim, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from staging_tf1.legacy.codemod import targets
 from staging_tf1.legacy.codemod.changes import Changes, Note
 from staging_tf1.legacy.codemod.import_lines import (
     add_after_imports,
+    code,
     expression,
     import_line,
     names_in,
@@ -22,13 +23,13 @@ from staging_tf1.legacy.lint.names import Imports, dotted
 from staging_tf1.legacy.source_files import SourceFile
 
 _V1 = "tensorflow.compat.v1"
-# Imports that are kept only where something still uses them.
+# Imports that are kept only if something still uses them.
 _NOT_LEFT_UNUSED = (targets.CONTRIB, "tensorflow.python.ops.data_flow_ops")
 _BY_STRING = ("importlib.import_module", "__import__")
 
 
 def migrate(source: SourceFile) -> Changes:
-    """Rewrites imports and names; what it does not understand stays, and is listed."""
+    """Rewrite imports and names. Names without a new home stay, and are listed."""
     wrapper = MetadataWrapper(source.module, unsafe_skip_copy=True)
     survey = _Survey()
     source.module.visit(survey)
@@ -40,13 +41,13 @@ def migrate(source: SourceFile) -> Changes:
 
 
 class _Survey(cst.CSTVisitor):
-    """What the file imports and calls, before anything is changed."""
+    """The imports and calls of the original file."""
 
     def __init__(self) -> None:
         self.imports = Imports()
-        self.v1_name: str | None = None  # what compat.v1 is called, or will be
-        self.by_upgrade = False  # tf_upgrade_v2 has been here: tf is TensorFlow 2, tf.compat.v1 is spelled out
-        self.switched_off = False  # v2 behaviour, by the file itself
+        self.v1_name: str | None = None  # the name of compat.v1 in this file
+        self.by_upgrade = False  # tf_upgrade_v2 has run: tf is TensorFlow 2, and tf.compat.v1 is spelled out
+        self.switched_off = False  # the file itself switches v2 behaviour off
         self.tutorial_areas: set[str] = set()
 
     def visit_Import(self, node: cst.Import) -> None:
@@ -79,17 +80,14 @@ class _Survey(cst.CSTVisitor):
 
 
 class _Rewriter(cst.CSTTransformer):
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
     def __init__(self, wrapper: MetadataWrapper, survey: _Survey) -> None:
         super().__init__()
         self._positions: Any = wrapper.resolve(PositionProvider)
         self._survey = survey
         self.done: list[Note] = []
         self.left: list[Note] = []
-        self.wanted: set[str] = set()  # modules that the new names need
+        self.modules: set[str] = set()  # modules that the new names need
         self.needs_v1 = False
-        self._in_import = False
         self._outer: list[cst.Attribute] = []
 
     # ---- import statements
@@ -111,7 +109,7 @@ class _Rewriter(cst.CSTTransformer):
         self.left.extend(Note(line, what, how) for what, how in new.left)
         if new.lines is None:
             return updated_node
-        self.done.append(Note(line, f"{_code(statement)} -> {'; '.join(new.lines) or 'removed'}"))
+        self.done.append(Note(line, f"{code(statement)} -> {'; '.join(new.lines) or 'removed'}"))
         made = [import_line(text) for text in new.lines]
         if not made:
             return cst.RemoveFromParent()
@@ -161,10 +159,10 @@ class _Rewriter(cst.CSTTransformer):
     def _without_tutorial_constructor(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         kept = [arg for arg in updated.args if arg.keyword is None or arg.keyword.value != "dtypes"]
         if not kept or kept[0].keyword is not None or kept[0].star:
-            advice = "give dtypes and shapes to staging_tf1.StagingArea"
+            advice = "pass dtypes and shapes to staging_tf1.StagingArea"
             self.left.append(Note(self._line(original), "tf.staging.StagingArea", advice))
             return updated
-        self.wanted.add("staging_tf1")
+        self.modules.add("staging_tf1")
         self.done.append(Note(self._line(original), f"{dotted(original.func)} -> staging_tf1.StagingArea.from_tensors"))
         kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated.with_changes(func=expression("staging_tf1.StagingArea.from_tensors"), args=kept)
@@ -173,21 +171,21 @@ class _Rewriter(cst.CSTTransformer):
         given = node.args[0].value
         if isinstance(given, cst.SimpleString) and given.raw_value.startswith(targets.CONTRIB):
             how = targets.advice(given.raw_value) or ""
-            self.left.append(Note(self._line(node), f"an import of {given.raw_value!r} by its name", how))
+            self.left.append(Note(self._line(node), f"import of {given.raw_value!r} by a string", how))
 
     def _follows_its_import(self, node: cst.Attribute) -> bool:
-        """Whether the name at the root means another module from now on, by its import statement."""
+        """Whether the import statement of the root name is rewritten to bind another module."""
         root = (dotted(node) or "").partition(".")[0]
         return "." in (full := self._survey.imports.meaning(cst.Name(root))) and targets.moved(full) is not None
 
     def _is_imported_leaf(self, node: cst.Attribute) -> bool:
-        """Whether the root came from a contrib import, which is listed at its own line."""
+        """Whether the root name comes from a contrib import, which has its own entry in the list."""
         text = dotted(node) or ""
         full = self._survey.imports.meaning(cst.Name(text.partition(".")[0]))
         return full.startswith((targets.CONTRIB + ".", "tensorflow.examples"))
 
     def _spelled(self, full: str) -> str:
-        """A full new name as this file spells it; its module will be imported."""
+        """Return a full new name as this file spells it, and note the module to import."""
         root, _, rest = full.partition(".")
         if root == "tensorflow":
             self.needs_v1 = True
@@ -197,7 +195,7 @@ class _Rewriter(cst.CSTTransformer):
             return f"{self._numpy_name()}.{rest}"
         if root in ("staging_tf1", "tf_slim"):
             module = full.rpartition(".")[0] if ".legacy." in full else root
-            self.wanted.add(module)
+            self.modules.add(module)
         return full
 
     def _numpy_name(self) -> str:
@@ -212,7 +210,7 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> cst.Module:
-    lines = [f"import {name}" for name in sorted(rewriter.wanted)]
+    lines = [f"import {name}" for name in sorted(rewriter.modules)]
     has_v1 = survey.v1_name is not None
     if rewriter.needs_v1 and not has_v1:
         lines.insert(0, f"import {_V1} as tf")
@@ -225,18 +223,14 @@ def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> c
         else:
             lines += [f"import {_V1}", f"{_V1}.disable_v2_behavior()"]
     if survey.v1_name == "tensorflow" and not survey.by_upgrade and "tensorflow" in names_in(module):
-        # import tensorflow.contrib.staging bound that name as well.
+        # import tensorflow.contrib.staging also bound that name.
         lines.insert(0, f"import {_V1} as tensorflow")
-    present = {_code(statement).strip() for statement in _statements(module)}
+    present = {code(statement).strip() for statement in _statements(module)}
     return add_after_imports(module, [line for line in lines if line not in present])
 
 
 def _statements(module: cst.Module) -> Sequence[cst.CSTNode]:
     return [one for line in module.body if isinstance(line, cst.SimpleStatementLine) for one in line.body]
-
-
-def _code(node: cst.CSTNode) -> str:
-    return cst.Module([]).code_for_node(node)
 
 
 def _shown(node: cst.Attribute, full: str) -> str:

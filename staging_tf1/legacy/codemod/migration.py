@@ -1,4 +1,4 @@
-"""Runs the levels over one parsed file."""
+"""Runs the migration levels on one parsed file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from staging_tf1.legacy.source_files import SourceFile
 
 
 def migrate(source: SourceFile, level: str) -> Changes:
-    """The changes of one file; nothing is written.
+    """Return the changes of one file. Nothing is written.
 
     Args:
       source: the file.
-      level: "import" or "idiom", which does what "import" does first.
+      level: "import" or "idiom", which includes "import".
     """
     changes = level_import.migrate(source)
     if level == "idiom":
@@ -28,6 +28,6 @@ def migrate(source: SourceFile, level: str) -> Changes:
 
 
 def left_in_the_result(source: SourceFile, changes: Changes, level: str) -> Changes:
-    """`changes` with what is left at the lines of the new text, for after it was written."""
+    """Return `changes` with the line numbers of `left` in the new text, for use after it is written."""
     again = dataclasses.replace(source, text=changes.after, module=cst.parse_module(changes.after))
     return dataclasses.replace(changes, left=migrate(again, level).left)

@@ -1,32 +1,32 @@
-"""The words, and the stand-in, for a symbol of `tf.contrib` that is not there."""
+"""The error message and the stand-in for a missing symbol of `tf.contrib`."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.contrib.homes import PACKAGES, WHERE_IT_WENT
+from staging_tf1.legacy.contrib.homes import PACKAGES, REPLACEMENTS
 
 
-def told(symbol: str, part: str) -> str:
-    """The message about ``tf.<symbol>``, of the contrib module `part`."""
-    if part not in WHERE_IT_WENT:
+def removal_message(symbol: str, part: str) -> str:
+    """Return the error message for ``tf.<symbol>``, a symbol of the contrib module `part`."""
+    if part not in REPLACEMENTS:
         return f"tf.{symbol}: TensorFlow 1.15 had no tf.contrib.{part}. Check the spelling."
-    message = f"tf.{symbol} went away with tf.contrib, and staging_tf1 does not bring it back."
-    went = WHERE_IT_WENT[part]
-    if went == "nowhere":
-        return f"{message} It has no successor."
-    message += f" Its successor: {went}."
+    message = f"tf.{symbol} was removed with tf.contrib, and staging_tf1 does not restore it."
+    replacement = REPLACEMENTS[part]
+    if not replacement:
+        return f"{message} There is no replacement."
+    message += f" Use instead: {replacement}."
     if part in PACKAGES:
-        message += " Where tf_slim is installed (pip install tf_slim), its names are found in it."
+        message += " If tf_slim is installed (pip install tf_slim), its names are available here."
     return message
 
 
 class Absent:
-    """Stands for a symbol that old code may import and never use. Any use raises.
+    """A stand-in for a symbol that old code may import without using it. Any use raises `RemovedNameError`.
 
     Args:
-      message: what the error says.
+      message: the text of the error.
     """
 
     def __init__(self, message: str) -> None:
@@ -37,7 +37,7 @@ class Absent:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
-            raise AttributeError(name)  # what copy, pickle and inspect ask of any object
+            raise AttributeError(name)  # copy, pickle and inspect look these names up on any object
         raise RemovedNameError(self._message)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:

@@ -1,9 +1,9 @@
-"""Where the parts of `tf.contrib` live today."""
+"""The current homes of the parts of `tf.contrib` and `tf.estimator`."""
 
 from __future__ import annotations
 
-# Every module that TensorFlow 1.15.5 had below tf.contrib, and what to use instead.
-WHERE_IT_WENT: dict[str, str] = {
+# Every module of TensorFlow 1.15.5 below tf.contrib, and its replacement; "" if there is none.
+REPLACEMENTS: dict[str, str] = {
     "autograph": "tf.autograph",
     "batching": "tf.nondifferentiable_batch_function",
     "bayesflow": "the package tensorflow_probability",
@@ -20,22 +20,22 @@ WHERE_IT_WENT: dict[str, str] = {
     "distribute": "tf.distribute",
     "distributions": "the package tensorflow_probability",
     "eager": "tf.GradientTape, tf.function and tf.compat.v1.enable_eager_execution",
-    "estimator": "nowhere: tf.estimator itself left TensorFlow with 2.16",
-    "factorization": "nowhere",
+    "estimator": "tf.train.MonitoredTrainingSession; tf.estimator itself was removed in TensorFlow 2.16",
+    "factorization": "",
     "feature_column": "tf.feature_column",
     "ffmpeg": "the package tensorflow-io",
     "framework": "tf.train, tf.nest and the package tf_slim",
-    "graph_editor": "nowhere; tf.import_graph_def with input_map replaces most of its uses",
-    "grid_rnn": "nowhere",
+    "graph_editor": "tf.import_graph_def with input_map, which replaces most of its uses",
+    "grid_rnn": "",
     "image": "tf.image and the package tensorflow-addons, which is no longer maintained",
     "input_pipeline": "tf.data",
     "integrate": "the package tensorflow_probability (tfp.math.ode)",
     "keras": "tf.keras",
-    "kernel_methods": "nowhere",
-    "labeled_tensor": "nowhere",
+    "kernel_methods": "",
+    "labeled_tensor": "",
     "layers": "the package tf_slim (tf_slim.layers)",
     "learn": "tf.keras; its data sets: the package tensorflow-datasets",
-    "legacy_seq2seq": "nowhere",
+    "legacy_seq2seq": "",
     "linear_optimizer": "tf.keras.experimental.LinearModel of tf_keras",
     "lookup": "tf.lookup",
     "losses": "the package tf_slim (tf_slim.losses) and tf.losses",
@@ -46,28 +46,28 @@ WHERE_IT_WENT: dict[str, str] = {
     "nn": "tf.nn",
     "opt": "the package tensorflow-addons, which is no longer maintained, and tf.train",
     "optimizer_v2": "tf.keras.optimizers of tf_keras",
-    "periodic_resample": "nowhere",
+    "periodic_resample": "",
     "predictor": "tf.saved_model.load",
     "proto": "tf.io.decode_proto and tf.io.encode_proto",
     "quantization": "tf.quantization",
     "quantize": "the package tensorflow-model-optimization",
     "receptive_field": "the package receptive_field",
-    "recurrent": "nowhere",
-    "reduce_slice_ops": "nowhere",
-    "remote_fused_graph": "nowhere",
+    "recurrent": "",
+    "reduce_slice_ops": "",
+    "remote_fused_graph": "",
     "resampler": "the package tensorflow-addons, which is no longer maintained",
     "rnn": "tf.nn.rnn_cell and tf.nn",
-    "rpc": "nowhere",
+    "rpc": "",
     "saved_model": "tf.saved_model",
     "seq2seq": "the package tensorflow-addons, which is no longer maintained",
     "signal": "tf.signal",
     "slim": "the package tf_slim",
     "solvers": "tf.linalg.experimental.conjugate_gradient",
     "sparsemax": "the package tensorflow-addons, which is no longer maintained",
-    "specs": "nowhere",
+    "specs": "",
     "staging": "staging_tf1",
-    "stat_summarizer": "nowhere",
-    "stateless": "tf.random.stateless_uniform and its kin",
+    "stat_summarizer": "",
+    "stateless": "tf.random.stateless_uniform and similar functions",
     "summary": "tf.compat.v2.summary",
     "tensor_forest": "the package tensorflow-decision-forests",
     "tensorboard": "the package tensorboard (tensorboard.plugins.projector)",
@@ -76,13 +76,13 @@ WHERE_IT_WENT: dict[str, str] = {
     "timeseries": "the package tensorflow_probability (tfp.sts)",
     "tpu": "tf.compat.v1.tpu",
     "training": "tf.train, tf.data.experimental and the package tf_slim (tf_slim.training)",
-    "util": "nowhere",
+    "util": "",
 }
 
-# Modules that old code imports for one name or for none: a name that is not there raises when it is used.
+# Modules that old code imports and hardly uses: a missing name raises only when it is used.
 LENIENT = frozenset({"layers", "slim", "rnn"})
 
-# Packages that carry a part on, best first; used where they are installed.
+# Packages that continue a part, best first; used if they are installed.
 PACKAGES: dict[str, tuple[str, ...]] = {
     "slim": ("tf_slim",),
     "layers": ("tf_slim.layers", "tf_slim"),
@@ -92,7 +92,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "training": ("tf_slim.training",),
 }
 
-# Names with another home in tf.compat.v1, or here ("staging_tf1...:name").
+# Names that have another home in tf.compat.v1, or in this package ("staging_tf1...:name").
 ALIASES: dict[str, dict[str, str]] = {
     "staging": {
         "StagingArea": "staging_tf1:StagingArea",
@@ -145,7 +145,7 @@ ALIASES: dict[str, dict[str, str]] = {
     },
 }
 
-# Whole modules whose names are found one by one in a module of tf.compat.v1.
+# Whole modules, whose names are looked up one by one in a module of tf.compat.v1.
 MODULES: dict[str, tuple[str, ...]] = {
     "data": ("data.experimental",),
     "rnn": ("nn.rnn_cell", "nn"),
@@ -158,3 +158,24 @@ MODULES: dict[str, tuple[str, ...]] = {
     "tfprof": ("profiler",),
     "signal": ("signal",),
 }
+
+# The names of tf.estimator that are also in tf.train.
+ESTIMATOR_HOOKS = (
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "FeedFnHook",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "LoggingTensorHook",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "ProfilerHook",
+    "SecondOrStepTimer",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+)

@@ -1,4 +1,4 @@
-"""`tf.contrib.training.HParams`: named hyperparameters that a flag's text can override."""
+"""`tf.contrib.training.HParams`: named hyperparameters that the text of a flag can override."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class HParams:
-    """Hyperparameters as attributes, each of the type that it was given first.
+    """Hyperparameters as attributes. Each keeps the type of its first value.
 
     Args:
-      **values: name and default. A list holds values of one type.
+      **values: names and defaults. All values of a list have the same type.
 
     Example:
 
@@ -33,10 +33,10 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Adds one.
+        """Add a hyperparameter.
 
         Raises:
-          ValueError: the name is taken, or `value` is an empty list, whose type cannot be told.
+          ValueError: the name is taken, or `value` is an empty list, whose type is unknown.
         """
         if name in self._types or hasattr(self, name):
             raise ValueError(f"Hyperparameter name is reserved: {name}")
@@ -49,31 +49,31 @@ class HParams:
         setattr(self, name, value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Sets one, in its own type.
+        """Set a hyperparameter, converting the value to its type.
 
         Raises:
-          KeyError: there is no such hyperparameter.
-          ValueError: the value does not fit its type, or one value was given for a list, or the reverse.
+          KeyError: the name is unknown.
+          ValueError: the value cannot be converted, or a single value is given for a list or the reverse.
         """
         kind, is_list = self._types[name]
         if isinstance(value, (list, tuple)) != is_list:
-            wanted = "a list" if is_list else "one value"
-            raise ValueError(f"Hyperparameter {name} takes {wanted}, got {value!r}")
+            expected = "a list" if is_list else "one value"
+            raise ValueError(f"Hyperparameter {name} takes {expected}, got {value!r}")
         if is_list:
             setattr(self, name, [_cast(name, kind, item) for item in value])
         else:
             setattr(self, name, _cast(name, kind, value))
 
     def del_hparam(self, name: str) -> None:
-        """Removes one, if it is there."""
+        """Remove a hyperparameter if it exists."""
         if self._types.pop(name, None) is not None:
             delattr(self, name)
 
     def parse(self, values: str) -> HParams:
-        """Overrides from text such as ``"learning_rate=0.5,layers=[32,16]"`` or ``"layers[0]=8"``; returns self.
+        """Set values from text such as ``"learning_rate=0.5,layers=[32,16]"`` or ``"layers[0]=8"``; return self.
 
         Raises:
-          ValueError: text that cannot be read, an unknown name, or a value that does not fit.
+          ValueError: the text is malformed, a name is unknown, or a value cannot be converted.
         """
         position = 0
         assigned: set[tuple[str, str | None]] = set()
@@ -106,25 +106,25 @@ class HParams:
             self.set_hparam(name, _read(name, kind, one))
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Sets all of `values_dict`; returns self."""
+        """Set all values of `values_dict`; return self."""
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Sets all of a JSON object; returns self."""
+        """Set all values of a JSON object; return self."""
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: int | None = None, sort_keys: bool = False) -> str:
-        """The values as a JSON object."""
+        """Return the values as a JSON object."""
         return json.dumps(self.values(), indent=indent, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """The values by name."""
+        """Return the values by name."""
         return {name: getattr(self, name) for name in sorted(self._types)}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, or `default` where there is none."""
+        """Return the value of `key`, or `default` if there is none."""
         return getattr(self, key) if key in self._types else default
 
     def __contains__(self, key: str) -> bool:
@@ -148,7 +148,7 @@ def _read(name: str, kind: type, text: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"Could not parse hyperparameter {name}: {text!r} is no {kind.__name__}") from None
+        raise ValueError(f"Could not parse hyperparameter {name}: {text!r} is not of type {kind.__name__}") from None
 
 
 def _cast(name: str, kind: type, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`tf.contrib.layers.xavier_initializer` and its kin, over `tf.initializers.variance_scaling`."""
+"""`tf.contrib.layers.xavier_initializer` and `variance_scaling_initializer`, built on `tf.initializers`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from staging_tf1._tf import tf
 
-# tf.initializers.variance_scaling divides a truncated normal's stddev by its standard deviation after
-# truncation; contrib multiplied the variance by 1.3 instead. The quotient keeps contrib's numbers.
+# For a truncated normal distribution, tf.initializers.variance_scaling divides stddev by the standard deviation
+# after truncation; contrib multiplied the variance by 1.3 instead. This factor reproduces contrib's numbers.
 _STDDEV_OF_TRUNCATED = 0.87962566103423978
 _CONTRIB_TRUNCATION = 1.3
 
@@ -19,18 +19,18 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: Any = None,
 ) -> Any:
-    """An initializer with variance ``factor / n``, as tf.contrib.layers had it.
+    """Return an initializer with variance ``factor / n``, as in tf.contrib.layers.
 
     Args:
       factor: the variance times n.
-      mode: what n is: "FAN_IN", "FAN_OUT" or "FAN_AVG".
+      mode: the meaning of n: "FAN_IN", "FAN_OUT" or "FAN_AVG".
       uniform: draw from a uniform distribution, else from a truncated normal one.
-      seed: of the random op.
-      dtype: of the values, a floating one; float32 if None.
+      seed: the seed of the random op.
+      dtype: the floating-point dtype of the values; float32 if None.
 
     Raises:
-      ValueError: an unknown mode.
-      TypeError: a dtype that is not floating.
+      ValueError: the mode is unknown.
+      TypeError: the dtype is not a floating-point type.
     """
     dtype = tf.as_dtype(tf.float32 if dtype is None else dtype)
     if not dtype.is_floating:
@@ -39,7 +39,7 @@ def variance_scaling_initializer(
         raise ValueError(f"Unknown mode {mode!r}: use FAN_IN, FAN_OUT or FAN_AVG.")
     distribution = "uniform" if uniform else "truncated_normal"
     scale = factor if uniform else factor * _CONTRIB_TRUNCATION * _STDDEV_OF_TRUNCATED**2
-    # TensorFlow warns of a dtype here, even of the one that it takes anyway.
+    # TensorFlow warns about any dtype that is passed here, even about its default.
     given = {} if dtype == tf.float32 else {"dtype": dtype}
     return tf.initializers.variance_scaling(
         scale=scale, mode=mode.lower(), distribution=distribution, seed=seed, **given
@@ -47,11 +47,11 @@ def variance_scaling_initializer(
 
 
 def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = None) -> Any:
-    """Glorot and Bengio's initializer (2010), as tf.contrib.layers had it.
+    """Return the initializer of Glorot and Bengio (2010), as in tf.contrib.layers.
 
     Args:
       uniform: draw from a uniform distribution, else from a truncated normal one.
-      seed: of the random op.
-      dtype: of the values; float32 if None.
+      seed: the seed of the random op.
+      dtype: the dtype of the values; float32 if None.
     """
     return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)

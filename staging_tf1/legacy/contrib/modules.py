@@ -1,4 +1,4 @@
-"""Makes ``tensorflow.contrib`` and the modules below it: packages that find their names when asked."""
+"""Makes ``tensorflow.contrib`` and its submodules, packages that look up their names on access."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
 from staging_tf1.legacy.contrib import homes
-from staging_tf1.legacy.contrib.absent import Absent, told
-from staging_tf1.legacy.submodules import Make, put_in_place
+from staging_tf1.legacy.contrib.absent import Absent, removal_message
+from staging_tf1.legacy.submodules import Make, substitute
 
 _ROOT = "tensorflow.contrib"
 _OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES)
 
 
 def maker(fullname: str) -> Make:
-    """A function that turns a fresh module into `fullname`, at ``tensorflow.contrib`` or below it.
+    """Return a function that turns a new module into `fullname`, which is ``tensorflow.contrib`` or below it.
 
     Raises:
-      RemovedModuleError: that part of `tf.contrib` is not coming back.
+      RemovedModuleError: `fullname` belongs to a part of `tf.contrib` that is not restored.
     """
     if fullname == _ROOT:
         return _become(_Contrib)
     part, *below = fullname.removeprefix(_ROOT + ".").split(".")
     if part not in _OFFERED:
-        raise RemovedModuleError(told(fullname.removeprefix("tensorflow."), part))
+        raise RemovedModuleError(removal_message(fullname.removeprefix("tensorflow."), part))
     if not below:
         return _become(_Part)
     genuine = _in_package(part, below)
     if genuine is not None:
-        return lambda fresh: put_in_place(fullname, genuine)
-    # contrib.layers.python.layers.initializers and the like: the same names, by a longer path.
+        return lambda fresh: substitute(fullname, genuine)
+    # contrib.layers.python.layers.initializers and similar modules have the same names under a longer path.
     if part in homes.LENIENT or below[0] in ("python", "ops"):
         return _become(_Part)
-    raise RemovedModuleError(told(fullname.removeprefix("tensorflow."), part))
+    raise RemovedModuleError(removal_message(fullname.removeprefix("tensorflow."), part))
 
 
 def _become(kind: type[ModuleType]) -> Make:
@@ -56,7 +56,7 @@ class _Contrib(ModuleType):
             raise AttributeError(f"module {_ROOT!r} has no attribute {name!r}")
         if name in _OFFERED:
             return importlib.import_module(f"{_ROOT}.{name}")
-        raise RemovedNameError(told(f"contrib.{name}", name))
+        raise RemovedNameError(removal_message(f"contrib.{name}", name))
 
     def __dir__(self) -> list[str]:
         return sorted(_OFFERED)
@@ -75,10 +75,10 @@ class _Part(ModuleType):
         if value is not None:
             setattr(self, name, value)
             return value
-        said = told(f"{self.__name__.removeprefix('tensorflow.')}.{name}", part)
+        message = removal_message(f"{self.__name__.removeprefix('tensorflow.')}.{name}", part)
         if part in homes.LENIENT:
-            return Absent(said)
-        raise RemovedNameError(said)
+            return Absent(message)
+        raise RemovedNameError(message)
 
     def __dir__(self) -> list[str]:
         part = self.__name__.removeprefix(_ROOT + ".").partition(".")[0]
@@ -100,7 +100,7 @@ def _find(part: str, name: str) -> Any:
     for path in homes.MODULES.get(part, ()):
         module = _in_tensorflow(path)
         if name in dir(module):
-            # Keras 2's names are listed by tf.nn.rnn_cell, and say what to install when they are touched.
+            # Without Keras 2, tf.nn.rnn_cell still lists its names; reading one raises and says what to install.
             return getattr(module, name)
     return None
 

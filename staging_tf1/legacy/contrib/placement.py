@@ -1,4 +1,4 @@
-"""`tf.contrib.training.GreedyLoadBalancingStrategy`: parameter servers that each hold the same load."""
+"""`tf.contrib.training.GreedyLoadBalancingStrategy`, which balances the load of parameter servers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def byte_size_load_fn(op: Any) -> float:
-    """The bytes of a variable op's one output.
+    """Return the size of a variable op's only output, in bytes.
 
     Raises:
-      ValueError: the shape is not fully known, or the op does not have one output.
+      ValueError: the shape is not fully known, or the op does not have exactly one output.
     """
     if len(op.outputs) != 1:
-        raise ValueError(f"{op.name} has {len(op.outputs)} outputs; the load of an op with one can be told.")
+        raise ValueError(f"{op.name} has {len(op.outputs)} outputs, expected 1.")
     shape = op.get_attr("shape") if op.type == "VarHandleOp" else op.outputs[0].shape.as_proto()
     sizes = [dimension.size for dimension in shape.dim]
     if shape.unknown_rank or any(size < 0 for size in sizes):
@@ -26,11 +26,11 @@ def byte_size_load_fn(op: Any) -> float:
 
 
 class GreedyLoadBalancingStrategy:
-    """Puts each variable on the server with the least load so far; for `tf.train.replica_device_setter`.
+    """Places each variable on the server with the least load so far, for `tf.train.replica_device_setter`.
 
     Args:
-      num_tasks: servers.
-      load_fn: the load of an op.
+      num_tasks: the number of servers.
+      load_fn: returns the load of an op.
     """
 
     def __init__(self, num_tasks: int, load_fn: Callable[[Any], float]) -> None:

@@ -28,10 +28,10 @@ def _regularizer(scale: float, name: str, norm: Callable[[Any], Any]) -> Regular
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """A function of the weights: `scale` times the sum of their absolute values; None where `scale` is 0."""
+    """Return a function of the weights: `scale` times the sum of their absolute values, or None if `scale` is 0."""
     return _regularizer(_checked(scale), scope or "l1_regularizer", lambda w: tf.reduce_sum(tf.abs(w)))
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """A function of the weights: `scale` times half the sum of their squares; None where `scale` is 0."""
+    """Return a function of the weights: `scale` times half the sum of their squares, or None if `scale` is 0."""
     return _regularizer(_checked(scale), scope or "l2_regularizer", tf.nn.l2_loss)

@@ -1,1 +1,1 @@
-"""`staging-tf1 check`: finds in source code what makes a staging pipeline hang, leak or crawl."""
+"""`staging-tf1 check`: finds code that makes a staging pipeline hang, leak memory or slow down."""

@@ -1,4 +1,4 @@
-"""Runs the rules over one parsed file."""
+"""Runs the rules on one parsed file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.legacy.source_files import SourceFile
 
 
 def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
-    """What is wrong in a file, in order of lines, less what comments and the configuration leave out."""
+    """Return the findings of a file, sorted by line, without those that comments or the configuration suppress."""
     facts = collect(source.path, source.text, source.module)
     if not (facts.imports.uses("tensorflow") or facts.imports.uses("staging_tf1")):
         return []

@@ -1,4 +1,4 @@
-"""Reads one file into facts, in one walk over its syntax tree."""
+"""Collects the facts of one file from its syntax tree."""
 
 from __future__ import annotations
 
@@ -7,41 +7,27 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from staging_tf1.legacy.lint.expressions import key_of, keys_passed_on, keys_read, parameter_names, target_keys
 from staging_tf1.legacy.lint.facts import AREAS, Area, Call, Facts, Key, Loop, Place, argument, is_session_run
-from staging_tf1.legacy.lint.names import dotted
+from staging_tf1.legacy.lint.names import dotted, imports_of
 
 _AREA_MODULES = ("tensorflow.contrib.staging.", "tensorflow.python.ops.data_flow_ops.", "tensorflow.staging.")
 _OURS = "staging_tf1."
 _TRACERS = ("tensorflow.while_loop", "tensorflow.function", "tensorflow.map_fn", "tensorflow.scan")
 _NEW_GRAPH = ("tensorflow.Graph", "tensorflow.reset_default_graph")
-# Calls that give the area on to code that we see.
+# Calls that do not pass the area to code outside the file.
 _HARMLESS = ("tensorflow.group", "print", "len", "isinstance", "list", "tuple", "zip", "enumerate")
 
 
 def collect(path: str, source: str, module: cst.Module) -> Facts:
-    """The facts of a parsed file."""
-    facts = Facts(path, source.splitlines())
+    """Return the facts of a parsed file."""
+    facts = Facts(path, source.splitlines(), imports_of(module))
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    module.visit(_Imports(facts))
-    wrapper.visit(_Reader(facts, wrapper))
+    module.visit(_Reader(facts, wrapper))
     _follow_areas(facts)
     _follow_loops(facts)
     return facts
 
 
-class _Imports(cst.CSTVisitor):
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-
-    def visit_Import(self, node: cst.Import) -> None:
-        self._facts.imports.add(node)
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-        self._facts.imports.add(node)
-
-
 class _Reader(cst.CSTVisitor):
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
     def __init__(self, facts: Facts, wrapper: MetadataWrapper) -> None:
         super().__init__()
         self._facts = facts
@@ -54,7 +40,7 @@ class _Reader(cst.CSTVisitor):
         self._traced = _traced_functions(wrapper.module, facts)
         self._returns = _returned_tuples(wrapper.module)
 
-    # ---- where we are
+    # ---- the current place
 
     def _range(self, node: cst.CSTNode) -> CodeRange:
         found: CodeRange = self._positions[node]
@@ -121,7 +107,7 @@ class _Reader(cst.CSTVisitor):
     def leave_Try_body(self, node: cst.Try) -> None:
         self._guards -= _catches_imports(node)
 
-    # ---- what names are made of
+    # ---- assignments
 
     def visit_Assign(self, node: cst.Assign) -> None:
         for target in node.targets:
@@ -155,7 +141,7 @@ class _Reader(cst.CSTVisitor):
                 self._facts.assigned.setdefault(key, []).append(value)
 
     def _parts(self, value: cst.BaseExpression) -> list[cst.BaseExpression] | None:
-        """The elements of a tuple, written here or returned by a function of this file."""
+        """Return the elements of a tuple that is written here or returned by a function of this file."""
         if isinstance(value, cst.Call):
             value = self._returns.get((dotted(value.func) or "").rpartition(".")[2], value)
         return [element.value for element in value.elements] if isinstance(value, cst.Tuple) else None
@@ -165,7 +151,7 @@ class _Reader(cst.CSTVisitor):
         if renames:
             self._facts.renamed.setdefault(key, set()).update(keys_passed_on(value))
 
-    # ---- what is called
+    # ---- calls and uses
 
     def visit_Call(self, node: cst.Call) -> None:
         method, receiver = "", ""
@@ -173,7 +159,7 @@ class _Reader(cst.CSTVisitor):
             method, receiver = node.func.attr.value, key_of(node.func.value)
         elif isinstance(node.func, cst.Name):
             method = node.func.value
-        # What a run does is in its fetches; what it is fed are values.
+        # The fetches of a run decide which ops it runs; its feeds are values.
         read = node.args[:1] if method == "run" else node.args
         reads = frozenset().union(*[keys_read(arg.value) for arg in read])
         call = Call(node, self._meaning(node.func), method, receiver, self._place(node), reads)
@@ -255,7 +241,7 @@ def _traced_functions(module: cst.Module, facts: Facts) -> set[str]:
 
 
 def _returned_tuples(module: cst.Module) -> dict[str, cst.BaseExpression]:
-    """The functions with one return statement, which returns a tuple."""
+    """Return the tuples of functions with a single return statement, by the function's name."""
     found: dict[str, list[cst.BaseExpression | None]] = {}
 
     class Returns(cst.CSTVisitor):
@@ -277,7 +263,7 @@ def _returned_tuples(module: cst.Module) -> dict[str, cst.BaseExpression]:
 
 
 def _follow_areas(facts: Facts) -> None:
-    """Finds the areas and their names, and turns method markers into markers of areas."""
+    """Find the areas and their names, and turn markers of methods into markers of areas."""
     for call in facts.calls:
         ours = call.name.startswith(_OURS)
         base = call.name.removesuffix(".from_tensors")
@@ -333,7 +319,7 @@ def _escapes(facts: Facts, area: Area) -> bool:
 
 
 def _follow_loops(facts: Facts) -> None:
-    """A loop that calls a function that runs a session is a training loop too."""
+    """Mark loops that call a function that runs a session: they are training loops too."""
     running = {call.place.functions[-1] for call in facts.session_runs() if call.place.functions}
     for loop in facts.loops:
         if not facts.reach(loop.calls).isdisjoint(running):

@@ -1,4 +1,4 @@
-"""What ``[tool.staging-tf1.check]`` in pyproject.toml says."""
+"""The configuration of the checks: ``[tool.staging-tf1.check]`` in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _KEYS = ("select", "ignore", "exclude")
 
 
 class ConfigurationError(Exception):
-    """A configuration that cannot be understood."""
+    """An invalid configuration."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Which rules run, and on what."""
+    """The rules that run, and the files that they skip."""
 
-    select: tuple[str, ...] = ("STG",)  # codes, or how codes start
+    select: tuple[str, ...] = ("STG",)  # codes or prefixes of codes
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()  # names of files and folders
 
     def wants(self, code: str) -> bool:
-        """Whether the rule of this code runs. The longer of two prefixes decides; ignore wins a draw."""
+        """Whether the rule with this code runs. The longest matching prefix decides; on a tie, ignore wins."""
         selected = max((len(prefix) for prefix in self.select if code.startswith(prefix)), default=-1)
         ignored = max((len(prefix) for prefix in self.ignore if code.startswith(prefix)), default=-1)
         return selected > ignored
 
 
 def load(folder: str) -> Configuration:
-    """The configuration in the nearest pyproject.toml at or above `folder`.
+    """Return the configuration in the nearest pyproject.toml at or above `folder`.
 
     Raises:
-      ConfigurationError: it cannot be read, or says what we do not know.
+      ConfigurationError: the file cannot be read, or the configuration is invalid.
     """
     path = _nearest(os.path.abspath(folder))
     if path is None:
@@ -45,17 +45,19 @@ def load(folder: str) -> Configuration:
             table: Any = toml.load(file)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
-    said = table.get("tool", {}).get("staging-tf1", {}).get("check", {})
-    for key, value in said.items():
+    settings = table.get("tool", {}).get("staging-tf1", {}).get("check", {})
+    for key, value in settings.items():
         if key not in _KEYS:
-            raise ConfigurationError(f"{path}: [tool.staging-tf1.check] has {key!r}; it knows {', '.join(_KEYS)}")
+            raise ConfigurationError(
+                f"{path}: [tool.staging-tf1.check] has unknown key {key!r}, expected one of {', '.join(_KEYS)}"
+            )
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigurationError(f"{path}: [tool.staging-tf1.check] {key} must be a list of strings")
-    return Configuration(**{key: tuple(value) for key, value in said.items()})
+    return Configuration(**{key: tuple(value) for key, value in settings.items()})
 
 
 def overridden(configuration: Configuration, select: str | None, ignore: str | None) -> Configuration:
-    """The configuration with what the command line says instead, as lists with commas."""
+    """Return the configuration with the comma-separated codes of the command line instead of its own."""
     return Configuration(
         configuration.select if select is None else _codes(select),
         configuration.ignore if ignore is None else _codes(ignore),
@@ -64,7 +66,7 @@ def overridden(configuration: Configuration, select: str | None, ignore: str | N
 
 
 def unknown_codes(configuration: Configuration, known: tuple[str, ...]) -> str | None:
-    """The first code or prefix that no rule has, or None."""
+    """Return the first code or prefix that matches no rule, or None."""
     for prefix in (*configuration.select, *configuration.ignore):
         if not any(code.startswith(prefix) for code in known):
             return prefix

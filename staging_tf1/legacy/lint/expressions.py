@@ -1,4 +1,4 @@
-"""Which names an expression reads, passes on, or is known by."""
+"""The names that an expression reads, passes on, or is known by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from staging_tf1.legacy.lint.names import dotted
 
 
 def key_of(node: cst.BaseExpression) -> Key:
-    """The name under which an expression is known: of a subscript, that of what is subscripted."""
+    """Return the name by which an expression is known. A subscript has the name of the subscripted object."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):
@@ -20,7 +20,7 @@ def key_of(node: cst.BaseExpression) -> Key:
 
 
 def target_keys(node: cst.BaseExpression) -> list[Key]:
-    """The names that an assignment to this target binds."""
+    """Return the names that an assignment to this target binds."""
     if isinstance(node, (cst.Tuple, cst.List)):
         return [key for element in node.elements for key in target_keys(element.value)]
     key = key_of(node)
@@ -28,7 +28,7 @@ def target_keys(node: cst.BaseExpression) -> list[Key]:
 
 
 def keys_read(node: cst.CSTNode) -> set[Key]:
-    """Every name within an expression, and a marker for each call of a method: "area.put()"."""
+    """Return every name in an expression, and a marker such as "area put()" for each call of a method."""
     found: set[Key] = set()
 
     class Names(cst.CSTVisitor):
@@ -42,9 +42,9 @@ def keys_read(node: cst.CSTNode) -> set[Key]:
 
         def visit_Call(self, node: cst.Call) -> bool:
             if isinstance(node.func, cst.Attribute) and node.func.attr.value == "run":
-                return False  # values: what is made of them is no part of the graph
+                return False  # a run returns values, which are not part of the graph
             if isinstance(node.func, cst.Attribute) and (key := key_of(node.func.value)):
-                # The area itself is not what its put is made of; the marker is.
+                # An area's put depends on this marker, not on the area itself.
                 found.add(f"{key} {node.func.attr.value}()")
                 if node.func.attr.value in ("put", "get", "peek", "stage", "unstage", "size", "clear"):
                     for arg in node.args:
@@ -57,7 +57,7 @@ def keys_read(node: cst.CSTNode) -> set[Key]:
             return False
 
         def visit_Arg(self, node: cst.Arg) -> bool:
-            node.value.visit(self)  # a keyword is no name that is read
+            node.value.visit(self)  # the keyword is not a name that is read
             return False
 
     node.visit(Names())
@@ -65,12 +65,12 @@ def keys_read(node: cst.CSTNode) -> set[Key]:
 
 
 def parameter_names(node: cst.Parameters) -> set[Key]:
-    """The names that a function binds for itself."""
+    """Return the names of a function's parameters."""
     return {param.name.value for param in (*node.params, *node.posonly_params, *node.kwonly_params)}
 
 
 def keys_passed_on(node: cst.BaseExpression) -> set[Key]:
-    """The names whose values an expression passes on as they are."""
+    """Return the names whose values an expression passes on unchanged."""
     if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
         key = key_of(node)
         return {key} if key else set()

@@ -1,4 +1,4 @@
-"""What the rules know of one file: calls in order, where each stands, and which names depend on which."""
+"""The facts that the rules work on: the calls of one file in order, their places, and dependencies between names."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import libcst as cst
 
 from staging_tf1.legacy.lint.names import Imports
 
-# How a name reads from an expression: "x" for a variable, ".x" for an attribute of anything.
+# A name in an expression: "x" for a variable, ".x" for an attribute of any object.
 Key = str
 
 AREAS = frozenset({"StagingArea", "MapStagingArea"})
-TUTORIAL_AREA = "tensorflow.staging.StagingArea"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands."""
+    """The place of a node in a file."""
 
     line: int
     column: int
     loops: tuple[int, ...]  # the loops around it, outermost first, as indices into Facts.loops
     functions: tuple[str, ...]  # the functions around it, outermost first
     devices: tuple[str, ...]  # the arguments of the tf.device scopes around it, as source text
-    guarded: bool  # in a try statement that catches a failing import
-    traced: bool  # in a function that tf.while_loop or tf.function traces
+    guarded: bool  # inside a try statement that catches ImportError
+    traced: bool  # inside a function that tf.while_loop or tf.function traces
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class Call:
     """One call."""
 
     node: cst.Call
-    name: str  # its full name by the imports, or empty
-    method: str  # the last part: "run" of sess.run(...)
-    receiver: Key  # what the method is called on, or empty
+    name: str  # the full name according to the imports, or empty
+    method: str  # the last part of the name: "run" of sess.run(...)
+    receiver: Key  # the object whose method is called, or empty
     place: Place
-    reads: frozenset[Key]  # every name within its arguments
+    reads: frozenset[Key]  # every name in its arguments
 
 
 @dataclass
@@ -47,19 +46,19 @@ class Loop:
 
     line: int
     last_line: int
-    runs: bool = False  # a session is run in it, here or in a function that it calls
-    fresh_graph: bool = False  # it makes a graph of its own at each turn
-    calls: set[str] = field(default_factory=set)  # functions of this file that it calls
+    runs: bool = False  # it runs a session, directly or in a function that it calls
+    fresh_graph: bool = False  # it makes a new graph in each iteration
+    calls: set[str] = field(default_factory=set)  # the functions of this file that it calls
 
 
 @dataclass
 class Area:
-    """One constructor call of an area."""
+    """One call that constructs an area."""
 
     call: Call
-    keys: set[Key]  # the names that it is bound to
-    ours: bool  # staging_tf1's own, which gets more right than contrib's
-    escapes: bool = False  # handed to other code, which may put or get
+    keys: set[Key]  # the names that the area is bound to
+    ours: bool  # it is staging_tf1's area, which avoids some mistakes that contrib's area allows
+    escapes: bool = False  # it is passed to other code, which may put or get
 
 
 @dataclass
@@ -72,25 +71,24 @@ class Facts:
     calls: list[Call] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     areas: list[Area] = field(default_factory=list)
-    # What a name was made of: the keys that its right-hand sides read, and markers such as "put@3" for the put
-    # of area number 3.
+    # The keys that the right-hand sides of a name read, and markers such as "put@3" for the put of area number 3.
     made_of: dict[Key, set[Key]] = field(default_factory=dict)
     # The same, for plain renaming only: x = y, x = ys[i], xs.append(y), for x in ys.
     renamed: dict[Key, set[Key]] = field(default_factory=dict)
-    # The source text of what a name was assigned, in order.
+    # The expressions assigned to a name, in order.
     assigned: dict[Key, list[cst.BaseExpression]] = field(default_factory=dict)
-    # Functions given to threading.Thread, with that call.
+    # The functions passed to threading.Thread, with that call.
     thread_targets: dict[str, Call] = field(default_factory=dict)
-    # Local functions: the functions that each calls.
+    # The functions that each function of this file calls.
     function_calls: dict[str, set[str]] = field(default_factory=dict)
-    # Dotted names: in full, as they are spelled (None in an import statement), and where.
+    # Dotted names: the full name, the spelling (None in an import statement), and the place.
     uses: list[tuple[str, str | None, Place]] = field(default_factory=list)
     writes: list[tuple[Key, Place]] = field(default_factory=list)  # x[...] = value
-    returned: set[Key] = field(default_factory=set)  # names that functions return as they are
+    returned: set[Key] = field(default_factory=set)  # names that functions return unchanged
     yields: list[tuple[cst.BaseExpression, Place]] = field(default_factory=list)
 
     def closure(self, keys: Iterable[Key], edges: dict[Key, set[Key]] | None = None) -> set[Key]:
-        """`keys` and all that they are made of."""
+        """Return `keys` and all keys that they depend on."""
         edges = self.made_of if edges is None else edges
         found: set[Key] = set()
         waiting = list(keys)
@@ -102,11 +100,11 @@ class Facts:
         return found
 
     def named(self, *names: str) -> Iterator[Call]:
-        """The calls of these full names."""
+        """Return the calls of these full names."""
         return (call for call in self.calls if call.name in names)
 
     def methods(self, area: Area, *methods: str) -> Iterator[Call]:
-        """The calls of an area's methods."""
+        """Yield the calls of these methods of `area`."""
         for call in self.calls:
             if call.method in methods and self.is_area(call.receiver, area):
                 yield call
@@ -116,18 +114,18 @@ class Facts:
         return bool(key) and not area.keys.isdisjoint(self.closure([key], self.renamed))
 
     def session_runs(self) -> Iterator[Call]:
-        """The calls of a session's run, in order of lines."""
+        """Return the calls of a session's run, in order of lines."""
         return (call for call in self.calls if is_session_run(call))
 
     def training_loop(self, place: Place) -> Loop | None:
-        """The outermost loop around `place` that runs a session and keeps its graph."""
+        """Return the outermost loop around `place` that runs a session and keeps its graph."""
         around = [self.loops[index] for index in place.loops]
         if any(loop.fresh_graph for loop in around):
             return None
         return next((loop for loop in around if loop.runs), None)
 
     def called_in_training_loop(self, place: Place) -> Loop | None:
-        """`training_loop`, or the one from which the function around `place` is called."""
+        """Return the `training_loop` of `place`, or one that calls the function around `place`."""
         if (loop := self.training_loop(place)) is not None:
             return loop
         for loop in self.loops:
@@ -136,11 +134,11 @@ class Facts:
         return None
 
     def reach(self, functions: Iterable[str]) -> set[str]:
-        """`functions` and those that they call."""
+        """Return `functions` and the functions that they call."""
         return self.closure(functions, self.function_calls)
 
     def in_thread(self, place: Place) -> str | None:
-        """The thread target that `place` runs in, or None."""
+        """Return the thread target that runs the code at `place`, or None."""
         for target in self.thread_targets:
             if not self.reach([target]).isdisjoint(place.functions):
                 return target
@@ -148,7 +146,7 @@ class Facts:
 
 
 def is_session_run(call: Call) -> bool:
-    """Whether it is a session's run, by its looks: ``sess.run(...)``, ``self.session.run(...)``."""
+    """Whether a call looks like a session's run: ``sess.run(...)``, ``self.session.run(...)``."""
     return (
         call.method == "run"
         and not call.name.startswith(("tensorflow.", "absl.", "subprocess.", "asyncio."))
@@ -157,7 +155,7 @@ def is_session_run(call: Call) -> bool:
 
 
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
-    """An argument by keyword or position."""
+    """Return an argument by keyword or position; None if it is missing."""
     for arg in call.args:
         if arg.keyword is not None and arg.keyword.value == name:
             return arg.value

@@ -1,4 +1,4 @@
-"""What a dotted expression in a source file means, by the file's imports."""
+"""Resolves dotted expressions in a source file to full names, using the file's imports."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import libcst as cst
 
-# The same names by another way: code that was migrated already is checked like code that was not.
+# Other names of the same module: migrated code is checked like original code.
 _SAME = (("tensorflow.compat.v1", "tensorflow"), ("tensorflow_core", "tensorflow"))
 
 
 class Imports:
-    """The names that a file's import statements bind, wherever they stand."""
+    """The names that the import statements of a file bind, at any level."""
 
     def __init__(self) -> None:
         self._bound: dict[str, str] = {}
 
     def add(self, node: cst.Import | cst.ImportFrom) -> None:
-        """Learns one import statement."""
+        """Add the names of one import statement."""
         if isinstance(node, cst.Import):
             for alias in node.names:
                 full = dotted(alias.name) or ""
@@ -33,9 +33,9 @@ class Imports:
                 self._bound[_text(local)] = f"{module}.{_text(alias.name)}"
 
     def meaning(self, node: cst.CSTNode) -> str:
-        """The full name of an expression such as ``tf.train.Saver``; empty where it is no dotted name.
+        """Return the full name of an expression such as ``tf.train.Saver``; empty if it is not a dotted name.
 
-        A name that no import binds stands for itself.
+        A name that no import binds is returned unchanged.
         """
         text = dotted(node)
         if text is None:
@@ -49,17 +49,28 @@ class Imports:
                 full = plain + full[len(other) :]
         return full
 
-    def is_bound(self, name: str) -> bool:
-        """Whether an import binds `name`."""
-        return name in self._bound
-
     def uses(self, package: str) -> bool:
-        """Whether anything of `package` is imported."""
+        """Whether `package` or something in it is imported."""
         return any(full == package or full.startswith(package + ".") for full in self._bound.values())
 
 
+def imports_of(module: cst.Module) -> Imports:
+    """Return the imports of a parsed file."""
+    imports = Imports()
+
+    class Reader(cst.CSTVisitor):
+        def visit_Import(self, node: cst.Import) -> None:
+            imports.add(node)
+
+        def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+            imports.add(node)
+
+    module.visit(Reader())
+    return imports
+
+
 def dotted(node: Any) -> str | None:
-    """``a.b.c`` as text; None for anything else."""
+    """Return a dotted name such as ``a.b.c`` as text; None for any other expression."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):

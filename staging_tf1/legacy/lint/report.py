@@ -1,4 +1,4 @@
-"""Findings as text for people, JSON for programs, and annotations for GitHub."""
+"""Renders findings as text, JSON or GitHub annotations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
 
 CODES = tuple(sorted(RULES))
-FORMATS = ("text", "json", "github")
 
 
 def render(findings: Sequence[Finding], form: str) -> str:
-    """All findings in one of `FORMATS`."""
+    """Return the findings in one form: "text", "json" or "github"."""
     if form == "json":
         return json.dumps([asdict(finding) | {"rule": RULES[finding.code].name} for finding in findings], indent=1)
     if form == "github":
@@ -27,7 +26,7 @@ def render(findings: Sequence[Finding], form: str) -> str:
 
 
 def _annotation(finding: Finding) -> str:
-    # GitHub reads % and line ends in this form only.
+    # GitHub requires this encoding of % and line ends.
     message = finding.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     path = finding.path.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
     return f"::error file={path},line={finding.line},col={finding.column},title={finding.code}::{message}"

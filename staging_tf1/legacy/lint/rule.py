@@ -1,4 +1,4 @@
-"""What a rule is, and what it finds."""
+"""Rules and their findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Finding:
 
     path: str
     line: int
-    column: int  # the first is 1
+    column: int  # counted from 1
     code: str
     message: str
 
@@ -30,6 +30,6 @@ class Rule:
     check: Callable[[Facts], Found]
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        """What the rule finds in a file."""
+        """Yield the findings of this rule in a file."""
         for place, message in self.check(facts):
             yield Finding(facts.path, place.line, place.column, self.code, message)

@@ -1,4 +1,4 @@
-"""``# noqa`` comments: on the line of a finding, with codes or without."""
+"""``# noqa`` comments on the line of a finding, with or without codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[
 
 
 def is_suppressed(finding: Finding, lines: list[str]) -> bool:
-    """Whether a comment on the finding's line says to leave it."""
+    """Whether a comment on the line of the finding suppresses it."""
     if not 0 < finding.line <= len(lines):
         return False
     match = _NOQA.search(lines[finding.line - 1])

@@ -1,4 +1,4 @@
-"""tf.data into an area; the elements that are left at the end of the data are drained."""
+"""tf.data into an area; the elements left at the end of the data are drained."""
 from __future__ import print_function
 
 import numpy as np

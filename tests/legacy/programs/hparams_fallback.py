@@ -1,4 +1,4 @@
-"""Fallback imports, HParams, and an area made through whatever import worked."""
+"""Fallback imports, HParams, and an area made through the import that worked."""
 from __future__ import print_function
 
 try:

@@ -1,4 +1,4 @@
-"""A MapStagingArea out of TensorFlow's internals, and an area whose components have names."""
+"""A MapStagingArea from TensorFlow's internals, and an area whose components have names."""
 from __future__ import print_function
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A replay buffer: the put stands in tf.cond, so that only good transitions are kept."""
+"""A replay buffer: the put runs inside tf.cond, so that only good transitions are kept."""
 from __future__ import print_function
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""One area a tower, built in a loop before the session; gradients are averaged."""
+"""One area per tower, built in a loop before the session; gradients are averaged."""
 from __future__ import print_function
 
 import numpy as np

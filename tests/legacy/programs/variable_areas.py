@@ -1,4 +1,4 @@
-"""One area a variable: the parameters travel to the tower one step ahead, as benchmarks staged them."""
+"""One area per variable: the parameters reach the tower one step ahead, as some benchmarks staged them."""
 from __future__ import print_function
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The rules, a function each: from the facts of a file to what is wrong in it. One page of docs/rules/ for each."""
+"""The rules. Each is a function that finds one kind of mistake in the facts of a file, with a page in docs/rules/."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is built where the program trains: each turn of the loop makes the graph larger and the step slower."""
+"""Areas and ops built inside the training loop, where each iteration makes the graph larger and the step slower."""
 
 from __future__ import annotations
 
-from staging_tf1.legacy.lint.facts import Call, Facts, Place
+from staging_tf1.legacy.lint.facts import Area, Call, Facts, Place
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")
@@ -18,13 +18,13 @@ def area_in_loop(facts: Facts) -> Found:
         if place.traced:
             yield (
                 place,
-                "an area is made in a function that TensorFlow traces (tf.while_loop, tf.function): build it outside",
+                "the area is made in a function that TensorFlow traces (tf.while_loop, tf.function): build it outside",
             )
         elif (loop := facts.called_in_training_loop(place)) is not None:
             yield (
                 place,
-                f"an area is made at every turn of the training loop at line {loop.line}: each one is new and empty, "
-                "and the graph grows; build it once, before the loop",
+                f"the training loop at line {loop.line} makes a new, empty area in every iteration, and the graph "
+                "grows; build the area once, before the loop",
             )
 
 
@@ -38,8 +38,8 @@ def ops_in_loop(facts: Facts) -> Found:
             if loop is not None and not _area_made_in_loop(facts, call.place):
                 yield (
                     call.place,
-                    f"{what} adds ops to the graph at every turn of the training loop at line {loop.line}; "
-                    "call it once, before the loop, and run what it returned",
+                    f"{what} adds ops to the graph in every iteration of the training loop at line {loop.line}; "
+                    "call it once, before the loop, and run what it returns",
                 )
 
 
@@ -53,13 +53,13 @@ def ops_in_thread(facts: Facts) -> Found:
         if area_op or (call.method in _FEEDING and call.receiver):
             yield (
                 call.place,
-                f"{call.method}() builds an op in the thread {target}(): graphs are not built from two threads "
-                "at once; build the op before the thread starts, and run it there",
+                f"{call.method}() builds an op in the thread {target}(), and building a graph is not thread-safe; "
+                "build the op before the thread starts, and run it in the thread",
             )
 
 
-def _area_ops(facts: Facts, area: object) -> list[Call]:
-    return list(facts.methods(area, "put", "get", "peek", "stage", "unstage", "size", "clear"))  # type: ignore[arg-type]
+def _area_ops(facts: Facts, area: Area) -> list[Call]:
+    return list(facts.methods(area, "put", "get", "peek", "stage", "unstage", "size", "clear"))
 
 
 def _op(facts: Facts, call: Call, area_ops: set[int]) -> str | None:
@@ -86,7 +86,7 @@ def _is_variable(facts: Facts, key: str) -> bool:
 
 
 def _area_made_in_loop(facts: Facts, place: Place) -> bool:
-    """Where the area itself is made there, its ops are part of that mistake."""
+    """Whether an area is made at `place`: then its ops are part of that mistake."""
     return any(
         area.call.place.loops == place.loops
         and area.call.place.functions == place.functions

@@ -1,4 +1,4 @@
-"""What is put: dtypes that contradict, and buffers that change after they were given away."""
+"""The values put: contradicting dtypes, and buffers that are overwritten after they are fed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import libcst as cst
 from staging_tf1.legacy.lint.facts import Area, Call, Facts, argument
 from staging_tf1.legacy.lint.rule import Found, Rule
 
-# Where the dtype stands in calls whose result has the dtype that they say; None: only by keyword.
+# Position of the dtype argument in calls whose result has that dtype; None if it is keyword-only.
 _DTYPE_POSITION = {
     "tensorflow.placeholder": 0,
     "tensorflow.cast": 1,
@@ -37,13 +37,13 @@ def contradicting_dtypes(facts: Facts) -> Found:
             values = argument(put.node, "values", 0)
             if not isinstance(values, (cst.List, cst.Tuple)) or len(values.elements) != len(declared):
                 continue
-            for index, (element, wanted) in enumerate(zip(values.elements, declared)):
+            for index, (element, expected) in enumerate(zip(values.elements, declared)):
                 got = _dtype(facts, element.value)
-                if got and wanted and got != wanted:
+                if got and expected and got != expected:
                     yield (
                         put.place,
-                        f"component {index} is {got}, the area was declared with {wanted}: write "
-                        f"tf.cast(..., tf.{wanted}), or declare tf.{got}",
+                        f"component {index} is {got}, but the area declares {expected}: write "
+                        f"tf.cast(..., tf.{expected}), or declare tf.{got}",
                     )
 
 
@@ -59,8 +59,8 @@ def reused_buffer(facts: Facts) -> Found:
         if given is not None:
             yield (
                 given.place if isinstance(given, Call) else place,
-                f"the buffer {key!r} is fed and then written again: a fed array may be staged without a copy, and "
-                "its batch changes after it was put; make a new array for each batch, or feed a copy",
+                f"the buffer {key!r} is fed and then overwritten: a fed array may be staged without a copy, so the "
+                "staged batch changes; make a new array for each batch, or feed a copy",
             )
 
 
@@ -80,7 +80,7 @@ def _dtype_name(facts: Facts, node: cst.BaseExpression) -> str:
 
 
 def _dtype(facts: Facts, node: cst.BaseExpression, depth: int = 0) -> str:
-    """The dtype of a value where the source says it; else empty."""
+    """Return the dtype of a value if the source states it, else empty."""
     if isinstance(node, cst.Name) and depth < 3:
         values = facts.assigned.get(node.value, [])
         return _dtype(facts, values[0], depth + 1) if len(values) == 1 else ""

@@ -1,4 +1,4 @@
-"""Elements that are awaited and never put, put and never got, or left behind."""
+"""Elements that are never put, never taken, or left in the area at the end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def no_warm_up(facts: Facts) -> Found:
         if not elsewhere and puts_itself:
             yield (
                 first.place,
-                f"the first run of get also runs put, and the area is empty: it waits for ever; run put once "
+                f"the first run of get also runs put, and the area is empty: the run blocks forever; run put once "
                 f"before line {first.place.line}",
             )
         elif not elsewhere and any(puts for _, puts, _ in runs):
-            yield first.place, "get is run before any put: it waits for ever; run put once before it"
+            yield first.place, "get is run before any put, and blocks forever; run put once before it"
 
 
 def never_put(facts: Facts) -> Found:
@@ -34,7 +34,7 @@ def never_put(facts: Facts) -> Found:
     for area in facts.areas:
         gets = list(facts.methods(area, "get", "unstage"))
         if gets and not area.escapes and not any(facts.methods(area, "put", "stage")):
-            yield gets[0].place, "get of an area that nothing is put into: it waits for ever"
+            yield gets[0].place, "nothing is put into this area: get blocks forever"
 
 
 def never_got(facts: Facts) -> Found:
@@ -42,13 +42,13 @@ def never_got(facts: Facts) -> Found:
     for area in facts.areas:
         puts = list(facts.methods(area, "put", "stage"))
         if puts and not area.escapes and not any(facts.methods(area, "get", "unstage")):
-            yield puts[0].place, "put into an area that nothing gets from: memory grows, or put waits for ever"
+            yield puts[0].place, "nothing takes elements from this area: memory grows, or put blocks forever"
 
 
 def left_behind(facts: Facts) -> Found:
     """STG107."""
     if any(call.name.startswith("staging_tf1.Staging") and "Area" not in call.name for call in facts.calls):
-        return  # a StagingSession or StagingHook clears
+        return  # a StagingSession or StagingHook clears the area
     for number, area in enumerate(facts.areas):
         if facts.called_in_training_loop(area.call.place) is not None:
             continue
@@ -59,29 +59,29 @@ def left_behind(facts: Facts) -> Found:
         if ahead and got and not _got_after(facts, ahead[-1], number):
             yield (
                 area.call.place,
-                "what was put ahead of the last step stays in the area: end with a run of get without put for "
-                "each element, or run clear()",
+                "elements put ahead of the last step stay in the area: at the end, run get without put for each "
+                "element, or run clear()",
             )
 
 
 def _moves(facts: Facts, run: Call, number: int) -> tuple[bool, bool]:
-    """Whether a session's run puts into area number `number`, and whether it gets from it."""
+    """Whether a session's run puts into area number `number`, and whether it takes from it."""
     reads = facts.closure(run.reads)
     return f"put@{number}" in reads, f"get@{number}" in reads
 
 
 def _takes_some(run: Call) -> bool:
-    """Whether the fetches are a part of a list, which the source does not tell."""
+    """Whether the fetches are a slice or element of a list, whose content is unknown."""
     return any(isinstance(arg.value, cst.Subscript) for arg in run.node.args[:1])
 
 
 def _after(run: Call, first: Call) -> bool:
-    # In one loop a later line comes before an earlier one, at the next turn; but the first turn decides.
+    # In a loop, a later line also runs before an earlier one of the next iteration. The first iteration decides.
     return run.place.functions == first.place.functions and run.place.line > first.place.line
 
 
 def _drained(facts: Facts, area: Area, number: int) -> bool:
-    """A loop that goes on as long as size() says so."""
+    """Whether a loop depends on the size() of the area."""
     return any(
         f"size()@{number}" in facts.closure(run.reads) for run in facts.session_runs() if run.place.loops
     ) or any(
@@ -96,7 +96,7 @@ def _got_after(facts: Facts, ahead: Call, number: int) -> bool:
         puts, gets = _moves(facts, run, number)
         if gets and not puts and run.place.line > outermost.last_line:
             return True
-    # One loop that puts and gets in separate runs ends empty where the get comes last, or where put meets the
+    # A loop that puts and gets in separate runs leaves the area empty if the get comes last, or if put stops at the
     # end of the data.
     alone = [run for run in facts.session_runs() if run.place.loops[:1] == ahead.place.loops[:1]]
     order = [_moves(facts, run, number) for run in alone]

@@ -1,4 +1,4 @@
-"""Names that this TensorFlow does not have."""
+"""Names that TensorFlow 2 does not have."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def tutorial_api(facts: Facts) -> Found:
     for place, full in _outermost(facts, _NEVER_WAS):
         yield (
             place,
-            f"{_short(full)}: TensorFlow never had tf.staging; the area is staging_tf1.StagingArea(dtypes, shapes), "
-            "with put() and get() for stage() and unstage()",
+            f"{_short(full)}: TensorFlow never had tf.staging; use staging_tf1.StagingArea(dtypes, shapes), with "
+            "put() and get() instead of stage() and unstage()",
         )
 
 
@@ -30,12 +30,12 @@ def contrib(facts: Facts) -> Found:
 
 
 def _outermost(facts: Facts, package: str) -> list[tuple[Place, str]]:
-    """One use a line of anything in `package`, written out or imported."""
+    """Return one use per line of any name in `package`, written out or imported."""
     found: dict[int, tuple[Place, str]] = {}
     last = package.rpartition(".")[2]
     for full, spelled, place in facts.uses:
         written_out = spelled is None or last in spelled.split(".")
-        fallback = spelled is None and place.guarded  # the file says itself what to do without
+        fallback = spelled is None and place.guarded  # the file itself handles the missing name
         if written_out and not fallback and (full == package or full.startswith(package + ".")):
             found.setdefault(place.line, (place, full))
     return [found[line] for line in sorted(found)]

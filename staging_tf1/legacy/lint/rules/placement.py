@@ -1,4 +1,4 @@
-"""Areas on another device than those who use them."""
+"""Areas placed on a different device than the ops that use them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def not_on_the_gpu(facts: Facts) -> Found:
         if user is not None:
             yield (
                 area.call.place,
-                f"the area is made outside any tf.device, and line {user.place.line} uses it on a GPU: it stands on "
-                "the CPU, and every step waits for the copy; make it in the same tf.device scope",
+                f"the area is made outside any tf.device scope, and line {user.place.line} uses it on a GPU: the area "
+                "is on the CPU, and every step waits for the copy; make it in the same tf.device scope",
             )
 
 
@@ -30,9 +30,8 @@ def asked_elsewhere(facts: Facts) -> Found:
             if call.place.devices != made_in:
                 yield (
                     call.place,
-                    f"{call.method}() is called outside the tf.device scope of the area ({made_in[-1]}): it asks "
-                    "another device's store, which is empty; call it in the same scope, or use "
-                    "staging_tf1.StagingArea",
+                    f"{call.method}() is called outside the tf.device scope of the area ({made_in[-1]}) and acts on "
+                    "the empty store of another device; call it in the same scope, or use staging_tf1.StagingArea",
                 )
 
 

@@ -1,4 +1,4 @@
-"""Feed threads: what bounds them, when they start, and who stops them."""
+"""Feed threads: unbounded ones, those started too early or never, and those that nothing stops."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def unbounded(facts: Facts) -> Found:
         if any(f"put@{number}" in facts.closure(run.reads) for run in _runs_in_threads(facts)):
             yield (
                 area.call.place,
-                "a thread puts into this area, and neither capacity nor memory_limit bounds it: a feeder that is "
-                "faster than the training fills the memory; give capacity=",
+                "a thread puts into this area, and neither capacity nor memory_limit bounds it: if the thread is "
+                "faster than the training, it fills the memory; set capacity=",
             )
 
 
@@ -68,8 +68,8 @@ def started_too_early(facts: Facts) -> Found:
         if later:
             yield (
                 call.place,
-                f"threads start before the variables have values: the initializer runs at line "
-                f"{later[0].place.line}; start them after it",
+                f"threads start while variables are uninitialized: the initializer runs at line "
+                f"{later[0].place.line}; start the threads after it",
             )
 
 
@@ -81,7 +81,7 @@ def never_started(facts: Facts) -> Found:
     if makers and opens and not started:
         yield (
             makers[0].place,
-            "this input needs queue runners, and nothing starts them: the first step waits for ever; call "
+            "this input needs queue runners, and nothing starts them: the first step blocks forever; call "
             "tf.train.start_queue_runners(sess, coord) after the initializer",
         )
 
@@ -96,7 +96,7 @@ def no_coordinator(facts: Facts) -> Found:
         if any(facts.in_thread(run.place) == target for run in _runs_in_threads(facts)):
             yield (
                 call.place,
-                f"nothing stops the thread {target}(), and nobody sees its exceptions: use a tf.train.Coordinator, "
+                f"nothing stops the thread {target}(), and its exceptions are lost: use a tf.train.Coordinator "
                 "or staging_tf1.CustomRunner",
             )
 

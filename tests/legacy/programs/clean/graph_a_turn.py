@@ -1,4 +1,4 @@
-"""A graph of its own for every setting: what is built in that loop is built once."""
+"""A new graph for every setting: the ops in that loop are built once per graph."""
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging

@@ -1,4 +1,4 @@
-"""put and get of an existing area inside tf.cond: legitimate."""
+"""put and get of an existing area inside tf.cond, which is legitimate."""
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging

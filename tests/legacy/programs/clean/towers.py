@@ -1,4 +1,4 @@
-"""One area a tower and one a variable, built in loops before the session: legitimate."""
+"""One area per tower and one per variable, built in loops before the session, which is legitimate."""
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging

@@ -1,4 +1,4 @@
-"""Things that look like staging and are not: dictionaries, queue.Queue, subprocess, other people's run()."""
+"""Code that only looks like staging: dictionaries, queue.Queue, subprocess, run() of other classes."""
 import queue
 import subprocess
 import threading

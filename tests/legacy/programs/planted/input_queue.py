@@ -1,4 +1,4 @@
-"""Queues whose runners nobody starts, an area on the wrong device, and a feed thread that builds ops."""
+"""Queues whose runners are never started, an area on the wrong device, and a feed thread that builds ops."""
 import threading
 
 import tensorflow as tf

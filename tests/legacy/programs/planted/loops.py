@@ -1,4 +1,4 @@
-"""Areas and ops made where the program trains; a get that nothing was put for; elements left behind."""
+"""Areas and ops made in the training loop, a get without a put, and elements left behind."""
 import tensorflow as tf
 
 x = tf.random_normal([8])

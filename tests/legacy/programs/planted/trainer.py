@@ -1,4 +1,4 @@
-"""A trainer with mistakes of building, threads and ends."""
+"""A trainer with mistakes in building ops, in its threads and at its end."""
 import threading
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The tutorial's API, pasted."""
+"""The API of the tutorials, copied."""
 import tensorflow as tf
 
 images = tf.placeholder(tf.float32, [None, 8])

@@ -1,4 +1,4 @@
-"""Ends in the way that its argument names. No TensorFlow."""
+"""Ends in the way that its argument names. Does not use TensorFlow."""
 import os
 import signal
 import sys

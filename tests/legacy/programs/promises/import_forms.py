@@ -1,4 +1,4 @@
-"""Tries every form of import that old code has, and prints what each gave as one JSON object."""
+"""Tries every form of import that old code uses, and prints the results as one JSON object."""
 import importlib
 import json
 import os
@@ -123,7 +123,7 @@ report["old names"] = {
     "getargspec": inspect.getargspec(lambda a, b=2, *c: 0).args,
 }
 
-# Monkeypatching, as old test suites do, is the program's own affair.
+# Old test suites monkeypatch; the patch must affect the program only.
 genuine = tf.Session
 tf.Session = "patched"
 report["patched"] = tf.Session

@@ -1,4 +1,4 @@
-"""Prints what a program can see of how it was started. No TensorFlow."""
+"""Prints what a program can see of how it was started. Does not use TensorFlow."""
 import json
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Started with -m, in a folder that is not installed."""
+"""Started with -m in a folder that is not installed."""
 from __future__ import print_function
 
 import sys
