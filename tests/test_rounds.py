@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +121,96 @@ def test_what_is_withheld_is_released_after_an_uneven_failure_at_the_end() -> No
     assert rounds.rescue() == [(0, 1)], "the next common step may wait for it"
     rounds.note_taken([1, 1])
     assert rounds.withheld() == [0, 0]
+
+
+@st.composite
+def histories(draw: Any) -> tuple[int, list[tuple[str, Any]]]:
+    """How many towers, and all that can happen to them, in any order."""
+    towers = draw(st.integers(2, 4))
+    tower = st.integers(0, towers - 1)
+    events = st.one_of(
+        st.tuples(st.just("staged"), tower),
+        st.tuples(st.just("staged"), tower),
+        st.tuples(st.just("end"), tower),
+        st.tuples(st.just("ask"), st.booleans()),
+        st.tuples(st.just("drain"), st.none()),
+        # Of what has been released, each tower's steps have taken all but so many.
+        st.tuples(st.just("note_taken"), st.lists(st.integers(0, 2), min_size=towers, max_size=towers)),
+        st.tuples(st.just("rescue"), st.none()),
+    )
+    return towers, draw(st.lists(events, max_size=40))
+
+
+class Model:
+    """Plays events against `Rounds`, and knows of each whether it may let a tower go on without the others."""
+
+    def __init__(self, towers: int) -> None:
+        self.rounds, self.towers = Rounds(towers), range(towers)
+        self.staged, self.released = [0] * towers, [0] * towers
+        self.ended: set[int] = set()
+        self.closed: list[int] = []
+        self.alone = self.rescued = self._draining = self._asked_alone = self._uneven = False
+
+    def play(self, event: str, argument: Any) -> None:
+        was_over, due = self.rounds.over, []
+        if event == "staged" and argument not in self.ended:
+            self.staged[argument] += 1
+            due = self.rounds.staged_one(argument)
+        elif event == "end" and argument not in self.ended:
+            self.ended.add(argument)
+            self.alone |= self._asked_alone
+            due = self.rounds.end(argument)
+        elif event == "ask":
+            self._asked_alone = argument
+            self.alone |= argument and (self._draining or bool(self.ended))
+            due = self.rounds.ask(argument)
+        elif event == "drain":
+            self._draining = True
+            self.rounds.drain()
+        elif event == "note_taken":
+            taken = [max(0, released - left) for released, left in zip(self.released, argument)]
+            self._uneven = len(set(taken)) > 1
+            self.rounds.note_taken(taken)
+        elif event == "rescue":
+            due = self.rounds.rescue()
+            assert not due or (was_over and self._uneven), "nobody waits for them"
+            self.rescued |= bool(due)
+        for tower, batches in due:
+            assert batches > 0
+            self.released[tower] += batches
+        self.closed += self.rounds.to_close()
+
+
+@given(histories())
+def test_rounds_hold_in_every_history(history: tuple[int, list[tuple[str, Any]]]) -> None:
+    towers, events = history
+    model = Model(towers)
+    for event, argument in events:
+        final, before = model.rounds.final, list(model.released)
+        model.play(event, argument)
+        assert all(released <= staged for released, staged in zip(model.released, model.staged))
+        assert all(released >= earlier for released, earlier in zip(model.released, before))
+        if not (model.alone or model.rescued):
+            assert model.released == [min(model.staged)] * towers, "every whole round, no more"
+            assert all(model.released[tower] == before[tower] for tower in final), "it was final"
+        assert model.rounds.withheld() == [s - r for s, r in zip(model.staged, model.released)]
+        assert len(model.closed) == len(set(model.closed)), "closed twice"
+        done = {tower for tower in model.ended if model.staged[tower] == model.released[tower]}
+        assert set(model.closed) == done, "all that are ended and empty, and no others"
+
+
+@given(histories())
+def test_after_the_end_everything_staged_is_released_or_withheld(history: tuple[int, list[tuple[str, Any]]]) -> None:
+    towers, events = history
+    model = Model(towers)
+    for event, argument in [*events, *(("end", tower) for tower in range(towers)), ("rescue", None)]:
+        model.play(event, argument)
+    withheld = model.rounds.withheld()
+    assert [r + w for r, w in zip(model.released, withheld)] == model.staged
+    if model.alone or model.rescued:
+        assert withheld == [0] * towers
+    else:
+        assert model.rounds.over and model.rounds.final == set(range(towers))
+        assert model.released == [min(model.staged)] * towers
+    model.play("ask", True)
+    assert model.released == model.staged and set(model.closed) == set(range(towers)), "each tower alone gets its rest"

@@ -1,0 +1,530 @@
+"""What a run depends on, and where the data can end: found in the graph, and compared with what TensorFlow runs."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from hypothesis import given, settings
+
+import staging_tf1 as staging
+from staging_tf1.feed.feed import feeds_of
+from staging_tf1.graph.source_ops import ancestors, can_end, cut_before
+from staging_tf1.lifecycle.needs import ByFetches, Needs, ops_of_run
+
+LIMIT_SECS = 200.0
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def constants(*names: str) -> list[Any]:
+    return [tf.constant(float(number), name=name) for number, name in enumerate(names)]
+
+
+@pytest.fixture
+def v1_control_flow() -> Iterator[None]:
+    """Makes `tf.while_loop` and `tf.cond` of ops with back edges, as TensorFlow 1 did."""
+    enabled = tf.control_flow_v2_enabled()
+    tf.disable_control_flow_v2()
+    yield
+    if enabled:
+        tf.enable_control_flow_v2()
+
+
+# The ops of a run.
+
+NESTED: dict[str, Callable[[Any, Any], Any]] = {
+    "list": lambda a, b: [a, b],
+    "nested lists and tuples": lambda a, b: [[a], ((b,), [])],
+    "dict": lambda a, b: {"x": a, "y": {"z": b}},
+    "dict with numbers for keys": lambda a, b: {1: a, 2: b},
+    "OrderedDict": lambda a, b: collections.OrderedDict(x=a, y=b),
+    "namedtuple": Pair,
+    "operations": lambda a, b: [a.op, b.op],
+    "names of tensors": lambda a, b: ["a:0", "b:0"],
+    "names of operations": lambda a, b: Pair("a", "b"),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_every_form_of_fetches_is_looked_into(graph: Any, form: str) -> None:
+    a, b, _ = constants("a", "b", "c")
+    assert ops_of_run(graph, NESTED[form](a, b), []) == {"a", "b"}
+
+
+def test_no_fetches_need_no_op(graph: Any) -> None:
+    constants("a")
+    assert ops_of_run(graph, [], []) == ops_of_run(graph, {"x": []}, []) == set()
+
+
+def test_tensors_of_several_parts_need_all_of_them(graph: Any) -> None:
+    indices, values, shape = tf.constant([[0]], tf.int64), tf.constant([1.0]), tf.constant([2], tf.int64)
+    sparse = tf.SparseTensor(indices, values, shape)
+    needed = {indices.op.name, values.op.name, shape.op.name}
+    assert ops_of_run(graph, {"sparse": sparse}, []) == needed
+    assert ops_of_run(graph, sparse, [sparse]) == set(), "fed as a whole"
+    assert ops_of_run(graph, sparse, [sparse.values]) == needed - {values.op.name}
+
+
+def test_a_variable_needs_what_reads_it(graph: Any) -> None:
+    variable = tf.get_variable("v", [], use_resource=True)
+    assert {op.split("/")[-1] for op in ops_of_run(graph, variable, [])} == {"v", "ReadVariableOp"}
+
+
+def test_a_dict_with_keys_that_have_no_order_is_looked_into(graph: Any) -> None:
+    a, b = constants("a", "b")
+    assert ops_of_run(graph, {a.ref(): b}, []) == {"b"}, "one key needs no order"
+
+
+@pytest.mark.xfail(raises=TypeError, strict=True, reason="tf.nest sorts the keys of a dict; Session.run does not")
+def test_a_dict_with_keys_of_several_kinds_is_looked_into(graph: Any) -> None:
+    a, b = constants("a", "b")
+    with tf.Session() as sess:
+        sess.run({"x": a, 1: b})
+    assert ops_of_run(graph, {"x": a, 1: b}, []) == {"a", "b"}
+
+
+def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
+    (a,) = constants("a")
+    b = tf.identity(a, name="b")
+    parts = tf.split(tf.stack([b, b], name="both"), 2, name="parts")
+    c = tf.identity(parts[0], name="c")
+    assert ops_of_run(graph, c, [b]) == ops_of_run(graph, c, ["b:0"])
+    assert ops_of_run(graph, c, [b]) == {"c", "parts", "parts/split_dim", "both"}
+    assert ops_of_run(graph, c, [c]) == set(), "what is fetched is fed itself"
+    assert "parts" in ops_of_run(graph, parts, [parts[0]]), "the other output is still computed"
+    assert ops_of_run(graph, c, [], cut=[b]) == ops_of_run(graph, c, [b])
+
+
+def test_feeding_cuts_no_control_edge(graph: Any) -> None:
+    a, b = constants("a", "b")
+    with tf.control_dependencies([a]):
+        c = tf.identity(b, name="c")
+    assert ops_of_run(graph, c, [a, b]) == {"c", "a"}
+    assert ops_of_run(graph, c, [a, c]) == set()
+
+
+@pytest.mark.parametrize("build", ["while_loop", "cond"])
+def test_control_flow_with_back_edges_is_walked_once(graph: Any, v1_control_flow: None, build: str) -> None:
+    a, b = constants("a", "b")
+    if build == "while_loop":
+        out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
+        assert any(op.type == "NextIteration" for op in graph.get_operations())
+    else:
+        out = tf.cond(a > 1.0, lambda: b + 1.0, lambda: b - 1.0)
+        assert any(op.type == "Switch" for op in graph.get_operations())
+    needed = [op.name for op in ancestors([out])]
+    assert {"a", "b"} <= set(needed) and len(needed) == len(set(needed))
+    assert "b" not in ops_of_run(graph, out, [b])
+
+
+@pytest.mark.parametrize("build", ["while_loop", "cond"])
+def test_functions_need_what_they_capture(graph: Any, build: str) -> None:
+    if not tf.control_flow_v2_enabled():
+        pytest.skip("control flow is not made of functions here")
+    a, b = constants("a", "b")
+    if build == "while_loop":
+        out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
+    else:
+        out = tf.cond(a > 1.0, lambda: b + 1.0, lambda: b - 1.0)
+    assert {"a", "b"} <= ops_of_run(graph, out, [])
+
+
+@st.composite
+def graphs(draw: Any) -> list[tuple[list[int], list[int]]]:
+    """For each op, whose outputs it takes and behind which ones it comes."""
+    count = draw(st.integers(1, 8))
+    earlier = [st.lists(st.integers(0, number - 1), max_size=3) if number else st.just([]) for number in range(count)]
+    return [(draw(each), draw(each)) for each in earlier]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_the_ops_of_a_run_are_those_that_tensorflow_keeps(
+    links: list[tuple[list[int], list[int]]], data: st.DataObject
+) -> None:
+    with tf.Graph().as_default() as graph:
+        tensors: list[Any] = []
+        for inputs, behind in links:
+            with tf.control_dependencies([tensors[each] for each in behind]):
+                name = f"op{len(tensors)}"
+                taken = [tensors[each] for each in inputs]
+                tensors.append(tf.add_n(taken, name=name) if taken else tf.constant(1.0, name=name))
+        chosen = st.lists(st.sampled_from(tensors), max_size=3, unique_by=id)
+        fed = data.draw(chosen)
+        fetches = data.draw(st.lists(st.sampled_from([*tensors, *(each.op for each in tensors)]), min_size=1))
+        assert ops_of_run(graph, fetches, fed) == _kept(fetches, fed)
+
+
+def _kept(fetches: list[Any], fed: list[Any]) -> set[str]:
+    """The ops that TensorFlow is left with, once it has dropped what `fetches` do not need."""
+    config = tf.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    ran = tf.RunMetadata()
+    with tf.Session(config=config) as sess:
+        options = tf.RunOptions(output_partition_graphs=True)
+        sess.run(fetches, dict.fromkeys(fed, 1.0), options=options, run_metadata=ran)
+    names = {node.name for part in ran.partition_graphs for node in part.node}
+    # Those that hand the feeds and fetches over begin with an underscore.
+    return {name for name in names if not name.startswith("_")}
+
+
+# The towers of a run.
+
+
+def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
+    source = staging.sources.ArraySource({"x": np.arange(8), "y": np.arange(8)}, batch_size=2)
+    two = staging.staged(source, devices=["/cpu:0"] * 2, name="two")
+    one = staging.staged(source, name="one")
+    (other,) = constants("other")
+    needs = Needs(graph, [feed.pipeline for feed in feeds_of(graph)])
+    with tf.control_dependencies([two[1]["y"]]):
+        behind = tf.identity(other)
+    for fetches, fed, expected in [
+        (other, None, set()),
+        (two[0]["x"], None, {("two", 0)}),
+        ({"a": two[1]["x"], "b": one["y"].name}, None, {("two", 1), ("one", 0)}),
+        (behind.op, None, {("two", 1)}),
+        ([tf.reduce_sum(one["x"]), two], None, {("two", 0), ("two", 1), ("one", 0)}),
+        ([one["x"], two[0]["x"]], {one["x"]: [1, 2]}, {("two", 0)}),
+        ([one["x"], one["y"]], {one["x"]: [1, 2]}, {("one", 0)}),
+        (behind, {other: 1.0}, {("two", 1)}),
+    ]:
+        assert needs.of(fetches, fed) == expected, f"{fetches} with {fed}"
+
+
+def test_without_a_pipeline_nothing_is_looked_up(graph: Any) -> None:
+    assert Needs(graph, []).of("no such op", None) == frozenset()
+
+
+# The answers that are kept.
+
+
+class Fetch:
+    """An object that is no list, tuple, dict or string: it is known by its identity."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Asked:
+    """Counts the questions, and answers each with its fetches and feeds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.cache = ByFetches(self._answer)
+
+    def _answer(self, fetches: Any, fed: list[Any]) -> Any:
+        self.count += 1
+        return fetches, fed
+
+
+def test_the_same_fetches_and_feeds_are_looked_up_once(graph: Any) -> None:
+    a, b = constants("a", "b")
+    asked, pair = Asked(), Pair(a, b)
+    forms: list[Callable[[], Any]] = [
+        lambda: a,
+        lambda: [a, (b, [a])],
+        lambda: {"x": a, "y": [b]},
+        lambda: "".join(["a", ":0"]),
+        lambda: pair,
+    ]
+    for form in forms:
+        before = asked.count
+        answers = [asked.cache.of(form(), fed()) for fed in (dict, lambda: None, dict) for _ in range(3)]
+        assert asked.count == before + 1 and all(answer is answers[0] for answer in answers)
+        asked.cache.of(form(), {b: 1.0})
+        asked.cache.of(form(), {b: 2.0})
+        assert asked.count == before + 2, "what is fed matters, and not its value"
+
+
+def test_other_fetches_and_feeds_are_looked_up_anew(graph: Any) -> None:
+    a, b = constants("a", "b")
+    asked = Asked()
+    runs: list[tuple[Any, Any]] = [
+        (a, None),
+        (b, None),
+        ([a], None),
+        ([[a]], None),
+        ([a, b], None),
+        ([b, a], None),
+        ([[a], b], None),
+        ([a, [b]], None),
+        ({"x": a}, None),
+        ({"y": a}, None),
+        ({"x": b}, None),
+        ("a:0", None),
+        (["a:0"], None),
+        (a, {a: 1.0}),
+        (a, {b: 1.0}),
+        (a, {"b:0": 1.0}),
+        (a, {a: 1.0, b: 1.0}),
+    ]
+    for number, (fetches, fed) in enumerate(runs, 1):
+        assert asked.cache.of(fetches, fed) == (fetches, list(fed or {}))
+        assert asked.count == number
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a dict has the key of the list of its items")
+def test_a_dict_is_not_the_list_of_its_items(graph: Any) -> None:
+    (a, _) = constants("a", "b")
+    asked = Asked()
+    assert asked.cache.of({"b:0": a}, None)[0] == {"b:0": a}
+    assert asked.cache.of([("b:0", a)], None)[0] == [("b:0", a)], "which fetches b, too"
+
+
+def test_lists_and_dicts_that_have_changed_are_looked_up_anew(graph: Any) -> None:
+    a, b = constants("a", "b")
+    cache = ByFetches(lambda fetches, fed: ops_of_run(graph, fetches, fed))
+    listed, named = [a], {"a": a}
+    assert cache.of(listed, None) == cache.of(named, None) == {"a"}
+    listed.append(b)
+    named["b"] = b
+    assert cache.of(listed, None) == cache.of(named, None) == {"a", "b"}
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=True, reason="a container of any other class is known by its identity alone"
+)
+@pytest.mark.parametrize("kind", [collections.OrderedDict, collections.UserDict])
+def test_other_containers_that_have_changed_are_looked_up_anew(graph: Any, kind: type[Any]) -> None:
+    a, b = constants("a", "b")
+    cache = ByFetches(lambda fetches, fed: ops_of_run(graph, fetches, fed))
+    fetches = kind(a=a)
+    assert cache.of(fetches, None) == {"a"}
+    fetches["b"] = b
+    assert cache.of(fetches, None) == {"a", "b"}
+
+
+SHORT_LIVED: dict[str, Callable[[Fetch], tuple[Any, Any]]] = {
+    "fetch": lambda fetch: (fetch, None),
+    "in a list": lambda fetch: ([fetch, [fetch]], None),
+    "in a dict": lambda fetch: ({"x": fetch}, None),
+    "feed": lambda fetch: ("x", {fetch: 1.0}),
+}
+
+
+@pytest.mark.parametrize("where", SHORT_LIVED)
+def test_no_object_gets_the_answer_of_another_that_is_gone(where: str) -> None:
+    cache = ByFetches(lambda *run: {each.number for each in tf.nest.flatten(run) if isinstance(each, Fetch)})
+    for number in range(2500):
+        assert cache.of(*SHORT_LIVED[where](Fetch(number))) == {number}
+
+
+def test_only_so_many_answers_are_kept() -> None:
+    cache, alive = ByFetches(lambda fetches, fed: fetches.number), weakref.WeakSet[Fetch]()
+    lasting = Fetch(-1)
+    for number in range(2500):
+        fetch = Fetch(number)
+        alive.add(fetch)
+        assert cache.of(fetch, None) == number
+        assert cache.of(lasting, None) == -1
+    assert len(alive) <= 1001
+
+
+def test_threads_may_ask_at_once() -> None:
+    cache, begin, wrong = ByFetches(lambda fetches, fed: fetches.number), threading.Barrier(4), []
+    shared = [Fetch(number) for number in range(1500)]
+
+    def ask() -> None:
+        begin.wait(LIMIT_SECS)
+        wrong.extend(fetch.number for fetch in shared if cache.of(fetch, None) != fetch.number)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_SECS)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+# Where the data can end.
+
+
+def ended_queue(kind: Callable[..., Any] = tf.FIFOQueue, **kwargs: Any) -> Any:
+    queue = kind(3, dtypes=tf.int32, shapes=[[]], **kwargs)
+    tf.add_to_collection("end", queue.close())
+    return queue
+
+
+def ended_reader() -> tuple[Any, Any]:
+    names = tf.FIFOQueue(1, tf.string, [[]])
+    tf.add_to_collection("end", names.close())
+    return tf.TFRecordReader(), names
+
+
+def ended_iterator() -> Any:
+    iterator = tf.data.make_initializable_iterator(tf.data.Dataset.range(0))
+    tf.add_to_collection("end", iterator.initializer)
+    return iterator
+
+
+def old_dequeue() -> Any:
+    handle = tf.raw_ops.FIFOQueue(component_types=[tf.int32], shapes=[[]])
+    tf.add_to_collection("end", tf.raw_ops.QueueClose(handle=handle))
+    return tf.raw_ops.QueueDequeue(handle=handle, component_types=[tf.int32])[0]
+
+
+def stop(*_: Any) -> Any:
+    raise StopIteration
+
+
+ENDING: dict[str, Callable[[], Any]] = {
+    "dequeue": lambda: ended_queue().dequeue(),
+    "dequeue_many": lambda: ended_queue().dequeue_many(2),
+    "dequeue_up_to": lambda: ended_queue().dequeue_up_to(2),
+    "dequeue of a shuffle queue": lambda: ended_queue(tf.RandomShuffleQueue, min_after_dequeue=0).dequeue(),
+    "dequeue of a padding queue": lambda: ended_queue(tf.PaddingFIFOQueue).dequeue_many(2),
+    "dequeue of an old graph": old_dequeue,
+    "read": lambda: (lambda reader, names: reader.read(names)[1])(*ended_reader()),
+    "read_up_to": lambda: (lambda reader, names: reader.read_up_to(names, 2)[1])(*ended_reader()),
+    "get_next": lambda: ended_iterator().get_next(),
+    "py_func": lambda: tf.py_func(stop, [], tf.int32),
+    "py_func of a constant": lambda: tf.py_func(stop, [tf.constant(1)], tf.int32),
+    "py_func without state": lambda: tf.py_func(stop, [], tf.int32, stateful=False),
+    "numpy_function": lambda: tf.numpy_function(stop, [], tf.int32),
+    "py_function": lambda: tf.py_function(stop, [], tf.int32),
+}
+
+
+@pytest.mark.parametrize("op", ENDING)
+def test_ops_at_which_the_data_can_end(graph: Any, op: str) -> None:
+    made = ENDING[op]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(made)
+    assert can_end(made.op)
+
+
+NOT_ENDING: dict[str, Callable[[], Any]] = {
+    "constant": lambda: tf.constant(1),
+    "size": lambda: ended_queue().size(),
+    "is_closed": lambda: ended_queue().is_closed(),
+    "optional": lambda: ended_iterator().get_next_as_optional().has_value(),
+    "py_func of what the graph computes": lambda: tf.py_func(lambda x: x, [tf.constant(1) + 1], tf.int32),
+    "py_function of what the graph computes": lambda: tf.py_function(lambda x: x, [tf.constant(1) + 1], tf.int32),
+}
+
+
+@pytest.mark.parametrize("op", NOT_ENDING)
+def test_ops_at_which_no_data_can_end(graph: Any, op: str) -> None:
+    made = NOT_ENDING[op]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        sess.run(made)
+    assert not any(can_end(each) for each in ancestors([made]))
+
+
+def test_what_a_py_func_is_given_may_come_from_outside(graph: Any) -> None:
+    for given_value in (tf.placeholder(tf.int32), tf.placeholder_with_default(1, [])):
+        assert can_end(tf.py_func(stop, [given_value], tf.int32).op)
+        assert not can_end(tf.py_func(stop, [given_value, tf.identity(given_value)], tf.int32).op)
+
+
+def at_the_dequeue() -> tuple[list[Any], list[Any]]:
+    x = ended_queue().dequeue()
+    return [x + 1, tf.identity(x)], [x]
+
+
+def two_queues() -> tuple[list[Any], list[Any]]:
+    x, y = ended_queue().dequeue(), ended_queue().dequeue()
+    return [x + y], [x, y]
+
+
+def every_output() -> tuple[list[Any], list[Any]]:
+    queue = tf.FIFOQueue(3, [tf.int32, tf.int32], [[], []])
+    x, y = queue.dequeue()
+    return [x + 1], [x, y]
+
+
+def behind_a_control_edge() -> tuple[list[Any], list[Any]]:
+    x = ended_queue().dequeue()
+    with tf.control_dependencies([x]):
+        value = tf.constant(1) + x
+    other = tf.constant(2)
+    return [value, other], [value]
+
+
+def of_a_dataset_of_datasets() -> tuple[list[Any], list[Any]]:
+    nested = tf.data.make_one_shot_iterator(tf.data.Dataset.range(4).window(2)).get_next()
+    value = tf.data.experimental.cardinality(nested)
+    return [value], [value]
+
+
+def not_to_be_fed() -> tuple[list[Any], list[Any]]:
+    x = ended_queue().dequeue()
+    tf.get_default_graph().prevent_feeding(x)
+    value = x + 1
+    return [value], [value]
+
+
+CUTS: dict[str, Callable[[], tuple[list[Any], list[Any]]]] = {
+    "at the dequeue": at_the_dequeue,
+    "at both of two queues": two_queues,
+    "at every output of the op": every_output,
+    "behind a control edge": behind_a_control_edge,
+    "behind what is a variant": of_a_dataset_of_datasets,
+    "behind what must not be fed": not_to_be_fed,
+    "nowhere": lambda: ([tf.constant(1) + 1], []),
+}
+
+
+@pytest.mark.parametrize("place", CUTS)
+def test_a_put_is_cut_where_its_data_can_end(graph: Any, place: str) -> None:
+    values, expected = CUTS[place]()
+    area = staging.StagingArea([value.dtype for value in values], [value.shape for value in values])
+    put = area.put(values)
+    cut = cut_before(put, values)
+    assert sorted(tensor.name for tensor in cut) == sorted(tensor.name for tensor in expected)
+    behind = ancestors([put], {tensor.name for tensor in cut})
+    assert not any(can_end(op) for op in behind), "with these fed, the put cannot meet the end"
+
+
+def test_a_put_whose_end_was_fed_runs_after_the_end(graph: Any) -> None:
+    x = ended_queue().dequeue()
+    area = staging.StagingArea([tf.int32], [[]])
+    put = area.put([x * 2])
+    cut, size = cut_before(put, list(put.inputs)), area.size()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(put)
+        sess.run(put, dict(zip(cut, [21], strict=True)))
+        assert sess.run(size) == 1
+
+
+def test_a_dequeue_in_a_branch_is_found(graph: Any, v1_control_flow: None) -> None:
+    queue, closing = ended_queue(), tf.placeholder(tf.bool)
+    x = tf.cond(closing, lambda: tf.constant(1), queue.dequeue)
+    assert [op.type for op in ancestors([x]) if can_end(op)] == ["QueueDequeueV2"]
+
+
+@pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="nothing looks into the functions of an op, so a step in lockstep over such values loses the last batch",
+)
+def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any) -> None:
+    if not tf.control_flow_v2_enabled():
+        pytest.skip("control flow is not made of functions here")
+    queue, given_one = ended_queue(), tf.placeholder(tf.bool)
+    x = tf.cond(given_one, lambda: tf.constant(1), queue.dequeue)
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(x, {given_one: False})
+    area = staging.StagingArea([tf.int32], [[]])
+    put = area.put([x])
+    assert [tensor.name for tensor in cut_before(put, [x])] == [x.name]

@@ -1,0 +1,181 @@
+"""The thread that makes calls for a loop which must be able to stop waiting for one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from staging_tf1.lifecycle.side_thread import SideThread
+
+LIMIT_SECS = 200.0
+
+
+@pytest.fixture
+def side() -> Iterator[SideThread]:
+    """A side thread, which ends with the test."""
+    thread = SideThread("test:side")
+    yield thread
+    thread.stop()
+    if thread.thread.ident is not None:
+        thread.thread.join(LIMIT_SECS)
+        assert not thread.thread.is_alive()
+
+
+class Gate:
+    """A call that tells when it has begun, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.may_end.wait(LIMIT_SECS)
+        self.ended.set()
+
+
+def caller_of(side: SideThread, call: Any) -> tuple[threading.Thread, list[BaseException | None]]:
+    """A thread that makes `call`, and what came of it."""
+    outcome: list[BaseException | None] = []
+
+    def make() -> None:
+        try:
+            side.call(call)
+        except BaseException as error:
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    return thread, outcome
+
+
+def test_one_thread_makes_all_calls_and_each_has_ended_when_it_returns(side: SideThread) -> None:
+    assert side.thread.ident is None, "a loop that never calls has no thread"
+    made: list[tuple[int, threading.Thread]] = []
+    for number in range(5):
+        side.call(lambda number=number: made.append((number, threading.current_thread())))  # type: ignore[misc]
+        assert made[-1] == (number, side.thread) and len(made) == number + 1
+    assert side.thread.daemon, "one that never comes back must not keep the process"
+
+
+@pytest.mark.parametrize("kind", [ValueError, StopIteration, SystemExit, KeyboardInterrupt])
+def test_what_a_call_raises_is_raised_where_it_was_made(side: SideThread, kind: type[BaseException]) -> None:
+    error, made = kind("bad"), []
+
+    def fail() -> None:
+        raise error
+
+    for _ in range(2):
+        with pytest.raises(kind) as caught:
+            side.call(fail)
+        assert caught.value is error
+        side.call(lambda: made.append(1))
+    assert made == [1, 1], "the thread goes on"
+
+
+def test_giving_up_ends_the_call_under_way_and_refuses_every_later_one(side: SideThread) -> None:
+    gate, error, made = Gate(), TimeoutError("stalled"), []
+    thread, outcome = caller_of(side, gate)
+    assert gate.begun.wait(LIMIT_SECS)
+    side.give_up(error)
+    thread.join(LIMIT_SECS)
+    assert outcome == [error] and not gate.ended.is_set(), "it is still under way"
+    gate.may_end.set()
+    for _ in range(2):
+        with pytest.raises(TimeoutError) as caught:
+            side.call(lambda: made.append(1))
+        assert caught.value is error
+    assert made == [] and gate.ended.wait(LIMIT_SECS)
+
+
+def test_giving_up_between_two_calls_refuses_the_next(side: SideThread) -> None:
+    side.call(lambda: None)
+    side.give_up(TimeoutError("stalled"))
+    with pytest.raises(TimeoutError):
+        side.call(lambda: pytest.fail("it was made"))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_stop_lets_the_call_under_way_end(begun: bool) -> None:
+    side, gate = SideThread("test:side"), Gate()
+    if begun:
+        thread, outcome = caller_of(side, gate)
+        assert gate.begun.wait(LIMIT_SECS)
+    side.stop()
+    side.stop()
+    if not begun:
+        assert side.thread.ident is None
+        return
+    assert side.thread.is_alive()
+    gate.may_end.set()
+    for each in (thread, side.thread):
+        each.join(LIMIT_SECS)
+        assert not each.is_alive()
+    assert outcome == [None]
+
+
+def interrupted(side: SideThread, gate: Gate) -> None:
+    """Makes the call `gate`, whose caller, the main thread, gets a Ctrl-C while it waits for it."""
+    main, told = threading.get_ident(), threading.Event()
+
+    def once(*_: Any) -> None:
+        if not told.is_set():
+            told.set()
+            raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        # One signal may arrive just before the main thread begins to wait, which that does not end.
+        while not told.is_set():
+            signal.pthread_kill(main, signal.SIGINT)
+            told.wait(0.01)
+        gate()
+
+    before = signal.signal(signal.SIGINT, once)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            side.call(interrupt)
+        assert gate.begun.wait(LIMIT_SECS), "no more signals are under way"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_call_that_was_interrupted_ends_before_the_next_one(side: SideThread) -> None:
+    gate, order = Gate(), []
+    interrupted(side, gate)
+    assert not gate.ended.is_set()
+    gate.may_end.set()
+    side.call(lambda: order.append(gate.ended.is_set()))
+    side.call(lambda: order.append(True))
+    assert order == [True, True]
+
+
+def test_what_an_interrupted_call_raises_is_raised_by_the_next(side: SideThread) -> None:
+    gate, error, made = Gate(), ValueError("bad"), []
+
+    def fail() -> None:
+        raise error
+
+    gate.ended.set = fail  # type: ignore[method-assign]
+    interrupted(side, gate)
+    gate.may_end.set()
+    with pytest.raises(ValueError, match="bad") as caught:
+        side.call(lambda: made.append(1))
+    assert caught.value is error and made == [], "it was not made"
+    side.call(lambda: made.append(2))
+    assert made == [2]
+
+
+def test_an_interrupted_call_can_be_given_up(side: SideThread) -> None:
+    gate = Gate()
+    interrupted(side, gate)
+    thread, outcome = caller_of(side, lambda: None)
+    error = TimeoutError("stalled")
+    side.give_up(error)
+    thread.join(LIMIT_SECS)
+    assert outcome == [error]
+    gate.may_end.set()

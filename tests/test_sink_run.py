@@ -1,0 +1,397 @@
+"""One area or queue in one session: puts and their counts, releases, close, cancel; and places that get lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from hypothesis import given, settings
+
+import staging_tf1 as staging
+from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.repair import release_stranded, repair
+from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.feed.turnstile import Stopped
+from staging_tf1.graph.source_ops import ancestors
+from staging_tf1.sources import ArraySource
+
+LIMIT_SECS = 200.0
+SOURCE = ArraySource(np.arange(100), batch_size=1)
+
+
+def area(name: str = "area", towers: int = 1, capacity: int = 2, **options: Any) -> tuple[list[Any], list[Any]]:
+    """An area of `capacity` for each tower, which nothing feeds: the sinks, and the tensors that take."""
+    taken = staging.staged(SOURCE, devices=["/cpu:0"] * towers, capacity=capacity, name=name, **options)
+    (feed,) = (feed for feed in feeds_of(tf.get_default_graph()) if feed.name == name)
+    return [lane.sink for lane in feed.lanes], taken
+
+
+def queue(capacity: int = 2) -> tuple[Any, Any]:
+    """A queue of `capacity`, which nothing feeds: the sink, and the tensor that takes."""
+    runner = staging.CustomRunner(SOURCE, queue="fifo", capacity=capacity, batch_size=1, name="queue")
+    taken = runner.get_inputs()
+    (feed,) = (feed for feed in feeds_of(tf.get_default_graph()) if feed.name == "queue")
+    return feed.lanes[0].sink, taken
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads for what waits."""
+    with ThreadPoolExecutor() as threads:
+        yield threads
+
+
+def begun(*sinks: Any) -> Any:
+    """A session in which `sinks` are empty."""
+    sess = tf.Session()
+    sess.run(tf.global_variables_initializer())
+    sess.run([sink.reset for sink in sinks])
+    return sess
+
+
+def batch(number: int) -> Any:
+    return np.array([number])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + LIMIT_SECS
+    while not condition():
+        assert time.monotonic() < until
+
+
+def under_way(run: SinkRun) -> int:
+    begun, ended = run.puts()
+    return begun - ended
+
+
+def puts_that_wait(pool: ThreadPoolExecutor, run: SinkRun, count: int) -> list[Future[None]]:
+    """Fills the sink, and begins as many more puts, of the numbers from 100 on."""
+    for number in range(run.sink.capacity):
+        run.put(batch(number))
+    waiting = [pool.submit(run.put, batch(100 + number)) for number in range(count)]
+    wait_until(lambda: under_way(run) == count)
+    return waiting
+
+
+def rest(sess: Any, taken: Any) -> list[int]:
+    """All that can be taken before the end."""
+    got = []
+    with pytest.raises(tf.errors.OutOfRangeError):
+        while True:
+            got.append(int(sess.run(taken)[0]))
+    return got
+
+
+# Puts.
+
+
+@pytest.mark.parametrize("kind", ["area", "queue"])
+def test_puts_are_counted_and_come_in_order(graph: Any, pool: ThreadPoolExecutor, kind: str) -> None:
+    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        assert run.puts() == (0, 0)
+        (waiting,) = puts_that_wait(pool, run, 1)
+        assert run.puts() == (3, 2) and sess.run(sink.size) == 2
+        assert int(sess.run(taken)[0]) == 0
+        waiting.result(LIMIT_SECS)
+        assert run.puts() == (3, 3)
+        assert [int(sess.run(taken)[0]) for _ in range(2)] == [1, 100]
+        assert not run.over and not run.cancelled
+
+
+def test_a_put_that_fails_has_ended_and_keeps_no_place(graph: Any) -> None:
+    (sink,), _ = area()
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        for _ in range(3):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                run.put(np.zeros([1, 1], np.int64))
+        assert run.puts() == (3, 3)
+        for number in range(sink.capacity):
+            run.put(batch(number))
+        assert sess.run(sink.size) == sink.capacity
+
+
+def test_threads_put_at_once(graph: Any, pool: ThreadPoolExecutor) -> None:
+    (sink,), (taken,) = area(capacity=40)
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        for put in [pool.submit(run.put, batch(number)) for number in range(40)]:
+            put.result(LIMIT_SECS)
+        run.close()
+        assert sorted(rest(sess, taken)) == list(range(40)) and run.puts() == (40, 40)
+
+
+def test_a_put_into_what_another_has_closed_is_an_error(graph: Any) -> None:
+    (sink,), _ = area()
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        sess.run(sink.close)
+        with pytest.raises(tf.errors.CancelledError):
+            run.put(batch(0))
+        assert run.puts() == (1, 1)
+
+
+# For how many batches of the source an element stands.
+
+
+def position(sess: Any) -> list[int]:
+    (variable,) = (each for each in tf.global_variables() if each.op.name.endswith("/position"))
+    return sess.run(variable).tolist()  # type: ignore[no-any-return]
+
+
+def test_an_element_stands_for_the_count_of_its_put(graph: Any) -> None:
+    (sink,), (taken,) = area(ignored_exception_types=KeyError)
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        for number, (count, reached) in enumerate([(1, 1), (4, 5), (1, 6)]):
+            run.put(batch(number), count=count)
+            assert int(sess.run(taken)[0]) == number and position(sess) == [reached]
+
+
+def test_released_elements_keep_the_order_of_their_counts(graph: Any) -> None:
+    sinks, taken = area(towers=2, capacity=5, ignored_exception_types=KeyError)
+    with begun(*sinks) as sess:
+        runs = [SinkRun(sink, sess, 1) for sink in sinks]
+        for number, count in enumerate([3, 1, 5, 2]):
+            runs[0].put(batch(number), count=count)
+        runs[1].put(batch(9), count=7)
+        assert sess.run([sink.size for sink in sinks]) == [0, 0], "they are staged, and nobody may take them"
+        runs[0].release(2)
+        assert sess.run([sink.size for sink in sinks]) == [2, 0]
+        assert (int(sess.run(taken[0])[0]), position(sess)) == (0, [3, 0])
+        runs[0].put(batch(4), count=1)
+        runs[0].release(3)
+        reached = []
+        for number in range(1, 5):
+            assert int(sess.run(taken[0])[0]) == number
+            reached.append(position(sess)[0])
+        assert reached == [4, 9, 11, 12]
+        runs[1].release(1)
+        assert int(sess.run(taken[1])[0]) == 9 and position(sess) == [12, 7]
+
+
+def test_elements_without_a_count_are_released_one_by_one(graph: Any) -> None:
+    sinks, taken = area(towers=2)
+    with begun(*sinks) as sess:
+        run = SinkRun(sinks[0], sess, 1)
+        for number in range(2):
+            run.put(batch(number))
+        run.release(0)
+        assert sess.run(sinks[0].size) == 0
+        run.release(2)
+        run.close()
+        assert rest(sess, taken[0]) == [0, 1]
+
+
+# The end.
+
+
+@pytest.mark.parametrize("kind", ["area", "queue"])
+def test_it_may_be_closed_twice_and_cancelled_afterwards(graph: Any, kind: str) -> None:
+    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
+    with begun(sink) as sess:
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        run.put(batch(7))
+        run.close()
+        run.close()
+        assert run.over and not run.cancelled
+        canceller.cancel([run])
+        canceller.cancel([run])
+        assert run.over and run.cancelled
+        run.close()
+        assert rest(sess, taken) == [7]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_the_last_lane_is_the_last_for_one_caller_only(graph: Any, pool: ThreadPoolExecutor, lanes: int) -> None:
+    (sink,), _ = area()
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, lanes)
+        assert not any(run.lane_ended() for _ in range(lanes - 2)), "there are others"
+        left = min(lanes, 2)
+        ended = [pool.submit(run.lane_ended) for _ in range(left)]
+        assert sorted(each.result(LIMIT_SECS) for each in ended) == [False] * (left - 1) + [True]
+
+
+# Cancelling.
+
+
+def stopped(puts: Sequence[Future[None]]) -> bool:
+    """Whether all of them end, with `Stopped`."""
+    return all(isinstance(put.exception(LIMIT_SECS), Stopped) for put in puts)
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 3])
+@pytest.mark.parametrize("kind", ["area", "queue"])
+def test_cancelling_wakes_every_put_and_keeps_what_is_there(
+    graph: Any, pool: ThreadPoolExecutor, kind: str, waiting: int
+) -> None:
+    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
+    with begun(sink) as sess:
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        puts = puts_that_wait(pool, run, waiting)
+        canceller.cancel([run])
+        assert stopped(puts) and run.puts() == (2 + waiting, 2 + waiting)
+        with pytest.raises(Stopped):
+            run.put(batch(0))
+        assert run.puts() == (2 + waiting, 2 + waiting), "a put that is refused has not begun"
+        assert run.over and run.cancelled
+        assert rest(sess, taken) == [0, 1]
+
+
+def test_a_cancel_reaches_only_the_sinks_that_it_names(graph: Any, pool: ThreadPoolExecutor) -> None:
+    (one,), (of_one,) = area("one")
+    (two,), (of_two,) = area("two")
+    three, of_three = queue()
+    with begun(one, two, three) as sess:
+        runs = [SinkRun(sink, sess, 1) for sink in (one, two, three)]
+        canceller = Canceller(sess, [one, two, three])
+        puts = [puts_that_wait(pool, run, count) for run, count in zip(runs, (2, 1, 1))]
+        canceller.cancel([])
+        canceller.cancel(runs[:1])
+        assert stopped(puts[0]) and [run.over for run in runs] == [True, False, False]
+        for taken, (put,) in ((of_two, puts[1]), (of_three, puts[2])):
+            sess.run(taken)
+            put.result(LIMIT_SECS)  # it had only been waiting for room
+        puts = [[pool.submit(run.put, batch(200))] for run in runs[1:]]
+        wait_until(lambda: all(under_way(run) == 1 for run in runs[1:]))
+        canceller.cancel(runs[1:])
+        assert all(map(stopped, puts)) and all(run.cancelled for run in runs)
+        assert [rest(sess, taken) for taken in (of_one, of_two, of_three)] == [[0, 1], [1, 100], [1, 100]]
+
+
+def test_a_put_that_begins_beside_a_cancel_goes_in_or_is_stopped(graph: Any, pool: ThreadPoolExecutor) -> None:
+    (sink,), (taken,) = area(capacity=10)
+    with begun(sink) as sess:
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        puts = [pool.submit(run.put, batch(number)) for number in range(10)]
+        canceller.cancel([run])
+        went_in = [number for number, put in enumerate(puts) if put.exception(LIMIT_SECS) is None]
+        assert stopped([put for number, put in enumerate(puts) if number not in went_in])
+        assert sorted(rest(sess, taken)) == went_in
+
+
+# Places.
+
+
+def places(sess: Any, sink: Any) -> tuple[int, int]:
+    """How many are free, and how many hold an element."""
+    free, held = sess.run([sink.repair.free, sink.repair.held])
+    return int(free), int(held)
+
+
+def half_a_get(taken: Any) -> Any:
+    """What a step runs of a get if it fails right after: it takes the element, and keeps the place."""
+    (unstage,) = (op for op in ancestors([taken]) if op.type == "Unstage")
+    return unstage
+
+
+def none_under_way() -> tuple[int, int]:
+    return 0, 0
+
+
+def test_lost_places_are_given_back_where_they_were_lost(graph: Any) -> None:
+    (one,), (of_one,) = area("one")
+    (two,), _ = area("two")
+    three, _ = queue()
+    lose = half_a_get(of_one)
+    with begun(one, two, three) as sess:
+        runs = [SinkRun(sink, sess, 1) for sink in (one, two, three)]
+        sinks = [(run.sink, run.puts) for run in runs]
+        assert repair(sinks, sess) == [0, 0, 0]
+        for run in runs:
+            for number in range(2):
+                run.put(batch(number))
+        assert repair(sinks, sess) == [0, 0, 0]
+        sess.run(lose)
+        assert repair(sinks, sess) == [1, 0, 0] and places(sess, one) == (1, 1)
+        sess.run(lose)
+        assert repair(sinks, sess) == [1, 0, 0] and places(sess, one) == (2, 0)
+        assert places(sess, two) == (0, 2)
+        assert repair(sinks, sess) == [0, 0, 0]
+        assert repair(sinks[2:], sess) == [*repair([], sess), 0], "a queue has no places to lose"
+
+
+def test_a_put_that_waits_for_a_place_is_not_one_that_holds_it(graph: Any, pool: ThreadPoolExecutor) -> None:
+    (sink,), (taken,) = area()
+    lose = half_a_get(taken)
+    with begun(sink) as sess:
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        (waiting,) = puts_that_wait(pool, run, 1)
+        assert repair([(sink, run.puts)], sess) == [0]
+        assert under_way(run) == 1 and places(sess, sink) == (0, 2)
+        sess.run(lose)
+        repair([(sink, run.puts)], sess)
+        waiting.result(LIMIT_SECS)  # in the place that was lost
+        repair([(sink, run.puts)], sess)
+        assert places(sess, sink) == (0, 2)
+        canceller.cancel([run])
+
+
+def test_a_place_too_many_is_taken_away_as_soon_as_it_is_free(graph: Any) -> None:
+    (sink,), (taken,) = area()
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        for number in range(2):
+            run.put(batch(number))
+        sess.run(sink.repair.give_back)  # for a get under way that was taken for a failed one
+        run.put(batch(2))
+        assert places(sess, sink) == (0, 3)
+        assert repair([(sink, run.puts)], sess) == [0]
+        sess.run(taken)
+        assert repair([(sink, run.puts)], sess) == [-1] and places(sess, sink) == (0, 2)
+
+
+def test_a_slow_put_that_was_mistaken_is_put_right_by_the_next_repair(graph: Any) -> None:
+    (sink,), _ = area()
+    with begun(sink) as sess:
+        sess.run(sink.repair.take_away)  # by a put that does not come on
+        assert repair([(sink, lambda: (1, 0))], sess) == [1]
+        sess.run(sink.repair.give_back)  # it has failed after all
+        assert repair([(sink, lambda: (1, 1))], sess) == [-1]
+        assert places(sess, sink) == (2, 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["put", "take", "lose", "repair"]), max_size=12))
+def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -> None:
+    with tf.Graph().as_default():
+        (sink,), (taken,) = area(capacity=3)
+        lose = half_a_get(taken)
+        with begun(sink) as sess:
+            run = SinkRun(sink, sess, 1)
+            held = lost = 0
+            for event in [*events, "repair"]:
+                if event == "put" and held + lost < sink.capacity:
+                    run.put(batch(0))
+                    held += 1
+                elif event in ("take", "lose") and held:
+                    sess.run(taken if event == "take" else lose)
+                    held, lost = held - 1, lost + (event == "lose")
+                elif event == "repair":
+                    assert repair([(sink, run.puts)], sess) == [lost]
+                    lost = 0
+                assert places(sess, sink) == (sink.capacity - held - lost, held)
+
+
+def test_stranded_elements_are_released_with_the_count_that_their_put_had(graph: Any) -> None:
+    sinks, taken = area(towers=2, lockstep=True, ignored_exception_types=KeyError)
+    with begun(*sinks) as sess:
+        asked = [(sinks[0], {sinks[0].count: 4}), (sinks[1], {})]
+        assert release_stranded(asked, sess) == [0, 0]
+        (stage,) = (op for op in ancestors([sinks[0].put]) if op.type == "Stage")
+        for number in range(2):
+            sess.run(stage, {sinks[0].placeholders[0]: batch(number)})  # a put that fails before it says so
+        assert sess.run(sinks[0].size) == 0
+        assert release_stranded(asked, sess) == [2, 0]
+        assert release_stranded(asked, sess) == [0, 0]
+        assert [int(sess.run(taken[0])[0]) for _ in range(2)] == [0, 1]
+        assert position(sess) == [8, 0]
