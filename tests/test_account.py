@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.lifecycle.account import Account
 from staging_tf1.sources import ArraySource
 
@@ -25,7 +25,7 @@ class Steps:
         # In lockstep each put lets its element be taken.
         source = ArraySource(np.arange(100), batch_size=1)
         self._taken = staging.staged(source, devices=["/cpu:0"] * TOWERS, lockstep=True, name="x")
-        (feed,) = feeds_of(graph)
+        (pipeline,) = pipelines_of(graph)
         self.sinks = {("x", tower): lane.sink for tower, lane in enumerate(feed.lanes)}
         self._sess = sess
         self.begin()

@@ -15,8 +15,8 @@ import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
-from staging_tf1.graph.source_ops import ancestors, can_end, cut_before
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.lifecycle.needs import ByFetches, Needs, ops_of_run
 
 LIMIT_SECS = 200.0
@@ -188,7 +188,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
     two = staging.staged(source, devices=["/cpu:0"] * 2, name="two")
     one = staging.staged(source, name="one")
     (other,) = constants("other")
-    needs = Needs(graph, [feed.pipeline for feed in feeds_of(graph)])
+    needs = Needs(graph, [feed.pipeline for feed in pipelines_of(graph)])
     with tf.control_dependencies([two[1]["y"]]):
         behind = tf.identity(other)
     for fetches, fed, expected in [

@@ -14,11 +14,11 @@ import tensorflow.compat.v1 as tf
 from hypothesis import given
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
-from staging_tf1.feed.skipping import Ignored, Skips, ignored
-from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.skip import SkipRule, Skips, ignored
+from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.lifecycle.held import full_bytes, kind_of
-from staging_tf1.lifecycle.verdict import verdict
+from staging_tf1.lifecycle.stats import bottleneck
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 LIMIT_SECS = 200.0
@@ -28,7 +28,7 @@ LIMIT_SECS = 200.0
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_one_bad_batch_too_many_is_raised(most: int, caplog: Any) -> None:
-    skips, last = Skips("train", Ignored((KeyError,), most)), KeyError("the last")
+    skips, last = Skips("train", SkipRule((KeyError,), most)), KeyError("the last")
     with caplog.at_level(logging.WARNING, logger="absl"):
         for number in range(most):
             skips.skip(KeyError(number))
@@ -42,7 +42,7 @@ def test_one_bad_batch_too_many_is_raised(most: int, caplog: Any) -> None:
 
 
 def test_without_a_limit_all_are_skipped() -> None:
-    skips = Skips("train", Ignored((KeyError,)))
+    skips = Skips("train", SkipRule((KeyError,)))
     for _ in range(100):
         skips.skip(KeyError())
     assert skips.count == 100 and skips.types == (KeyError,)
@@ -53,14 +53,14 @@ def test_an_exception_whose_text_raises_is_skipped_too() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    skips = Skips("train", Ignored((Mute,)))
+    skips = Skips("train", SkipRule((Mute,)))
     skips.skip(Mute())
     assert skips.count == 1
 
 
 @pytest.mark.parametrize("most", [None, 100])
 def test_threads_that_skip_at_once_are_all_counted(most: int | None) -> None:
-    skips, begin, raised = Skips("train", Ignored((KeyError,), most)), threading.Barrier(4), []
+    skips, begin, raised = Skips("train", SkipRule((KeyError,), most)), threading.Barrier(4), []
 
     def skip() -> None:
         begin.wait(LIMIT_SECS)
@@ -81,8 +81,8 @@ def test_threads_that_skip_at_once_are_all_counted(most: int | None) -> None:
 def test_exceptions_may_be_given_one_or_many() -> None:
     many: list[Any] = [KeyError, (KeyError,), [KeyError], {KeyError}, frozenset([KeyError])]
     for types in many:
-        assert ignored(types, 3, "staged()") == Ignored((KeyError,), 3)
-    assert ignored((), None, "staged()") == Ignored()
+        assert ignored(types, 3, "staged()") == SkipRule((KeyError,), 3)
+    assert ignored((), None, "staged()") == SkipRule()
     for types in (BaseException, KeyboardInterrupt, KeyError(), "KeyError", (int,), None):
         with pytest.raises(TypeError, match="ignored_exception_types"):
             ignored(types, None, "staged()")
@@ -126,7 +126,7 @@ def test_a_batch_without_components_is_one_record() -> None:
 
 def held(graph: Any, *delivered: Any) -> int:
     """The bytes of the only area or queue of `graph`, of which a thread has delivered these batches."""
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     state = ThreadState("feed:x:0")
     for arrays in delivered:
         state.count(arrays)
@@ -166,7 +166,7 @@ def test_a_queue_of_records_holds_records(graph: Any) -> None:
 
 def test_each_tower_holds_its_own(graph: Any) -> None:
     staging.staged(source(), devices=["/cpu:0"] * 2, capacity=3)
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     assert [full_bytes(feed, tower, lane.sink, []) for tower, lane in enumerate(feed.lanes)] == [480, 480]
 
 
@@ -184,7 +184,7 @@ def test_how_a_feed_gets_its_batches(graph: Any) -> None:
     staging.staged(GeneratorSource(lambda: iter([np.zeros(1)])), name="stream")
     staging.staged(tf.data.Dataset.range(3), name="graph")
     staging.staged(source(), lockstep=True, name="lockstep")
-    kinds = {feed.name: kind_of(feed) for feed in feeds_of(graph)}
+    kinds = {feed.name: kind_of(feed) for feed in pipelines_of(graph)}
     assert kinds == {name: name for name in ("source", "stream", "graph", "lockstep")}
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 import staging_tf1 as staging
 from staging_tf1.errors import CheckpointError, ResumeError
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.resuming import resume_points
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 
@@ -40,7 +40,7 @@ def begin(source: Any, towers: int = 1, held: dict[str, Any] | None = None, resu
     """Begins a feed of `source` in a new session, whose checkpoint has `held`; None is a fresh start."""
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         staging.staged(source, devices=[CPU] * towers, resume=resume)
-        (feed,) = feeds_of(graph)
+        (pipeline,) = pipelines_of(graph)
         if held is not None:
             restore(sess, held)
         (points,) = resume_points([(feed.pipeline, feed.lanes)], sess)
@@ -138,7 +138,7 @@ def test_what_would_repeat_records_is_refused_or_ignored(case: str) -> None:
 
 def test_a_refusal_changes_nothing(graph: Any) -> None:
     staging.staged(records())
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     held = after(records(seed=4), 3)
     with tf.Session() as sess:
         restore(sess, held)
@@ -174,7 +174,7 @@ DAMAGED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("resume", ["exact", "ignore"])
 def test_damaged_values_are_named(graph: Any, resume: str) -> None:
     staging.staged(records(), resume=resume)
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     with tf.Session() as sess:
         for case, damaged in DAMAGED.items():
             restore(sess, {**after(records(), 3), **damaged})
@@ -185,7 +185,7 @@ def test_damaged_values_are_named(graph: Any, resume: str) -> None:
 
 def test_restart_reads_no_damaged_value(graph: Any) -> None:
     staging.staged(records(), resume="restart")
-    (feed,) = feeds_of(graph)
+    (pipeline,) = pipelines_of(graph)
     with tf.Session() as sess:
         for damaged in DAMAGED.values():
             restore(sess, {**after(records(), 3), **damaged})
@@ -337,7 +337,7 @@ def test_each_of_several_feeds_has_a_position_of_its_own(graph: Any) -> None:
     staging.staged(records(), name="carried", devices=[CPU] * 2)
     staging.staged(records(), name="new")
     staging.staged(GeneratorSource(lambda: iter([np.zeros(1)])), name="without")
-    feeds = feeds_of(graph)
+    feeds = pipelines_of(graph)
     with tf.Session() as sess:
         sess.run([variable.initializer for name in ("restored", "carried") for variable in mine(name).values()])
         for name in ("restored", "carried"):

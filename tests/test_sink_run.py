@@ -14,11 +14,11 @@ import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 
 import staging_tf1 as staging
-from staging_tf1.feed.feed import feeds_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.sink_run import Canceller, SinkRun
-from staging_tf1.feed.turnstile import Stopped
-from staging_tf1.graph.source_ops import ancestors
+from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource
 
 LIMIT_SECS = 200.0
@@ -28,7 +28,7 @@ SOURCE = ArraySource(np.arange(100), batch_size=1)
 def area(name: str = "area", towers: int = 1, capacity: int = 2, **options: Any) -> tuple[list[Any], list[Any]]:
     """An area of `capacity` for each tower, which nothing feeds: the sinks, and the tensors that take."""
     taken = staging.staged(SOURCE, devices=["/cpu:0"] * towers, capacity=capacity, name=name, **options)
-    (feed,) = (feed for feed in feeds_of(tf.get_default_graph()) if feed.name == name)
+    (feed,) = (feed for feed in pipelines_of(tf.get_default_graph()) if feed.name == name)
     return [lane.sink for lane in feed.lanes], taken
 
 
@@ -36,7 +36,7 @@ def queue(capacity: int = 2) -> tuple[Any, Any]:
     """A queue of `capacity`, which nothing feeds: the sink, and the tensor that takes."""
     runner = staging.CustomRunner(SOURCE, queue="fifo", capacity=capacity, batch_size=1, name="queue")
     taken = runner.get_inputs()
-    (feed,) = (feed for feed in feeds_of(tf.get_default_graph()) if feed.name == "queue")
+    (feed,) = (feed for feed in pipelines_of(tf.get_default_graph()) if feed.name == "queue")
     return feed.lanes[0].sink, taken
 
 
