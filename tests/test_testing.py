@@ -87,7 +87,7 @@ def test_a_reused_array_is_named() -> None:
 
 def test_a_batch_off_the_spec_is_named() -> None:
     with pytest.raises(
-        AssertionError, match=r"does not fit the source's spec\. batch 0: .*int32 \[4\], declared int64"
+        AssertionError, match=r"does not fit the source's spec\. batch 0: .*int32 \[4\], expected int64"
     ):
         assert_deterministic(_AnotherDtype())
 
@@ -115,7 +115,7 @@ def _counting() -> Iterator[np.ndarray]:
 
 def test_a_generator_resumes_by_skipping_only_if_told_to() -> None:
     assert_resumes_everywhere(lambda: GeneratorSource(_counting, resume="skip"))
-    message = r"^GeneratorSource\(_counting\) does not resume at batch 1: generator '_counting' cannot continue"
+    message = r"^GeneratorSource\(_counting\) does not resume at batch 1: generator '_counting' cannot resume at"
     with pytest.raises(AssertionError, match=message):
         assert_resumes_everywhere(GeneratorSource(_counting))
 
