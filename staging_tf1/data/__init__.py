@@ -1,4 +1,4 @@
-"""Images with labels to train on: the digits that ship with the package, and files in MNIST's layout."""
+"""Labelled images for training: the digits that ship with the package, and files in the layout of MNIST."""
 
 from __future__ import annotations
 
