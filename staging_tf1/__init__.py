@@ -1,4 +1,4 @@
-"""The classic StagingArea workflow for graph-mode TensorFlow, on stock TensorFlow 2.x.
+"""The classic StagingArea workflow for graph-mode TensorFlow, on TensorFlow 2.x.
 
     import tensorflow.compat.v1 as tf
     import staging_tf1 as staging

@@ -1,7 +1,7 @@
-"""The only module that imports TensorFlow: the graph-mode API and the private names that the package uses.
+"""The only module that imports TensorFlow.
 
-Private names of TensorFlow are used in this module only. Each has a test in ``tests/test_tf.py`` that fails by name
-when a TensorFlow release moves it.
+It provides the graph-mode API and the private names that the package uses. Private names of TensorFlow are used in this
+module only. Each has a test in ``tests/test_tf.py`` that fails by name when a TensorFlow release moves it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fast_callable(
     fetches: Sequence[Any] = (),
     in_caller_thread: bool = False,
 ) -> Callable[..., Any]:
-    """Make a callable that feeds numpy arrays to `feeds`, runs `targets` and returns the values of `fetches`.
+    """Make a callable that feeds arrays, runs ops and fetches values.
 
     A call takes 18 us. A callable of `Session.make_callable` with a feed list takes 200 us, because it goes through
     `Session.run`.
@@ -84,20 +84,21 @@ def is_closed(session: Any) -> bool:
 
 
 def sessions_created() -> int:
-    """The number of sessions created so far by this process, including those before a fork."""
+    """The number of sessions this process has created, including before a fork."""
     return int(_session._python_session_create_counter.get_cell().value())
 
 
 def abandon(session: Any) -> None:
-    """Detach `session` from its C++ session without freeing it. Closing or deleting it then does nothing.
+    """Detach `session` from its C++ session without freeing it.
 
-    For forked processes, where freeing a session would join threads that do not exist.
+    Closing or deleting it then does nothing. For forked processes, where freeing a session would join threads that do
+    not exist.
     """
     session._session = None
 
 
 def close_summary_writers() -> None:
-    """Mark the summary writers that TensorFlow's hooks share as closed, without flushing them.
+    """Mark the summary writers of TensorFlow's hooks as closed, without flushing.
 
     For forked processes, where flushing would wait for a writer thread that does not exist.
     """
@@ -106,7 +107,10 @@ def close_summary_writers() -> None:
 
 
 def abandon_eager_context() -> None:
-    """Leak TensorFlow's eager context, which graph mode creates too, so that nothing frees it. See `abandon`."""
+    """Leak TensorFlow's eager context, so that nothing frees it.
+
+    Graph mode creates one too. See `abandon`.
+    """
     context = _context.context_safe()
     handle = None if context is None else context._context_handle
     if handle is not None:
@@ -115,7 +119,10 @@ def abandon_eager_context() -> None:
 
 
 def current_container(graph: Any) -> str:
-    """The `tf.container` assigned to new stateful ops of `graph`. Empty for the default container."""
+    """The `tf.container` assigned to new stateful ops of `graph`.
+
+    Empty for the default container.
+    """
     return str(graph._container)
 
 
@@ -132,7 +139,10 @@ def scope_device() -> str:
 
 
 def has_default_graph() -> bool:
-    """Whether this thread is inside a `with graph.as_default():` block, or a block that implies one."""
+    """Whether this thread is inside a `graph.as_default()` block.
+
+    A `with tf.Session():` block counts too.
+    """
     return bool(_ops._default_graph_stack.stack)
 
 
@@ -152,7 +162,10 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
 
 
 def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
-    """Make `graph.finalize()` call `call` first. The wrapper is an attribute of this graph, as in `count_runs`."""
+    """Make `graph.finalize()` call `call` first.
+
+    The wrapper is an attribute of this graph, as in `count_runs`.
+    """
     finalize = graph.finalize
 
     def finalized() -> None:

@@ -95,7 +95,10 @@ def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: 
 
 
 def as_int(value: Any) -> int | None:
-    """Convert an integer of any type to int. Returns None for bools and everything else."""
+    """Convert an integer of any type to int.
+
+    Returns None for bools and everything else.
+    """
     if _is_bool(value):
         return None
     try:
@@ -127,7 +130,9 @@ def _bound(number: int) -> str:
 
 
 def index_below(what: str, index: Any, count: int | None, argument: str = "index") -> int:
-    """Check a batch index: at least 0, and below `count` unless that is None (endless).
+    """Check a batch index: at least 0, and below `count`.
+
+    A `count` of None is endless.
 
     Raises:
       TypeError: not an integer.
@@ -158,7 +163,9 @@ def batch_start(what: str, start: Any) -> int:
 
 
 def flag(what: str, argument: str, value: Any) -> bool:
-    """Check a bool, Python's or numpy's. Accepts 1 and 0, which programs read from their command lines.
+    """Check a bool, Python's or numpy's.
+
+    Accepts 1 and 0, which programs read from their command lines.
 
     Raises:
       TypeError: anything else. Most values are true in Python, and few are meant that way.
@@ -169,7 +176,9 @@ def flag(what: str, argument: str, value: Any) -> bool:
 
 
 def seconds(what: str, argument: str, value: Any) -> float:
-    """Check a duration: a finite number of seconds from 0 to `MOST_SECS`. Returns a float.
+    """Check a duration: a finite number of seconds from 0 to `MOST_SECS`.
+
+    Returns a float.
 
     Raises:
       TypeError: not a number.
@@ -188,7 +197,9 @@ def seconds(what: str, argument: str, value: Any) -> float:
 
 
 def shard(what: str, value: Any, records: int) -> tuple[int, int]:
-    """Check a shard: a pair (index, count) with index < count and index < `records`. None is (0, 1).
+    """Check a shard: a pair (index, count) with index < count and index < `records`.
+
+    None is (0, 1).
 
     Raises:
       TypeError: not a pair of integers.
@@ -248,7 +259,9 @@ def having(what: str, argument: str, value: Any, attributes: Sequence[str], expe
 
 
 def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
-    """Check a prefix for op names, or None. `in_scope` accepts names that are valid only inside another scope.
+    """Check a prefix for op names, or None.
+
+    `in_scope` accepts names that are valid only inside another scope.
 
     Raises:
       TypeError: not a string.
@@ -314,7 +327,9 @@ def path(what: str, argument: str, value: Any) -> str:
 
 
 def kind_of_file(name: str) -> str | None:
-    """Name the kind of a file that is not regular: "a named pipe". Returns None for a regular file.
+    """Name the kind of a file that is not regular: "a named pipe".
+
+    Returns None for a regular file.
 
     Raises:
       OSError: the path does not exist, or its status cannot be read.
@@ -326,9 +341,10 @@ def kind_of_file(name: str) -> str | None:
 
 
 def output_file(what: str, argument: str, value: Any) -> str:
-    """Check that a regular file can be written to a path, without touching what is there.
+    """Check that a regular file can be written to a path.
 
-    Devices and named pipes are rejected: a pipe would block, and replacing either with a file would remove it.
+    Does not touch what is there. Devices and named pipes are rejected: a pipe would block, and replacing either with a
+    file would remove it.
 
     Raises:
       TypeError: not a path.
@@ -356,7 +372,9 @@ def output_file(what: str, argument: str, value: Any) -> str:
 
 
 def folder(what: str, argument: str, value: Any) -> str:
-    """Check the path of a folder. It need not exist, and may be remote: "gs://bucket/run".
+    """Check the path of a folder.
+
+    It need not exist, and may be remote: "gs://bucket/run".
 
     Raises:
       TypeError: not a path.

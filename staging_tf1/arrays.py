@@ -1,7 +1,8 @@
-"""Converts the value of one component to the array that is fed to TensorFlow, or raises `SpecError`.
+"""Converts values to the arrays that are fed to TensorFlow.
 
-The fast feed path of TensorFlow reads the bytes of an array as they are. Arrays returned by this module are therefore
-plain `np.ndarray` objects in native byte order, with a dtype that tensors support. Their strings are `bytes` objects.
+Raises `SpecError` for values that cannot be converted without loss. The fast feed path of TensorFlow reads the bytes of
+an array as they are. Arrays returned by this module are therefore plain `np.ndarray` objects in native byte order, with
+a dtype that tensors support. Their strings are `bytes` objects.
 
 Converted, where no value changes:
   non-native byte order; `np.memmap` and subclasses of `np.ndarray` that only add attributes; Python numbers, strings
@@ -42,7 +43,9 @@ _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
 
 
 def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """Convert a leaf of a batch to an array that can be fed. Returns the same object if it needs no conversion.
+    """Convert a leaf of a batch to an array that can be fed.
+
+    Returns the same object if it needs no conversion.
 
     Args:
       value: a leaf of a batch.
@@ -57,7 +60,10 @@ def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[
 
 
 def checked_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """Do what `as_array` does, but keep the byte order. For callers that copy the array anyway."""
+    """Do what `as_array` does, but keep the byte order.
+
+    For callers that copy the array anyway.
+    """
     array = value if type(value) is np.ndarray else _converted(value, dtype, place)
     if array.dtype.kind in _STRING_KINDS:
         return _as_bytes(array, place)
@@ -72,7 +78,10 @@ def is_plain(value: Any) -> bool:
 
 
 def is_plain_list(value: Any) -> bool:
-    """Whether `value` is a (nested) list of numbers and strings. Like `tf.data`, we treat it as one array."""
+    """Whether `value` is a (nested) list of numbers and strings.
+
+    Like `tf.data`, we treat it as one array.
+    """
     return isinstance(value, list) and (
         _PYTHON_TYPES.issuperset(map(type, value))
         or all(isinstance(element, _PYTHON_VALUES) or is_plain_list(element) for element in value)
@@ -80,9 +89,9 @@ def is_plain_list(value: Any) -> bool:
 
 
 def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """Convert a numpy dtype, its name or a `tf.DType` to a numpy dtype in native byte order.
+    """Convert a dtype to a numpy dtype in native byte order.
 
-    String dtypes of any length become `object`.
+    Accepts a numpy dtype, its name or a `tf.DType`. String dtypes of any length become `object`.
     """
     found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
     if found.kind in "SUT":
@@ -92,7 +101,10 @@ def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def as_shape(shape: Any) -> tuple[int | None, ...] | None:
-    """Convert a tuple, a `tf.TensorShape` or a list of v1 `Dimension` to a tuple. None if the rank is unknown."""
+    """Convert a tuple, a `tf.TensorShape` or a list of v1 `Dimension` to a tuple.
+
+    None if the rank is unknown.
+    """
     if shape is None or (hasattr(shape, "rank") and shape.rank is None):
         return None
     dims = (getattr(dim, "value", dim) for dim in shape)
@@ -100,7 +112,9 @@ def as_shape(shape: Any) -> tuple[int | None, ...] | None:
 
 
 def describe(dtype: Any, shape: Any) -> str:
-    """Format a dtype and a shape for a message. Both may be numpy or TensorFlow objects.
+    """Format a dtype and a shape for a message.
+
+    Both may be numpy or TensorFlow objects.
 
     >>> describe(np.int32, (32,)), describe(np.dtype("float32"), (None, 784)), describe(object, None)
     ('int32 [32]', 'float32 [?, 784]', 'string of any shape')
@@ -198,7 +212,10 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
 
 
 def _own_dtypes(value: Any) -> list[Any]:
-    """The dtypes that an object of another library reports: one, or one per column. Empty if it reports none."""
+    """The dtypes that an object of another library reports: one, or one per column.
+
+    Empty if it reports none.
+    """
     if isinstance(value, np.ndarray):
         return []
     dtype = getattr(value, "dtype", None)
@@ -258,7 +275,10 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _with_arrays(value: Any, place: str) -> Any:
-    """Check each array in a list. numpy would silently drop masks and other extensions."""
+    """Check each array in a nested list.
+
+    numpy would silently drop masks and other extensions.
+    """
     if isinstance(value, (list, tuple)):
         return [_with_arrays(element, place) for element in value]
     if isinstance(value, _PYTHON_VALUES) or value is None:
@@ -267,7 +287,9 @@ def _with_arrays(value: Any, place: str) -> Any:
 
 
 def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
-    """Convert Python numbers and strings to an array. Numbers are converted to `dtype`.
+    """Convert Python numbers and strings to an array.
+
+    Numbers are converted to `dtype`.
 
     Raises:
       ValueError, TypeError, OverflowError: a value cannot be represented.
@@ -288,7 +310,10 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
 
 
 def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Convert Python numbers to the declared dtype. numpy 1 would wrap out-of-range values and truncate fractions."""
+    """Convert Python numbers to the declared dtype without loss.
+
+    numpy 1 would wrap out-of-range values and truncate fractions.
+    """
     if dtype.kind in "iub":
         if exact.dtype == object:
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
@@ -314,7 +339,10 @@ def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
 
 
 def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
-    """Convert an array of strings to `bytes` objects. Text is encoded as UTF-8, as in TensorFlow."""
+    """Convert an array of strings to `bytes` objects.
+
+    Text is encoded as UTF-8, as in TensorFlow.
+    """
     if array.dtype.kind == "S":
         return array.astype(object)
     objects = array if array.dtype.kind == "O" else array.astype(object)

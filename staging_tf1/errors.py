@@ -41,7 +41,10 @@ class SpecError(StagingError, ValueError):
 
 
 class BuildError(StagingError, RuntimeError):
-    """Ops are created where they cannot be: in a loop, a function, a finalized graph or another thread."""
+    """An op was created where this is not supported.
+
+    For example in a loop, a function, a finalized graph or another thread.
+    """
 
 
 class UninitializedError(StagingError, RuntimeError):
@@ -49,10 +52,11 @@ class UninitializedError(StagingError, RuntimeError):
 
 
 class SourceError(StagingError, RuntimeError):
-    """A source raised an exception that training sessions interpret as end of data or as a reason to restart.
+    """A source raised an exception that has a special meaning for sessions.
 
-    These are `StopIteration`, and `OutOfRangeError`, `AbortedError` and `UnavailableError` of `tf.errors`. Python does
-    the same for `StopIteration` in a generator (PEP 479). The original exception is the `__cause__`.
+    Training sessions interpret some exceptions as the end of data or as a reason to restart. These are `StopIteration`,
+    and `OutOfRangeError`, `AbortedError` and `UnavailableError` of `tf.errors`. Python does the same for
+    `StopIteration` in a generator (PEP 479). The original exception is the `__cause__`.
     """
 
 
@@ -64,18 +68,20 @@ class CheckpointError(StagingError, ValueError):
 
 
 class ResumeError(StagingError, ValueError):
-    """A checkpoint holds a position in a different sequence of batches than the source produces."""
+    """The position in a checkpoint belongs to another sequence of batches."""
 
 
 class ForkedError(StagingError, RuntimeError):
-    """A session is used in a process that was forked after TensorFlow sessions had run.
+    """A session is used in a process forked after TensorFlow sessions had run.
 
     TensorFlow's threads do not survive a fork. Start processes with spawn or forkserver, or before the first session.
     """
 
 
 class StallError(StagingError, RuntimeError):
-    """A step waited longer than `stall_secs` for input, and `stall_raises=True` ended the wait.
+    """A step waited for input longer than `stall_secs`.
+
+    Raised if `stall_raises=True`.
 
     Attributes:
       report: the full report as text. Its first lines are the message.
@@ -131,7 +137,7 @@ class StuckThreadWarning(StagingWarning, ResourceWarning):
 
 
 class LeftoverWarning(StagingWarning):
-    """Staged batches were never consumed, because the towers received unequal numbers of batches."""
+    """Staged batches were not consumed: the towers had unequal numbers of them."""
 
 
 class UnclosedWarning(StagingWarning, ResourceWarning):

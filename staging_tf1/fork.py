@@ -1,7 +1,7 @@
-"""Detects processes that were forked after TensorFlow sessions had run. No session can run in them.
+"""Detects processes that were forked after TensorFlow sessions had run.
 
-All sessions of a process share TensorFlow's thread pools. A fork copies memory but no threads, so every run in the
-child would hang, in old sessions and in new ones.
+No session can run in them. All sessions of a process share TensorFlow's thread pools. A fork copies memory but no
+threads, so every run in the child would hang, in old sessions and in new ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def has_lost_tensorflow() -> bool:
-    """Whether this process was forked after sessions had run, so that no session can run in it."""
+    """Whether this process was forked after sessions had run.
+
+    No session can run in such a process.
+    """
     return _lost
 
 
@@ -40,7 +43,10 @@ def refuse_if_forked(what: object) -> None:
 
 
 def disarm_in_child(session: Any) -> None:
-    """Make children forked later abandon `session`. Freeing it there may wait for threads that do not exist."""
+    """Make children forked later abandon `session`.
+
+    Freeing it there may wait for threads that do not exist.
+    """
     _sessions.add(session)
 
 

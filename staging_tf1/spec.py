@@ -56,12 +56,12 @@ class ArraySpec:
 
 
 def is_namedtuple(value: object) -> bool:
-    """Whether `value` is an instance of a `collections.namedtuple` or `typing.NamedTuple` class."""
+    """Whether `value` is a namedtuple."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def is_structure(value: object) -> bool:
-    """Whether `value` is a dict, tuple, list or namedtuple of components, rather than a component."""
+    """Whether `value` is a dict, tuple, list or namedtuple of components."""
     return isinstance(value, (tuple, list)) or _is_mapping(value)
 
 
@@ -269,9 +269,10 @@ def component_name(path: str) -> str:
 
 
 def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
-    """Infer a spec from one batch: its structure, dtypes and shapes. The first dimension is left open.
+    """Infer a spec from one batch: its structure, dtypes and shapes.
 
-    As in `tf.data`, a list of plain numbers or strings is one array. A list that holds arrays is a structure.
+    The first dimension is left open. As in `tf.data`, a list of plain numbers or strings is one array. A list that
+    holds arrays is a structure.
 
     Args:
       batch: a nest of arrays, or of values that convert to arrays.
@@ -292,7 +293,9 @@ def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
 
 
 def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
-    """Count the bytes of a batch of `batch_size` records. None for strings and for unknown dimensions.
+    """Count the bytes of a batch of `batch_size` records.
+
+    None for strings and for unknown dimensions.
 
     >>> bytes_per_batch(ArraySpec((None, 784), np.float32), 32)
     100352
@@ -307,7 +310,9 @@ def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
 
 
 def component_paths(value: Any, owner: str = "the batch") -> Any:
-    """Build the structure of `value` with each component replaced by its path. A list of plain values is a component.
+    """Build the structure of `value` with each component replaced by its path.
+
+    A list of plain values is a component.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
@@ -330,7 +335,10 @@ def _component_paths(value: Any, path: str) -> Any:
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
-    """Build a structure like `like`, one level deep, from children by key, field or index."""
+    """Build a structure like `like`, one level deep.
+
+    `children` holds its children by key, field or index.
+    """
     if isinstance(like, Mapping):
         return {key: children[str(key)] for key in like}
     if is_namedtuple(like):

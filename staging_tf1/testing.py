@@ -1,7 +1,8 @@
-"""Assertions for the test suites of your own sources. Our test suite uses them too.
+"""Assertions for the test suites of your own sources.
 
-Each takes a source, or preferably a function that creates one, so that every restart gets a new source as in a new
-process. They raise `AssertionError` with the batch, the component and the first value that differs.
+Our test suite uses them too. Each takes a source, or preferably a function that creates one, so that every restart gets
+a new source as in a new process. They raise `AssertionError` with the batch, the component and the first value that
+differs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _MOST_BATCHES = 2**20
 
 
 def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, max_batches: int = 64) -> None:
-    """Assert that a source restarted at any position continues with exactly the next batch.
+    """Assert that a source can resume at any position.
+
+    A restarted source must continue with exactly the next batch.
 
     Args:
       source: a source, or a function that creates one (called for each restart).
@@ -66,9 +69,10 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
 
 
 def assert_deterministic(source: Source | Callable[[], Source], *, threads: int = 4, max_batches: int = 64) -> None:
-    """Assert that `batch(k)` depends on `k` only: not on earlier reads, on the thread, or on writes to its results.
+    """Assert that `batch(k)` depends on `k` only.
 
-    Also asserts that each batch matches `spec`, and that a source with `gives_away` never touches its arrays again.
+    It must not depend on earlier reads, on the thread, or on writes to its results. Also asserts that each batch
+    matches `spec`, and that a source with `gives_away` never touches its arrays again.
 
     Args:
       source: a source with random access, or a function that creates one.
@@ -91,9 +95,10 @@ def assert_deterministic(source: Source | Callable[[], Source], *, threads: int 
 
 
 def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> None:
-    """Assert that `n` shards together deliver each record of one epoch once, and that their sizes differ by at most 1.
+    """Assert that `n` shards deliver each record of an epoch exactly once.
 
-    Records are identified by their content, so test the source without a `transform` that uses random numbers.
+    Their sizes may differ by at most one record. Records are identified by their content, so test the source without a
+    `transform` that uses random numbers.
 
     Args:
       source: a source with a finite number of records, or a function that creates one.
@@ -175,7 +180,10 @@ def _fitting(source: Source, number: int) -> Any:
 
 
 def _assert_independent(source: Source, reference: list[Any]) -> None:
-    """Read backwards, and overwrite the results of sources with `gives_away`. Later reads must not be affected."""
+    """Read backwards, and overwrite the results of sources with `gives_away`.
+
+    Later reads must not be affected.
+    """
     for number in reversed(range(len(reference))):
         batch = source.batch(number)
         _assert_same(reference[number], _copied(batch), f"{source!r}: batch {number}, read after later ones")

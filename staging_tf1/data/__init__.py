@@ -1,4 +1,4 @@
-"""Labelled images for training: the digits that ship with the package, and files in the layout of MNIST."""
+"""Labelled images: the digits in the package, and files in the MNIST layout."""
 
 from __future__ import annotations
 

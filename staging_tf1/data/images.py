@@ -25,7 +25,7 @@ _MOST_CLASSES = 100_000
 
 
 class DataFileError(StagingError, ValueError):
-    """A data file cannot be read, or does not hold labelled images in the layout of MNIST."""
+    """A data file cannot be read, or does not hold labelled images."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,19 @@ class LabelledImages:
 
     @property
     def scale(self) -> float:
-        """The largest absolute pixel value of the training images. Divide by it to get values from -1 to 1."""
+        """The largest absolute pixel value of the training images.
+
+        Divide by it to get values from -1 to 1.
+        """
         low, high = float(self.x_train.min()), float(self.x_train.max())
         return max(-low, high) or 1.0
 
 
 def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
-    """Load an .npz file with the arrays x_train, y_train, x_test and y_test, the usual layout of MNIST.
+    """Load labelled images from an .npz file in the MNIST layout.
 
-    The file is read with `allow_pickle=False`, so it cannot run code.
+    The file must hold the arrays x_train, y_train, x_test and y_test. It is read with `allow_pickle=False`, so it
+    cannot run code.
 
     Args:
       path: the path of the file. None loads the 1,797 UCI digits that ship with the package (8x8 pixels from 0 to 16;

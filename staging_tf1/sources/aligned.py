@@ -29,7 +29,10 @@ _FROM_BYTES, _TO_BYTES, _MOST_HELD = 64 << 10, 64 << 20, 8
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """The memory of one `aligned_empty` array. `given_away` is set once a source has delivered it."""
+    """The memory of one `aligned_empty` array.
+
+    `given_away` is set once a source has delivered it.
+    """
 
     given_away = False
 
@@ -60,9 +63,10 @@ _returned: deque[_Loan] = deque()
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Create an uninitialized C-ordered array that starts on a 64-byte boundary, like `np.empty` otherwise.
+    """Create an uninitialized array that starts on a 64-byte boundary.
 
-    A `transform` that returns such an array must not write to it again, because TensorFlow reads it in place.
+    The array is C-ordered. Otherwise the function is like `np.empty`. A `transform` that returns such an array must not
+    write to it again, because TensorFlow reads it in place.
 
     Args:
       shape: an integer, or a tuple or list of integers.
@@ -150,19 +154,25 @@ def _used_before(size: int) -> _Block | None:
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Copy an array to new C-ordered memory on a 64-byte boundary, in native byte order."""
+    """Copy an array to new memory on a 64-byte boundary.
+
+    The copy is C-ordered and in native byte order.
+    """
     copy = aligned_empty(array.shape, array.dtype if array.dtype.isnative else as_numpy_dtype(array.dtype))
     np.copyto(copy, array)
     return copy
 
 
 def is_aligned(array: np.ndarray[Any, Any]) -> bool:
-    """Whether `array` is C-ordered and on a 64-byte boundary, so that TensorFlow reads it in place."""
+    """Whether TensorFlow reads `array` in place.
+
+    It must be C-ordered and start on a 64-byte boundary.
+    """
     return bool(array.flags.c_contiguous) and _address(array) % ALIGNMENT_BYTES == 0
 
 
 def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
-    """Return the `aligned_empty` memory that holds `array`, or None if it is elsewhere."""
+    """Return the `aligned_empty` memory that holds `array`, or None."""
     base: Any = array
     while isinstance(base, np.ndarray) and not isinstance(base, _Memory):
         base = base.base

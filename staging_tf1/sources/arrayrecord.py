@@ -1,4 +1,7 @@
-"""`ArrayRecordSource`: batches from ArrayRecord files (https://github.com/google/array_record), an optional extra."""
+"""`ArrayRecordSource`: batches from ArrayRecord files, an optional extra.
+
+See https://github.com/google/array_record.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ __all__ = ["ArrayRecordSource"]
 
 
 class ArrayRecordSource(SerializedSource):
-    """Batches of records from ArrayRecord files, with random access and checksum verification.
+    """Batches of records from ArrayRecord files, with random access.
 
-    An ArrayRecord file ends with an index of its records, so it needs no preparation. Up to 128 indexes are held in
-    memory, with about 20 bytes per record.
+    The checksum of each record is verified. An ArrayRecord file ends with an index of its records, so it needs no
+    preparation. Up to 128 indexes are held in memory, with about 20 bytes per record.
 
     The content of a batch depends on the options, as in `TFRecordSource`.
 

@@ -1,4 +1,4 @@
-"""The two kinds of sources: `Source` has random access to batches, `StreamSource` is read in order.
+"""Base classes: `Source` with random access, `StreamSource` read in order.
 
 Order and exact resume rest on `Source`: batch `k` is a pure function of `k`. Several threads can therefore make batches
 at once, a shard reads only its own records, and a restarted run continues at any batch without replaying earlier ones.
@@ -37,7 +37,10 @@ class Source(abc.ABC):
     @property
     @abc.abstractmethod
     def spec(self) -> Any:
-        """A nest of `ArraySpec`. The batch dimension is `batch_size`, or None if a batch can be partial."""
+        """A nest of `ArraySpec`.
+
+        The batch dimension is `batch_size`, or None if a batch can be partial.
+        """
 
     @property
     @abc.abstractmethod
@@ -61,10 +64,10 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, index: int) -> Any:
-        """Return batch `index`, counted from 0 over all epochs, as a nest of numpy arrays like `spec`.
+        """Return batch `index`, counted from 0 over all epochs.
 
-        The result depends on `index` only, not on earlier calls or the calling thread. Several feed threads call this
-        method at the same time.
+        A batch is a nest of numpy arrays like `spec`. The result depends on `index` only, not on earlier calls or the
+        calling thread. Several feed threads call this method at the same time.
 
         Raises:
           IndexError: `index` is negative, or not below `num_batches`.
@@ -72,7 +75,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def shard(self, index: int, count: int) -> Source:
-        """Return the source of every `count`-th record in order, starting with record `index`.
+        """Return the source of every `count`-th record, starting at `index`.
 
         Shards are disjoint and complete, and their sizes differ by at most one record. A shard reads only its own
         records and fills its batches from them.
@@ -82,19 +85,25 @@ class Source(abc.ABC):
     seed_was_drawn: bool = False
 
     def with_seed(self, seed: int) -> Source:
-        """Return this source with another seed, from 0 to 2**63 - 1. Returns itself if nothing is random."""
+        """Return this source with another seed, from 0 to 2**63 - 1.
+
+        Returns itself if nothing is random.
+        """
         whole(type(self).__name__, "seed", seed, 0, INT64_MAX)
         return self
 
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what determines the sequence of batches: seed, number of records, batch size, and so on.
+        """Return what determines the sequence of batches.
 
-        Checkpoints store the fingerprint. A restored run raises if it differs.
+        This includes the seed, the number of records and the batch size. Checkpoints store the fingerprint. A restored
+        run raises if it differs.
         """
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Return an iterator over the batches from `start` on. It is empty if there are no more.
+        """Return an iterator over the batches from `start` on.
+
+        It is empty if there are no more.
 
         Raises:
           TypeError, ValueError: `start` is not a valid batch index.
@@ -105,7 +114,10 @@ class Source(abc.ABC):
 
     @property
     def bytes_per_batch(self) -> int | None:
-        """Bytes in a full batch. None for strings, and if a dimension other than the first is unknown."""
+        """Bytes in a full batch.
+
+        None for strings, and if a dimension other than the first is unknown.
+        """
         return bytes_per_batch(self.spec, self.batch_size)
 
 
@@ -133,13 +145,17 @@ class StreamSource(abc.ABC):
 
     @abc.abstractmethod
     def resolve_spec(self) -> Any:
-        """Return the spec. If it is unknown, read the first batch, which `batches` still delivers."""
+        """Return the spec.
+
+        If it is unknown, read the first batch, which `batches` still delivers.
+        """
 
     @abc.abstractmethod
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Return a new iterator over the batches from `start` on, each a nest of numpy arrays like `spec`.
+        """Return a new iterator over the batches from `start` on.
 
-        If the iterator raises for a bad batch and can continue, the bad batch counts like any other.
+        Each is a nest of numpy arrays like `spec`. If the iterator raises for a bad batch and can continue, the bad
+        batch counts like any other.
 
         Raises:
           StagingError: the stream cannot be read again, or not from `start`.
@@ -154,7 +170,10 @@ class StreamSource(abc.ABC):
         raise NotImplementedError
 
     def restore(self, position: int, state: bytes) -> None:
-        """Make `batches(position)` start from a result of `state(position)`, possibly from another process."""
+        """Make `batches(position)` start from a saved state.
+
+        The state is a result of `state(position)`, possibly from another process.
+        """
         raise NotImplementedError
 
     @property

@@ -18,7 +18,9 @@ __all__ = ["as_source"]
 
 
 def as_source(value: Any) -> Source | StreamSource:
-    """Make a source from a source, a Grain pipeline, a generator function, a generator, or an iterable of batches.
+    """Make a source from anything that yields batches.
+
+    That is a source, a Grain pipeline, a generator function, a generator, or an iterable of batches.
 
     Raises:
       TypeError: `value` yields no batches. Arrays need a batch size: use an `ArraySource`.
@@ -30,7 +32,10 @@ def as_source(value: Any) -> Source | StreamSource:
 
 
 def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
-    """Do what `as_source` does, for an argument of another function. `what` and `argument` are for messages."""
+    """Do what `as_source` does, for an argument of another function.
+
+    `what` and `argument` are for messages.
+    """
     if isinstance(value, Source):
         _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
@@ -50,7 +55,7 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
 
 
 def _check_numbers(what: str, source: Source) -> None:
-    """Raise if a user's source returns invalid counts, which would end the data early or never."""
+    """Raise if a user's source has invalid counts, which would break its end."""
     owner = f"{what}: {type(source).__name__}"
     whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
     for name in ("num_records", "num_batches"):

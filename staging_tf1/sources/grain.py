@@ -1,6 +1,6 @@
-"""`GrainSource`: batches from Grain pipelines (https://google-grain.readthedocs.io).
+"""`GrainSource`: batches from Grain pipelines, an optional extra.
 
-Grain is an optional extra. It is imported when the first source is created.
+See https://google-grain.readthedocs.io. Grain is imported when the first source is created.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _STATES_KEPT = 1024
 
 
 def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
-    """Create a source from a Grain `MapDataset`, `IterDataset` or `DataLoader` whose elements are batches.
+    """Create a source from a Grain pipeline.
 
-    A `MapDataset` has random access, so it supports several threads and exact resume. The other two are streams. They
-    resume with Grain's `get_state` and `set_state`. If no state was saved, they read and discard batches.
+    The pipeline is a `MapDataset`, `IterDataset` or `DataLoader` whose elements are batches. A `MapDataset` has random
+    access, so it supports several threads and exact resume. The other two are streams. They resume with Grain's
+    `get_state` and `set_state`. If no state was saved, they read and discard batches.
 
     Args:
       dataset: the Grain pipeline. It must contain `.batch(n)`.
@@ -124,7 +125,10 @@ class GrainMapSource(Source):
         return GrainMapSource(self._dataset[index::count])
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Return the number of batches and the size of the first. Grain does not expose its seed."""
+        """Return the number of batches and the size of the first.
+
+        Grain does not expose its seed.
+        """
         size = {"num_batches": self.num_batches or -1, "batch_size": self.batch_size}
         return {"source": "grain.MapDataset", **size, **BY_BATCHES}
 
@@ -133,12 +137,12 @@ class GrainMapSource(Source):
 
 
 class GrainIterSource(StreamSource):
-    """Batches of a Grain `IterDataset` or `DataLoader`, whose iterators can save and restore their state.
+    """Batches of a Grain `IterDataset` or `DataLoader`.
 
-    `state(position)` returns the state after `position` batches as bytes, which `restore` accepts in any process.
-    `staged()` stores it in the checkpoint. Without a saved state, `batches(start)` starts from the nearest known state
-    and discards the batches up to `start`. This is exact, because Grain pipelines are deterministic, but takes the time
-    of reading them.
+    Their iterators can save and restore their state. `state(position)` returns the state after `position` batches as
+    bytes, which `restore` accepts in any process. `staged()` stores it in the checkpoint. Without a saved state,
+    `batches(start)` starts from the nearest known state and discards the batches up to `start`. This is exact, because
+    Grain pipelines are deterministic, but takes the time of reading them.
     """
 
     name = "grain"
@@ -218,7 +222,10 @@ class GrainIterSource(StreamSource):
             return self._states[position]
 
     def restore(self, position: int, state: bytes) -> None:
-        """Make `batches(position)` start from a result of `state(position)`, possibly from another process."""
+        """Make `batches(position)` start from a saved state.
+
+        The state is a result of `state(position)`, possibly from another process.
+        """
         position = _checked_position(position)
         if not isinstance(state, bytes):
             arguments.refuse("GrainSource", "state", state, "the bytes returned by state(position)")

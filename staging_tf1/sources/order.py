@@ -55,7 +55,10 @@ class Schedule:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
+        """Batches in one epoch.
+
+        None if batches cross epochs and do not divide them evenly.
+        """
         if self.across_epochs and self.num_records % self.batch_size:
             return None
         return self._count(self.num_records)
@@ -87,7 +90,9 @@ class Schedule:
         return index // self._count(self.num_records)
 
     def pieces(self, index: int) -> list[Piece]:
-        """Return the places of batch `index`: one piece, or several if the batch crosses epochs.
+        """Return the places of batch `index`.
+
+        A batch that crosses epochs has several pieces.
 
         Raises:
           IndexError: `index` is out of range.
@@ -143,7 +148,10 @@ class Order:
         return len(range(self.shard_index, self.total_records, self.shard_count))
 
     def records(self, piece: Piece) -> np.ndarray[Any, Any] | slice:
-        """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
+        """Return the record numbers at the places of `piece`.
+
+        They are an int64 array, or a slice without a shuffle.
+        """
         if self.seed is None:
             first = self.shard_index + self.shard_count * piece.start
             return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)

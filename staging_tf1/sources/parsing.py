@@ -1,4 +1,4 @@
-"""Turns serialized records into batches: the options of users, and the stacking of parsed records."""
+"""Options and stacking that turn serialized records into batches."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def parsed_spec(record: Any, batch_dim: int | None) -> Any:
 
 
 def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record: Callable[[int], str]) -> Any:
-    """Stack parsed records into new aligned arrays. Each record is copied before the next one is taken.
+    """Stack parsed records into new aligned arrays.
+
+    Each record is copied before the next one is taken.
 
     Args:
       like: a record that sets the structure, dtypes and shapes.

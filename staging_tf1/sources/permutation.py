@@ -1,7 +1,8 @@
-"""A shuffle that is computed, not stored: it maps a position to a record number with integer arithmetic.
+"""A shuffle that is computed, not stored.
 
-The order is a pure function of (seed, epoch, number of records). It is the same on every machine and with every version
-of numpy, which `np.random` does not guarantee. Its memory does not grow with the number of records.
+It maps a position to a record number with integer arithmetic. The order is a pure function of (seed, epoch, number of
+records). It is the same on every machine and with every version of numpy, which `np.random` does not guarantee. Its
+memory does not grow with the number of records.
 
 Up to `SORTED_RECORDS` records, the order sorts the records by their hashes, which makes every permutation equally
 likely. Beyond, it is a bijection on the next power of two. Each round xors a key, multiplies by an odd key, and folds
@@ -94,7 +95,10 @@ def _keys(seed: int, epoch: int, num_records: int) -> tuple[int, ...]:
 
 
 def _mix_int(x: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Each bit of `x` affects half of the result's bits."""
+    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+
+    Each bit of `x` affects half of the result's bits.
+    """
     x &= _MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64

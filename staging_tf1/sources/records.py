@@ -62,10 +62,10 @@ def _checked_seed(owner: str, seed: Any) -> int:
 
 
 class RecordSource(Source):
-    """A source over numbered records. Provides order, shards, epochs, transforms and exact resume.
+    """A source over numbered records.
 
-    A subclass implements `record_spec` and `gather`. Its `__init__` must set what these need before it calls
-    `super().__init__`.
+    Provides order, shards, epochs, transforms and exact resume. A subclass implements `record_spec` and `gather`. Its
+    `__init__` must set what these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
@@ -128,7 +128,9 @@ class RecordSource(Source):
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of what `gather` returns: a nest of `ArraySpec`. It may read a record to find out.
+        """Return the spec of what `gather` returns: a nest of `ArraySpec`.
+
+        It may read a record to find out.
 
         Args:
           batch_dim: the first dimension of each shape.
@@ -136,9 +138,9 @@ class RecordSource(Source):
 
     @abc.abstractmethod
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Return the given records, in this order, as a nest of new arrays. Must be thread-safe.
+        """Return the given records, in this order, as a nest of new arrays.
 
-        Arrays made by `aligned_empty` are fed without a copy.
+        Must be thread-safe. Arrays made by `aligned_empty` are fed without a copy.
 
         Args:
           records: the numbers of the records, as an int64 array or as a slice with start, stop and step.
@@ -215,7 +217,10 @@ class RecordSource(Source):
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
+        """Batches in one epoch.
+
+        None if batches cross epochs and do not divide them evenly.
+        """
         return self._schedule.batches_per_epoch
 
     @property
@@ -269,7 +274,10 @@ class RecordSource(Source):
         return arguments.index_below(self._owner, index, self.num_batches)
 
     def shard(self: _Source, index: int, count: int) -> _Source:
-        """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
+        """Return the source of every `count`-th record, starting with record `index`.
+
+        See `Source.shard`.
+        """
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
         part = copy.copy(self)
         part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)

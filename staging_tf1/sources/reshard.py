@@ -1,9 +1,9 @@
-"""Maps a saved position to other towers, shards or batch sizes of the same records.
+"""Maps a saved position to other towers, shards or batch sizes.
 
-All of them follow one common order, so the consumed records can be computed from the saved position. A new shard
+All layouts follow one common order, so the consumed records can be computed from the saved position. A new shard
 resumes after its longest run of whole batches in which every record was consumed. Records may therefore be read twice,
-but none is skipped. The alternative, shards that start within a batch, would have to keep that offset in every later
-checkpoint.
+but none is skipped. Shards that start within a batch would avoid this, but would have to keep their offset in every
+later checkpoint.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def _batches_carried_over(positions: Sequence[int], towers: int) -> Carried:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a run distributes records: shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch."""
+    """How a run distributes records.
+
+    Shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch.
+    """
 
     num_records: int
     batch_size: int
@@ -149,13 +152,19 @@ def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) 
 
 @dataclass(frozen=True)
 class _Progress:
-    """The progress of a shard: its first `batches` batches, or all of its schedule if `batches` is None."""
+    """The progress of a shard: its first `batches` batches.
+
+    None stands for all batches of its schedule.
+    """
 
     schedule: Schedule
     batches: int | None
 
     def next_record(self) -> tuple[int, int]:
-        """The (epoch, place in the shard) of the next record. Records in skipped partial batches count as passed."""
+        """The (epoch, place in the shard) of the next record.
+
+        Records in skipped partial batches count as passed.
+        """
         schedule, batches = self.schedule, self.batches or 0
         if not schedule.across_epochs:
             epoch, step = divmod(batches, _per_epoch(schedule))
@@ -166,7 +175,10 @@ class _Progress:
         return divmod(batches * schedule.batch_size, schedule.num_records)
 
     def delivered(self, epoch: int) -> int:
-        """How many records of one epoch the batches hold. They are always the first records of the epoch."""
+        """How many records of one epoch the batches hold.
+
+        They are always the first records of the epoch.
+        """
         schedule = self.schedule
         if schedule.epochs is not None and epoch >= schedule.epochs:
             return 0
@@ -219,7 +231,7 @@ class _Change:
     new: _Layout
 
     def first_batch(self, shard: int) -> int:
-        """The first batch of the new `shard` that holds a record which the old shards have not passed."""
+        """The first batch of the new `shard` with a record that was not passed."""
         schedule = self.new.schedule(shard)
         epoch, place = min(self._next_common(old, each, shard) for old, each in self._overlapping(shard))
         if not schedule.across_epochs:
@@ -230,7 +242,7 @@ class _Change:
         return batches if last is None or (schedule.epochs is not None and epoch < schedule.epochs) else last
 
     def repeated(self, shard: int, batches: int) -> int:
-        """How many delivered records the new `shard` reads again if it starts at index `batches`."""
+        """How many delivered records the new `shard` repeats from `batches` on."""
         first_epoch = _Progress(self.new.schedule(shard), batches).next_record()[0]
         last_epoch = (self.new.epochs or 0) - 1
         total = 0
@@ -264,14 +276,20 @@ class _Change:
                 yield old, each
 
     def _first_common(self, old: int, shard: int) -> int:
-        """The first place that an old shard and the new one share, by the Chinese remainder theorem."""
+        """The first place common to an old shard and the new one.
+
+        Computed with the Chinese remainder theorem.
+        """
         common = math.gcd(self.old.shards, self.new.shards)
         modulus = self.old.shards // common
         steps = (old - shard) // common * pow(self.new.shards // common, -1, modulus) % modulus
         return shard + self.new.shards * steps
 
     def _next_common(self, old: int, each: _Progress, shard: int) -> tuple[int, int]:
-        """The (epoch, place in the new shard) of the first common record that the old shard has not passed."""
+        """The first common record that the old shard has not passed.
+
+        Returns its (epoch, place in the new shard).
+        """
         first, every = self._first_common(old, shard), math.lcm(self.old.shards, self.new.shards)
         epoch, place = each.next_record()
         lowest = old + self.old.shards * place

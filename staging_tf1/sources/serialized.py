@@ -1,4 +1,4 @@
-"""`SerializedSource`: the base class of sources that read serialized records from files."""
+"""`SerializedSource`: the base class of sources that read record files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["SerializedFiles", "SerializedSource"]
 
 
 class SerializedFiles(Protocol):
-    """The records of one or more files, with consecutive numbers across files. Thread-safe."""
+    """The records of one or more files, with consecutive numbers across files.
+
+    Thread-safe.
+    """
 
     @property
     def num_records(self) -> int:
@@ -53,7 +56,9 @@ class SerializedFiles(Protocol):
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Read records of `length` bytes into a new aligned uint8 matrix [n, length]. See `read`.
+        """Read records of `length` bytes into a new aligned uint8 matrix [n, length].
+
+        See `read`.
 
         Raises:
           SpecError: a record has another length.
@@ -125,7 +130,10 @@ class SerializedSource(RecordSource):
         return parsed_spec(self._first_parsed(), batch_dim)
 
     def _first_parsed(self) -> Any:
-        """The first record of this shard that is not corrupt. It sets the structure of the batches."""
+        """The first record of this shard that is not corrupt.
+
+        It sets the structure of the batches.
+        """
         with self._first_lock:
             if self._first is None:
                 for place in range(self.num_records):
@@ -155,9 +163,10 @@ class SerializedSource(RecordSource):
         return batch
 
     def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
-        """Return the numbers of the records that are not corrupt, and an iterable of them that parses lazily.
+        """Return the numbers of intact records, and the records.
 
-        A `parse_fn` may write each record to the same array, so callers must copy each record before taking the next.
+        The records are an iterable that parses lazily. A `parse_fn` may write each record to the same array, so callers
+        must copy each record before taking the next.
         """
         if not self._cache.limit_bytes:
             return self._fresh(numbers)

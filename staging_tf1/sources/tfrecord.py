@@ -19,12 +19,12 @@ __all__ = ["TFRecordSource"]
 
 
 class TFRecordSource(SerializedSource):
-    """Batches of records from TFRecord files, with random access and checksum verification.
+    """Batches of records from TFRecord files, with random access.
 
-    The first use of a file writes an index of its records next to it, in one pass over the record headers.
-    `staging-tf1 index` does this in advance. A compressed file is also decompressed there, once, which takes its
-    uncompressed size on disk. The index is memory-mapped, so memory and startup time do not grow with the number of
-    records.
+    The checksum of each record is verified. The first use of a file writes an index of its records next to it, in one
+    pass over the record headers. `staging-tf1 index` does this in advance. A compressed file is also decompressed
+    there, once, which takes its uncompressed size on disk. The index is memory-mapped, so memory and startup time do
+    not grow with the number of records.
 
     The content of a batch depends on the options:
       by default: the serialized records, an object array of bytes, [batch];

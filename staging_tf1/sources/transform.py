@@ -1,4 +1,7 @@
-"""Support for a user's `transform(batch)` or `transform(batch, rng)`: random numbers, output memory and output spec."""
+"""Support for a user's `transform(batch)` or `transform(batch, rng)`.
+
+This module creates the random numbers, moves the output into new memory, and infers its spec.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
 
 def wants_rng(owner: str, transform: Transform | None) -> bool:
-    """Whether `transform` takes random numbers: `transform(batch, rng)` rather than `transform(batch)`.
+    """Whether `transform` takes random numbers.
+
+    It is then called as `transform(batch, rng)` rather than `transform(batch)`.
 
     Raises:
       TypeError: it takes neither (batch) nor (batch, rng).
@@ -54,14 +59,20 @@ def _takes(signature: inspect.Signature, *arguments: None) -> bool:
 
 
 def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
-    """Make the random generator of batch `index`. It is counter-based, so it does not depend on earlier batches."""
+    """Make the random generator of batch `index`.
+
+    It is counter-based, so it does not depend on earlier batches.
+    """
     # numpy accepts any ISeedSequence. Its stubs list one class only.
     key: Any = _Key(seed, shard_index)
     return np.random.Generator(np.random.Philox(key, counter=index << 192))
 
 
 class _Key(ISeedSequence):
-    """Passes a key to Philox. `Philox(key=...)` first requests entropy from the system, and then drops it."""
+    """Passes a key to Philox.
+
+    `Philox(key=...)` first requests entropy from the system, and then drops it.
+    """
 
     def __init__(self, low: int, high: int) -> None:
         self._words = np.array([low, high], np.uint64)
@@ -71,11 +82,11 @@ class _Key(ISeedSequence):
 
 
 def hand_over(owner: str, batch: Any) -> Any:
-    """Move a batch into arrays that nobody else holds and that TensorFlow reads in place.
+    """Move a batch into arrays that TensorFlow reads in place.
 
-    Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they are. All others are copied.
-    TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and an array that happens to be
-    aligned may be a buffer that the transform reuses.
+    Nothing else holds these arrays. Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they
+    are. All others are copied. TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and
+    an array that happens to be aligned may be a buffer that the transform reuses.
 
     Raises:
       SpecError: a leaf is not an array, or lies in the memory of an earlier batch.
@@ -105,7 +116,10 @@ def _place(owner: str, batch: Any, number: int) -> str:
 
 
 def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
-    """Infer the spec of transformed batches from one batch before and after the transform."""
+    """Infer the spec of transformed batches.
+
+    `before` and `after` are one batch before and after the transform.
+    """
     rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
     leaves = []
     for path, leaf in flatten_with_paths(after):

@@ -53,7 +53,9 @@ def is_array_record(path: str) -> bool:
 
 
 class ArrayRecordFiles:
-    """The records of several ArrayRecord files, with consecutive numbers across files. Thread-safe.
+    """The records of several ArrayRecord files, with consecutive numbers across files.
+
+    Thread-safe.
 
     Args:
       paths: the files.
@@ -166,7 +168,10 @@ class _OpenFile:
         return int(found[1]) if found else 1
 
     def read(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records by number. Returns their bytes, and the errors of corrupt records by their place."""
+        """Read records by number.
+
+        Returns their bytes, and the errors of corrupt records by their place.
+        """
         errors: dict[int, CorruptRecordError] = {}
         try:
             found = self._reader.read(records)
@@ -181,7 +186,10 @@ class _OpenFile:
         return found, errors
 
     def _read_singly(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records one by one. If one of several is corrupt, the reader returns none and does not say which."""
+        """Read records one by one.
+
+        If one of several is corrupt, the reader returns none and does not say which.
+        """
         found = [b""] * len(records)
         errors: dict[int, CorruptRecordError] = {}
         for place, record in enumerate(records):

@@ -25,10 +25,10 @@ def write_array_records(
     shards: int = 1,
     progress: bool = False,
 ) -> list[str]:
-    """Write records to ArrayRecord files with fast random access. Returns the names of the files.
+    """Write records to ArrayRecord files with fast random access.
 
-    Files appear when they are complete. Each row of a dict of arrays becomes one `tf.train.Example`, as in
-    `write_tfrecords`.
+    Returns the names of the files. Files appear when they are complete. Each row of a dict of arrays becomes one
+    `tf.train.Example`, as in `write_tfrecords`.
 
     Args:
       arrays, out, shards, progress: as in `write_tfrecords`.

@@ -48,7 +48,10 @@ def crc32c(data: bytes) -> int:
 
 
 def crc32c_many(messages: Sequence[Any]) -> list[int]:
-    """Compute the CRC-32C of each of several byte strings, or of each row of a uint8 matrix."""
+    """Compute the CRC-32C of each byte string, or of each row of a matrix.
+
+    The matrix is uint8.
+    """
     value = _compiled()
     if value is not None:
         return [value(message) for message in messages]
@@ -63,7 +66,10 @@ def mask(crcs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def masked_crcs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compute the masked CRC-32C of each row of a uint8 matrix with 4 to 64 columns: uint32 [rows]."""
+    """Compute the masked CRC-32C of each row: uint32 [rows].
+
+    The matrix is uint8 and has 4 to 64 columns.
+    """
     width = rows.shape[1]
     places = rows.astype(np.intp)
     places[:, :4] ^= 0xFF
@@ -86,7 +92,10 @@ def _with_numpy(messages: Sequence[Any]) -> list[int]:
 
 
 def _look_up(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compute the linear part of the CRC of each row. The row length must be a multiple of `_STRIDE`."""
+    """Compute the linear part of the CRC of each row.
+
+    The row length must be a multiple of `_STRIDE`.
+    """
     tables = _tables()
     offsets = np.arange(_STRIDE) * 256
     crcs = np.zeros(len(rows), "<u4")
@@ -145,7 +154,7 @@ def _tables() -> np.ndarray[Any, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _piece_shifts() -> list[list[int]]:
-    """`shifts[p][b]` is what a CRC whose byte `p` is `b` becomes after a piece of zeros."""
+    """`shifts[p][b]` is a CRC with byte `p` equal to `b`, after a piece of zeros."""
     crcs = np.arange(256, dtype="<u4") << (8 * np.arange(4, dtype="<u4"))[:, None]
     for _ in range(_PIECE):
         crcs = _append_zero(crcs)

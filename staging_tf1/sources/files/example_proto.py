@@ -17,7 +17,9 @@ __all__ = ["encode_example", "feature_text", "kind_of"]
 
 
 def kind_of(array: np.ndarray[Any, Any]) -> str:
-    """Return how rows of `array` are stored: "bytes", "raw" (a uint8 row as one string), "float" or "int64".
+    """Return how rows of `array` are stored: "bytes", "raw", "float" or "int64".
+
+    "raw" stores a uint8 row as one string.
 
     Raises:
       SpecError: an Example cannot hold the dtype.

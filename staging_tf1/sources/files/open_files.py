@@ -16,9 +16,10 @@ _File = TypeVar("_File")
 
 
 class OpenFiles(Generic[_File]):
-    """Opens files by number on first use, and drops the least recently used. Thread-safe.
+    """Opens files by number on first use, and drops the least recently used.
 
-    A file must close itself when it is garbage-collected, because another thread may still be reading a dropped file.
+    Thread-safe. A file must close itself when it is garbage-collected, because another thread may still be reading a
+    dropped file.
 
     Args:
       open_file: opens a file by its number.

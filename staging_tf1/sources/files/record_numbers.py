@@ -35,7 +35,7 @@ class RecordNumbers:
         return int(self._firsts[-1])
 
     def locate(self, record: int) -> tuple[int, int]:
-        """Return the number of the file that holds a record, and the number of the record in that file."""
+        """Return the file of a record, and its number in that file."""
         file = int(np.searchsorted(self._firsts, record, side="right")) - 1
         return file, record - int(self._firsts[file])
 

@@ -52,7 +52,10 @@ class Output(NamedTuple):
 
 
 def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, write_file: WriteFile) -> list[str]:
-    """Write arrays or serialized records to files, and return the names of the files. See `write_tfrecords`."""
+    """Write arrays or serialized records to files, and return the names of the files.
+
+    See `write_tfrecords`.
+    """
     output = output.checked()
     no_rows = isinstance(arrays, np.ndarray) and not arrays.ndim
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable) or no_rows:

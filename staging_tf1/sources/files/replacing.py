@@ -15,7 +15,9 @@ __all__ = ["check_regular", "replacing", "replacing_path"]
 
 
 def check_regular(path: str) -> None:
-    """Check that a path is a regular file. Opening a named pipe would block, and a device has no end.
+    """Check that a path is a regular file.
+
+    Opening a named pipe would block, and a device has no end.
 
     Raises:
       RecordFileError: the path does not exist, or is not a regular file.
@@ -30,9 +32,9 @@ def check_regular(path: str) -> None:
 
 @contextlib.contextmanager
 def replacing_path(path: str) -> Iterator[str]:
-    """Yield a temporary path in the same folder, and rename it to `path` when the block succeeds.
+    """Yield a temporary path, and rename it to `path` on success.
 
-    If the block raises, the temporary file is deleted.
+    It is in the same folder. If the block raises, the temporary file is deleted.
 
     Raises:
       RecordFileError: `path` exists and is not a regular file. Replacing a device would remove it.

@@ -1,9 +1,9 @@
-"""Indexes of TFRecord files: the offsets of their records, in an `.npy` file next to the record file.
+"""Indexes of TFRecord files: the offsets of their records.
 
-An index is an int64 array: a magic number that includes the version, the size and time of the record file, the number
-of lost bytes, a damage flag, and the offsets of the records with the end of the last. It is memory-mapped, so opening
-it takes the same time for 10^5 records and for 10^8. `allow_pickle` is off: a malicious index can cause an error, but
-cannot run code.
+They are `.npy` files next to the record files. An index is an int64 array: a magic number that includes the version,
+the size and time of the record file, the number of lost bytes, a damage flag, and the offsets of the records with the
+end of the last. It is memory-mapped, so opening it takes the same time for 10^5 records and for 10^8. `allow_pickle` is
+off: a malicious index can cause an error, but cannot run code.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ def open_index(
 
 
 def cache_dir() -> Path:
-    """Return the folder for indexes of files in read-only folders: $STAGING_TF1_CACHE, or the user's cache folder."""
+    """Return the folder for indexes of files in read-only folders.
+
+    It is $STAGING_TF1_CACHE, or `staging_tf1` in the user's cache folder.
+    """
     chosen = os.environ.get("STAGING_TF1_CACHE")
     if chosen:
         return Path(chosen)

@@ -24,7 +24,9 @@ _FOUR = np.arange(4, 0, -1)
 
 
 class RecordFiles:
-    """The records of several TFRecord files, with consecutive numbers across files. Thread-safe.
+    """The records of several TFRecord files, with consecutive numbers across files.
+
+    Thread-safe.
 
     Args:
       indexes: the index of each file.

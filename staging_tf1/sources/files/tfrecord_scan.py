@@ -32,7 +32,10 @@ _length_at = struct.Struct("<Q").unpack_from
 
 
 def plain_header(header: bytes) -> bool:
-    """Whether the first 12 bytes of a file are a record header, which means that the file is not compressed."""
+    """Whether the first 12 bytes of a file are a record header.
+
+    Otherwise the file may be compressed.
+    """
     if len(header) < HEADER_BYTES:
         return False
     rows = np.frombuffer(header, np.uint8, HEADER_BYTES).reshape(1, -1)
@@ -42,7 +45,9 @@ def plain_header(header: bytes) -> bool:
 def scan(
     path: str | os.PathLike[str], *, skip_corrupt: bool = False, progress: Callable[[int], Any] | None = None
 ) -> tuple[np.ndarray[Any, Any], int]:
-    """Find the offsets of the records of an uncompressed file, in one pass over their headers.
+    """Find the offsets of the records of an uncompressed file.
+
+    Reads the headers in one pass.
 
     Args:
       path: the file.
@@ -81,7 +86,10 @@ def scan(
 
 
 def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, Any], int, str]:
-    """Follow up to `_BATCH` headers. Returns their offsets, the offset of the next one, and what is wrong with it."""
+    """Follow up to `_BATCH` headers.
+
+    Returns their offsets, the offset of the next one, and what is wrong with it.
+    """
     starts: list[int] = []
     for _ in range(_BATCH):
         if position == size:

@@ -1,4 +1,4 @@
-"""Decompresses TFRecord files, because compressed streams do not support random access."""
+"""Decompresses TFRecord files, because random access needs plain files."""
 
 from __future__ import annotations
 

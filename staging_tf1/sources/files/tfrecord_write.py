@@ -28,11 +28,11 @@ def write_tfrecords(
     shards: int = 1,
     progress: bool = False,
 ) -> list[str]:
-    """Write records to TFRecord files, each with an index next to it. Returns the names of the files.
+    """Write records to TFRecord files, each with an index next to it.
 
-    Files appear when they are complete. Each row of a dict of arrays becomes one `tf.train.Example`: integers are
-    stored as int64, floats as float32, and strings as bytes. A uint8 row with more than one number, such as an image,
-    is stored as one string, which `tf.io.decode_raw(x, tf.uint8)` decodes.
+    Returns the names of the files. Files appear when they are complete. Each row of a dict of arrays becomes one
+    `tf.train.Example`: integers are stored as int64, floats as float32, and strings as bytes. A uint8 row with more
+    than one number, such as an image, is stored as one string, which `tf.io.decode_raw(x, tf.uint8)` decodes.
 
     Args:
       arrays: a dict of arrays that share their first dimension, or serialized records if `shards` is 1.
