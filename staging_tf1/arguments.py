@@ -162,6 +162,16 @@ def batch_start(what: str, start: Any) -> int:
     return whole(what, "start", start, 0, INT64_MAX, "the index of a batch")
 
 
+def seed(what: str, value: Any) -> int:
+    """Check the seed of a source: from 0 to 2**63 - 1.
+
+    Raises:
+      TypeError: not an integer.
+      ValueError: out of range.
+    """
+    return whole(what, "seed", value, 0, INT64_MAX)
+
+
 def flag(what: str, argument: str, value: Any) -> bool:
     """Check a bool, Python's or numpy's.
 

@@ -206,8 +206,8 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
     odd = next((each for each in _own_dtypes(value) if not _is_the_same(each, array.dtype)), None)
     if odd is not None:
         raise SpecError(
-            f"{place} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values, "
-            f"or which of them are missing, could be lost.{_cure(value)}"
+            f"{place} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values "
+            f"or marks of missing values could be lost.{_cure(value)}"
         )
 
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from staging_tf1.arguments import INT64_MAX, batch_start, whole
+from staging_tf1 import arguments
 from staging_tf1.spec import bytes_per_batch
 
 __all__ = ["Source", "StreamSource"]
@@ -89,7 +89,7 @@ class Source(abc.ABC):
 
         Returns itself if nothing is random.
         """
-        whole(type(self).__name__, "seed", seed, 0, INT64_MAX)
+        arguments.seed(type(self).__name__, seed)
         return self
 
     @abc.abstractmethod
@@ -108,7 +108,7 @@ class Source(abc.ABC):
         Raises:
           TypeError, ValueError: `start` is not a valid batch index.
         """
-        start = batch_start(type(self).__name__, start)
+        start = arguments.batch_start(type(self).__name__, start)
         numbers = itertools.count(start) if self.num_batches is None else range(start, self.num_batches)
         return (self.batch(number) for number in numbers)
 

@@ -58,7 +58,7 @@ class Parsing(NamedTuple):
 
 
 def _check_features(owner: str, features: Any) -> None:
-    # All feature classes are named tuples with a dtype. Modules of this package do not import TensorFlow.
+    # Duck-typed, because sources do not import TensorFlow. All feature classes are named tuples with a dtype.
     if not isinstance(features, Mapping) or not all(
         isinstance(name, str) and isinstance(feature, tuple) and hasattr(feature, "dtype")
         for name, feature in features.items()

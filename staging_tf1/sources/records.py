@@ -46,7 +46,7 @@ class Options(NamedTuple):
         return Options(
             arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
             arguments.flag(owner, "shuffle", self.shuffle),
-            None if self.seed is None else _checked_seed(owner, self.seed),
+            None if self.seed is None else arguments.seed(owner, self.seed),
             None
             if self.epochs is None
             else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is endless"),
@@ -55,10 +55,6 @@ class Options(NamedTuple):
             arguments.flag(owner, "across_epochs", self.across_epochs),
             self.transform,
         )
-
-
-def _checked_seed(owner: str, seed: Any) -> int:
-    return arguments.whole(owner, "seed", seed, 0, INT64_MAX)
 
 
 class RecordSource(Source):
@@ -187,7 +183,7 @@ class RecordSource(Source):
     def with_seed(self: _Source, seed: int) -> _Source:
         """Return a source with the same records and another seed."""
         other = copy.copy(self)
-        other._seed, other.seed_was_drawn = _checked_seed(self._owner, seed), False
+        other._seed, other.seed_was_drawn = arguments.seed(self._owner, seed), False
         other._take_shard(self._order.shard_index, self._order.shard_count)
         return other
 

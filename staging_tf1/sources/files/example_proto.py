@@ -13,10 +13,10 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 
-__all__ = ["encode_example", "feature_text", "kind_of"]
+__all__ = ["encode_example", "feature_text", "storage_kind"]
 
 
-def kind_of(array: np.ndarray[Any, Any]) -> str:
+def storage_kind(array: np.ndarray[Any, Any]) -> str:
     """Return how rows of `array` are stored: "bytes", "raw", "float" or "int64".
 
     "raw" stores a uint8 row as one string.
@@ -41,7 +41,7 @@ def encode_example(row: Mapping[str, np.ndarray[Any, Any]], kinds: Mapping[str, 
 
     Args:
       row: the values of one record by name. They are flattened.
-      kinds: the result of `kind_of` for each array, by name.
+      kinds: the result of `storage_kind` for each array, by name.
     """
     entries = b"".join(_entry(name, kinds[name], np.asarray(value)) for name, value in sorted(row.items()))
     return _field(1, entries)
@@ -53,7 +53,7 @@ def feature_text(name: str, array: np.ndarray[Any, Any]) -> str:
     >>> feature_text("label", np.zeros(10, np.int64))
     "'label': tf.io.FixedLenFeature([], tf.int64)"
     """
-    kind = kind_of(array)
+    kind = storage_kind(array)
     dtype = {"raw": "string", "bytes": "string", "float": "float32", "int64": "int64"}[kind]
     shape = [] if kind == "raw" else list(array.shape[1:])
     hint = f",  # tf.io.decode_raw(x, tf.uint8), reshaped to {list(array.shape[1:])}" if kind == "raw" else ""

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from staging_tf1 import arguments
 from staging_tf1.arrays import as_array
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.files.example_proto import encode_example, kind_of
+from staging_tf1.sources.files.example_proto import encode_example, storage_kind
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 
 # File names have five digits for the number of the shard.
@@ -150,13 +150,13 @@ def _check_columns(arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]
         raise SpecError(f"arrays have different lengths: {listed}. Record i is row i of each array.")
     for name, column in columns.items():
         try:
-            kind_of(column)
+            storage_kind(column)
         except SpecError as error:
             raise SpecError(f"array '{name}': {error}") from error
     return columns
 
 
 def _examples(columns: Mapping[str, np.ndarray[Any, Any]], rows: range) -> Iterator[bytes]:
-    kinds = {name: kind_of(column) for name, column in columns.items()}
+    kinds = {name: storage_kind(column) for name, column in columns.items()}
     for row in rows:
         yield encode_example({name: column[row] for name, column in columns.items()}, kinds)

@@ -171,9 +171,9 @@ class _Found(NamedTuple):
 
 
 class _OpenFile:
-    """One open file, which stays readable when its name is removed."""
+    """One open file. It stays readable if it is deleted."""
 
-    # On the class, because __del__ runs even where __init__ has failed.
+    # A class attribute, because __del__ also runs after a failed __init__.
     _descriptor = -1
 
     def __init__(self, index: RecordIndex, access: Literal["mmap", "pread"]) -> None:
