@@ -1,10 +1,10 @@
-"""The classic StagingArea workflow for graph-mode TensorFlow, on stock TensorFlow 2.x.
+"""The classic StagingArea workflow for graph-mode TensorFlow, on TensorFlow 2.x.
 
     import tensorflow.compat.v1 as tf
     import staging_tf1 as staging
 
-The names below load when they are first used, and TensorFlow with them: `staging-tf1 run` starts a program
-that must be the one to import TensorFlow, after it has set the environment variables that TensorFlow reads.
+Names load on first use, and TensorFlow with them. Programs started by `staging-tf1 run` set environment variables that
+TensorFlow reads at import, so they must be the first to import it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "testing",
 ]
 
-# The module of each name; a module that is itself a name is not listed.
+# The module that defines each name. Public modules are not listed.
 _HOMES = {
     "CustomRunner": "build.custom_runner",
     "MapStagingArea": "graph.map_area",

@@ -1,4 +1,4 @@
-"""`python -m staging_tf1` is `staging-tf1`."""
+"""Runs the `staging-tf1` command as `python -m staging_tf1`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one room that imports TensorFlow: the graph-mode API and the private names that we rely on.
+"""The only module that imports TensorFlow.
 
-Every private name is listed here and nowhere else, and each has a canary in ``tests/test_tf.py`` that fails
-by name when a TensorFlow release moves it.
+It provides the graph-mode API and the private names that the package uses. Private names of TensorFlow are used in this
+module only. Each has a test in ``tests/test_tf.py`` that fails by name when a TensorFlow release moves it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def control_flow_context(graph: Any) -> Any:
-    """The v1 `tf.cond` or `tf.while_loop` that `graph` is being built in, or None."""
+    """The v1 `tf.cond` or `tf.while_loop` under construction in `graph`, or None."""
     return graph._get_control_flow_context()
 
 
@@ -53,13 +53,19 @@ def fast_callable(
     fetches: Sequence[Any] = (),
     in_caller_thread: bool = False,
 ) -> Callable[..., Any]:
-    """A callable that feeds numpy arrays to `feeds`, in order, runs `targets` and returns a list for `fetches`.
+    """Make a callable that feeds arrays, runs ops and fetches values.
 
-    `Session.make_callable` with a feed list goes through `Session.run`: 200 us a call, where this takes 18.
+    A call takes 18 us. A callable of `Session.make_callable` with a feed list takes 200 us, because it goes through
+    `Session.run`.
 
     Args:
-      in_caller_thread: for a few tiny ops: to wake the threads of the inter-op pool costs more than to run them. An op
-        that waits holds no thread even so; what comes after it is run by the thread that ended the wait.
+      session: the session that runs the callable.
+      feeds: tensors to feed. The callable takes one array for each, in this order.
+      targets: ops to run.
+      fetches: tensors whose values the callable returns, as a list.
+      in_caller_thread: run the ops in the calling thread. Use it for a few tiny ops: waking a thread of the inter-op
+        pool costs more than running them. A blocked op still holds no thread; the thread that unblocks it runs the ops
+        that follow.
     """
     options = CallableOptions(
         feed=[feed.name for feed in feeds],
@@ -67,14 +73,14 @@ def fast_callable(
         target=[op.name for op in targets],
     )
     if in_caller_thread:
-        # See RunOptions in config.proto; where a graph spans devices, TensorFlow takes the pool all the same.
+        # See RunOptions in config.proto. TensorFlow still uses the pool for graphs that span devices.
         options.run_options.inter_op_thread_pool = -1
     call: Callable[..., Any] = session._make_callable_from_options(options)
     return call
 
 
 def is_closed(session: Any) -> bool:
-    """Whether `Session.close` has been called."""
+    """Whether `Session.close` was called."""
     return bool(session._closed)
 
 
@@ -84,46 +90,53 @@ def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, opti
 
 
 def sessions_created() -> int:
-    """How many sessions this process has made so far; those before a fork count."""
+    """The number of sessions this process has created, including before a fork."""
     return int(_session._python_session_create_counter.get_cell().value())
 
 
 def abandon(session: Any) -> None:
-    """Makes `session` forget what it stands for, without freeing it: closing and deleting it then do nothing.
+    """Detach `session` from its C++ session without freeing it.
 
-    For a forked process: what is freed there joins threads that do not exist.
+    Closing or deleting it then does nothing. For forked processes, where freeing a session would join threads that do
+    not exist.
     """
     session._session = None
 
 
 def close_summary_writers() -> None:
-    """Closes the writers that TensorFlow's hooks share, without a word to the threads that do their work.
+    """Mark the summary writers of TensorFlow's hooks as closed, without flushing.
 
-    For a forked process: to flush one waits for its thread.
+    For forked processes, where flushing would wait for a writer thread that does not exist.
     """
     for writer in tf.summary.FileWriterCache._cache.values():
         writer.event_writer._closed = True
 
 
 def abandon_eager_context() -> None:
-    """Lets nobody free TensorFlow's eager context, which graph mode makes, too; see `abandon`."""
+    """Leak TensorFlow's eager context, so that nothing frees it.
+
+    Graph mode creates one too. See `abandon`.
+    """
     context = _context.context_safe()
     handle = None if context is None else context._context_handle
     if handle is not None:
-        # One reference more than anybody will ever give back.
+        # A reference that is never released.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
 
 def current_container(graph: Any) -> str:
-    """The `tf.container` that new stateful ops of `graph` get; empty for the default one."""
+    """The `tf.container` assigned to new stateful ops of `graph`.
+
+    Empty for the default container.
+    """
     return str(graph._container)
 
 
 def scope_device() -> str:
-    """The device that the scopes around the caller ask for; empty for none.
+    """The device that the current device scopes assign. Empty if they assign none.
 
-    Only an op tells what nested scopes and device functions come to. It stays in the graph, on no device,
-    where any session can place it.
+    Only creating an op resolves nested scopes and device functions. The op stays in the graph without a device, so any
+    session can place it.
     """
     probe = tf.no_op(name="scope_device")
     device = str(probe.device)
@@ -132,16 +145,18 @@ def scope_device() -> str:
 
 
 def has_default_graph() -> bool:
-    """Whether this thread stands in a `with graph.as_default():` block (or one that implies it)."""
+    """Whether this thread is inside a `graph.as_default()` block.
+
+    A `with tf.Session():` block counts too.
+    """
     return bool(_ops._default_graph_stack.stack)
 
 
 def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
-    """Calls `on_run` at every later `Session.run` of `graph`, and of no other graph.
+    """Call `on_run` on every later `Session.run` of `graph`.
 
-    `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is
-    an attribute of this one graph: a change of the class, or of `Session.run`, would reach other people's
-    code.
+    `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is an
+    attribute of this graph. Patching the class or `Session.run` would affect other graphs in the process.
     """
     take_lock = type(graph)._session_run_lock
 
@@ -153,7 +168,10 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
 
 
 def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
-    """Makes `graph.finalize()` call `call` first; an attribute of this one graph, like that of `count_runs`."""
+    """Make `graph.finalize()` call `call` first.
+
+    The wrapper is an attribute of this graph, as in `count_runs`.
+    """
     finalize = graph.finalize
 
     def finalized() -> None:
@@ -164,5 +182,8 @@ def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
 
 
 def original_stack() -> list[tuple[str, int, str]]:
-    """This thread's (file, line, function) frames, outermost first, with AutoGraph's copies mapped back."""
+    """The (file, line, function) frames of this thread, outermost first.
+
+    Frames of functions that AutoGraph converted point to the original source.
+    """
     return [(frame.filename, frame.lineno, frame.name) for frame in _tf_stack.extract_stack()]

@@ -1,7 +1,8 @@
-"""Checks of arguments, in the same words for every public function: who, the argument, what it got, what it wants.
+"""Argument checks. Every public function reports a bad argument in the same words.
 
-Each check takes the caller's name (`what`), the argument's name and its value, and returns the value as the kind that
-the caller goes on with. The checks run before an op is made, memory is taken or a thread is started.
+A message says who was called, which argument, what it got, and what was expected. Each check takes the caller's name
+(`what`), the argument's name and its value, and returns the value in the type that the caller uses. Checks run before
+any op is created, memory allocated or thread started.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import Any, NoReturn
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-# Elements of an area of staged(): each has a place in a queue that is filled at the start, 160 bytes a place.
+# Elements of a staged() area. Each takes a slot of 160 bytes in a queue that is filled at the start.
 MOST_STAGED = 2**20
-# Records or batches of a CustomRunner's queue: a RandomShuffleQueue reserves 32 bytes for each and each component.
+# Records or batches in a CustomRunner's queue. A RandomShuffleQueue reserves 32 bytes for each, per component.
 MOST_QUEUED = 2**24
-# Threads of one feed, each with a stack of its own.
+# Threads of one feed. Each has its own stack.
 MOST_THREADS = 1024
-# 31 years. Longer waits overflow what some systems wait with.
+# 31 years. Some systems overflow on longer waits.
 MOST_SECS = 10**9
 
-# What TensorFlow takes for a scope at the root of a graph, and within another scope.
+# Scope names that TensorFlow accepts at the root of a graph, and inside another scope.
 _SCOPE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _INNER_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _FILE_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -46,55 +47,58 @@ _short.maxdict = _short.maxlist = _short.maxtuple = 8
 
 
 def shown(value: Any) -> str:
-    """`value` as messages show it: on one line, cut short, whatever it is.
+    """Format any value for a message: on one line, truncated.
 
     >>> shown(1.5), shown("x" * 1000) == shown("x" * 2000), len(shown("x" * 1000))
     ('1.5', True, 120)
     """
     try:
         text = " ".join(_short.repr(value).split())
-    except Exception:  # an int of more digits than Python prints, or a __repr__ that raises
+    except Exception:  # an int with more digits than Python prints, or a __repr__ that raises
         text = f"<{type(value).__name__}>"
-    # A lone surrogate could not be printed.
+    # Lone surrogates cannot be printed.
     printable = text.encode(errors="backslashreplace")
     return printable.decode()
 
 
-def refuse(what: str, argument: str, value: Any, wanted: str, kind: type[Exception] = TypeError) -> NoReturn:
-    """Raises `kind` in the words that all checks share."""
-    raise kind(f"{what} got {argument}={shown(value)}, wanted {wanted}.")
+def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Exception] = TypeError) -> NoReturn:
+    """Raise `kind` with the message that all checks share."""
+    raise kind(f"{what} got {argument}={shown(value)}, expected {expected}.")
 
 
 def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
-    """A whole number from `least` to `most`, as an int; numpy integers count, bools do not.
+    """Check an integer and its range. Accepts numpy integers, rejects bools.
 
     Args:
-      what: who was called, for messages.
-      argument: its name.
-      value: what it got.
-      least, most: the range, both included.
-      meaning: what the number is, for messages: "bytes; 0 is no limit".
+      what: the function that was called, for messages.
+      argument: the name of the argument.
+      value: the value passed.
+      least, most: the range, inclusive.
+      meaning: what the number means, for messages: "bytes; 0 is no limit".
 
     Raises:
-      TypeError: not a whole number.
+      TypeError: not an integer.
       ValueError: out of range.
 
     >>> whole("staged()", "capacity", 0, 1, 8)
     Traceback (most recent call last):
     ...
-    ValueError: staged() got capacity=0, wanted a whole number from 1 to 8.
+    ValueError: staged() got capacity=0, expected a whole number from 1 to 8.
     """
-    wanted = f"a whole number {in_range(least, most)}{f' ({meaning})' if meaning else ''}"
+    expected = f"a whole number {in_range(least, most)}{f' ({meaning})' if meaning else ''}"
     number = as_int(value)
     if number is None:
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     if not least <= number <= most:
-        refuse(what, argument, value, wanted, ValueError)
+        refuse(what, argument, value, expected, ValueError)
     return number
 
 
 def as_int(value: Any) -> int | None:
-    """`value` as an int if it is a whole number, else None; a bool is none."""
+    """Convert an integer of any type to int.
+
+    Returns None for bools and everything else.
+    """
     if _is_bool(value):
         return None
     try:
@@ -104,13 +108,16 @@ def as_int(value: Any) -> int | None:
 
 
 def _is_bool(value: Any) -> bool:
-    """Python's or numpy's; by name, because programs that `staging-tf1 run` starts must import numpy themselves."""
+    """Whether `value` is a Python or numpy bool.
+
+    Compares names: programs started by `staging-tf1 run` must be the first to import numpy.
+    """
     kind = type(value)
     return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
 
 
 def in_range(least: int, most: int) -> str:
-    """A range in words.
+    """Format an inclusive range for a message.
 
     >>> in_range(1, 256), in_range(0, 2**63 - 1)
     ('from 1 to 256', 'from 0 to 2**63 - 1')
@@ -123,10 +130,12 @@ def _bound(number: int) -> str:
 
 
 def index_below(what: str, index: Any, count: int | None, argument: str = "index") -> int:
-    """The number of a batch, from 0 to below `count`; None is without end.
+    """Check a batch index: at least 0, and below `count`.
+
+    A `count` of None is endless.
 
     Raises:
-      TypeError: not a whole number.
+      TypeError: not an integer.
       IndexError: out of range.
 
     >>> index_below("ArraySource", 5, 5)
@@ -136,18 +145,40 @@ def index_below(what: str, index: Any, count: int | None, argument: str = "index
     """
     number = as_int(index)
     if number is None:
-        refuse(what, argument, index, "a whole number: the number of a batch, counted from 0")
+        refuse(what, argument, index, "a whole number: the index of a batch, counted from 0")
     most = INT64_MAX if count is None else count - 1
     if not 0 <= number <= most:
         raise IndexError(f"{what}: batch {shown(number)} is out of range (0 to {_bound(most)}).")
     return number
 
 
-def flag(what: str, argument: str, value: Any) -> bool:
-    """True or False, Python's or numpy's; 1 or 0, which programs take from their command lines.
+def batch_start(what: str, start: Any) -> int:
+    """Check the index of the batch to start from. It may be beyond the last batch.
 
     Raises:
-      TypeError: something else, which Python would take for True more often than it is meant.
+      TypeError: not an integer.
+      ValueError: out of range.
+    """
+    return whole(what, "start", start, 0, INT64_MAX, "the index of a batch")
+
+
+def seed(what: str, value: Any) -> int:
+    """Check the seed of a source: from 0 to 2**63 - 1.
+
+    Raises:
+      TypeError: not an integer.
+      ValueError: out of range.
+    """
+    return whole(what, "seed", value, 0, INT64_MAX)
+
+
+def flag(what: str, argument: str, value: Any) -> bool:
+    """Check a bool, Python's or numpy's.
+
+    Accepts 1 and 0, which programs read from their command lines.
+
+    Raises:
+      TypeError: anything else. Most values are true in Python, and few are meant that way.
     """
     if not _is_bool(value) and as_int(value) not in (0, 1):
         refuse(what, argument, value, "True or False")
@@ -155,30 +186,34 @@ def flag(what: str, argument: str, value: Any) -> bool:
 
 
 def seconds(what: str, argument: str, value: Any) -> float:
-    """A finite number of seconds, from 0 to `MOST_SECS`, as a float.
+    """Check a duration: a finite number of seconds from 0 to `MOST_SECS`.
+
+    Returns a float.
 
     Raises:
-      TypeError: no number.
+      TypeError: not a number.
       ValueError: negative, NaN or too large.
     """
-    wanted = f"a finite number of seconds, {in_range(0, MOST_SECS)}"
+    expected = f"a finite number of seconds, {in_range(0, MOST_SECS)}"
     if _is_bool(value) or not isinstance(value, numbers.Real):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     try:
         secs = float(value)
     except OverflowError:
         secs = math.inf
     if not 0 <= secs <= MOST_SECS:
-        refuse(what, argument, value, wanted, ValueError)
+        refuse(what, argument, value, expected, ValueError)
     return secs
 
 
 def shard(what: str, value: Any, records: int) -> tuple[int, int]:
-    """A pair (index, count) with 0 <= index < count <= `records`; None is (0, 1).
+    """Check a shard: a pair (index, count) with index < count and index < `records`.
+
+    None is (0, 1).
 
     Raises:
-      TypeError: no pair of integers.
-      ValueError: the index is out of range, or the shard would have no record.
+      TypeError: not a pair of integers.
+      ValueError: the index is out of range, or the shard would be empty.
     """
     if value is None:
         return 0, 1
@@ -188,131 +223,142 @@ def shard(what: str, value: Any, records: int) -> tuple[int, int]:
     index = whole(what, "shard index", value[0], 0, count - 1, f"of {count} shard{'s' if count > 1 else ''}")
     if index >= records:
         raise ValueError(
-            f"{what} got shard=({index}, {count}), which would be empty: there are {records} records for {count} "
+            f"{what} got shard=({index}, {count}), which would be empty: {records} records are divided into {count} "
             f"shards. Use at most {records} shards."
         )
     return index, count
 
 
 def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
-    """One of several words.
+    """Check a string against a list of choices.
 
     Raises:
-      TypeError: no string.
-      ValueError: another word.
+      TypeError: not a string.
+      ValueError: not one of the choices.
     """
-    wanted = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+    expected = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
     if not isinstance(value, str):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     if value not in choices:
-        refuse(what, argument, value, wanted, ValueError)
+        refuse(what, argument, value, expected, ValueError)
     return value
 
 
-def function(what: str, argument: str, value: Any, wanted: str) -> Any:
-    """Something that can be called.
+def function(what: str, argument: str, value: Any, expected: str) -> Any:
+    """Check that a value is callable.
 
     Raises:
-      TypeError: it cannot.
+      TypeError: it is not.
     """
     if not callable(value):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     return value
 
 
-def having(what: str, argument: str, value: Any, attributes: Sequence[str], wanted: str) -> Any:
-    """Something with the attributes that the caller uses: sessions and coordinators come wrapped.
+def having(what: str, argument: str, value: Any, attributes: Sequence[str], expected: str) -> Any:
+    """Check that an object has the given attributes.
+
+    Its class is not checked, because sessions and coordinators are often wrapped.
 
     Raises:
-      TypeError: one of them is not there.
+      TypeError: an attribute is missing.
     """
     if isinstance(value, type) or not all(hasattr(value, attribute) for attribute in attributes):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     return value
 
 
 def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
-    """None, or what can stand before the names of ops; `in_scope` if it may be made within another scope.
+    """Check a prefix for op names, or None.
+
+    `in_scope` accepts names that are valid only inside another scope.
 
     Raises:
-      TypeError, ValueError: neither.
+      TypeError: not a string.
+      ValueError: not a valid op name.
     """
     if value is None:
         return None
     if not isinstance(value, str):
         refuse(what, "name", value, "a string")
     if not (_INNER_SCOPE if in_scope else _SCOPE).fullmatch(value):
-        refuse(what, "name", value, "a name that TensorFlow takes for an op, such as 'train'", ValueError)
+        refuse(what, "name", value, "a valid TensorFlow op name, such as 'train'", ValueError)
     return value
 
 
-def listed(what: str, argument: str, value: Any, wanted: str) -> list[Any]:
-    """What an iterable holds; a string is none, nor is a dict.
+def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
+    """Check an iterable and return its elements. Rejects strings and dicts.
 
     Raises:
-      TypeError: something else.
+      TypeError: not such an iterable.
     """
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     try:
         return list(value)
-    except TypeError:  # an array of no dimension
-        refuse(what, argument, value, wanted)
+    except TypeError:  # a 0-d array
+        refuse(what, argument, value, expected)
 
 
-def names(what: str, argument: str, value: Any, wanted: str) -> list[str]:
-    """A list of strings; one string is none.
+def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
+    """Check a list of strings. Rejects a single string.
 
     Raises:
-      TypeError: something else.
+      TypeError: not a list of strings.
     """
-    found = listed(what, argument, value, wanted)
+    found = listed(what, argument, value, expected)
     if not all(isinstance(each, str) for each in found):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     return found
 
 
 def path(what: str, argument: str, value: Any) -> str:
-    """A path, as a string: a number would name an open file, and bytes no name that a message can show.
+    """Check a path and return it as a string.
+
+    Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show.
 
     Raises:
       TypeError: neither a string nor an `os.PathLike` of one.
-      ValueError: no file can have that name.
+      ValueError: not a possible file name.
     """
-    wanted = "a path: a string or an os.PathLike"
+    expected = "a path: a string or an os.PathLike"
     if not isinstance(value, (str, os.PathLike)):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     name = os.fspath(value)
     if not isinstance(name, str):
-        refuse(what, argument, value, wanted)
+        refuse(what, argument, value, expected)
     try:
         possible = bool(name) and b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
         possible = False
     if not possible:
-        refuse(what, argument, value, "a path that a file can have", ValueError)
+        refuse(what, argument, value, "a valid file path", ValueError)
     return name
 
 
 def kind_of_file(name: str) -> str | None:
-    """What stands at a path if it is no regular file: "a named pipe"; None for a regular file.
+    """Name the kind of a file that is not regular: "a named pipe".
+
+    Returns None for a regular file.
 
     Raises:
-      OSError: nothing stands there, or it cannot be looked at.
+      OSError: the path does not exist, or its status cannot be read.
     """
     mode = os.stat(name).st_mode
     if stat.S_ISREG(mode):
         return None
-    return next((words for test, words in _FILE_KINDS if test(mode)), "no file")
+    return next((words for test, words in _FILE_KINDS if test(mode)), "not a file")
 
 
 def output_file(what: str, argument: str, value: Any) -> str:
-    """A path that a regular file can be written to; what stands there is left as it is.
+    """Check that a regular file can be written to a path.
 
-    A device would take no file, a named pipe would block, and both would be lost where a file replaces them.
+    Does not touch what is there. Devices and named pipes are rejected: a pipe would block, and replacing either with a
+    file would remove it.
 
     Raises:
-      TypeError, ValueError: no path; or something else than a file stands there.
+      TypeError: not a path.
+      ValueError: not a valid path, or the path exists and is not a regular file.
       OSError: the file cannot be written.
     """
     name = path(what, argument, value)
@@ -331,23 +377,26 @@ def output_file(what: str, argument: str, value: Any) -> str:
         if kind is None and not os.access(name, os.W_OK):
             raise _unwritable(what, argument, name, errno.EACCES)
     if kind is not None:
-        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, wanted the path of a regular file.")
+        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, expected the path of a regular file.")
     return name
 
 
 def folder(what: str, argument: str, value: Any) -> str:
-    """The path of a folder, which need not be there yet, nor on this machine: "gs://bucket/run".
+    """Check the path of a folder.
+
+    It need not exist, and may be remote: "gs://bucket/run".
 
     Raises:
-      TypeError, ValueError: no path; or something else than a folder stands there.
+      TypeError: not a path.
+      ValueError: not a valid path, or the path exists and is not a folder.
     """
     name = path(what, argument, value)
     if os.path.exists(name) and not os.path.isdir(name):
         kind = kind_of_file(name) or "a file"
-        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, wanted the path of a folder.")
+        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")
     return name
 
 
 def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
-    # OSError makes the class that goes with the number, FileNotFoundError for example.
+    # OSError picks the subclass that matches the number, such as FileNotFoundError.
     return OSError(code, f"{what} cannot write to {argument}={shown(name)}: {os.strerror(code)}", name)

@@ -1,14 +1,15 @@
-"""One component's value as the array that TensorFlow is fed: converted here, once, or refused with the reason.
+"""Converts values to the arrays that are fed to TensorFlow.
 
-TensorFlow's fast way to feed takes the bytes of an array as they are. So an array that leaves this module is a plain
-`np.ndarray` in native byte order, of a dtype that tensors have, and its strings are `bytes` objects.
+Raises `SpecError` for values that cannot be converted without loss. The fast feed path of TensorFlow reads the bytes of
+an array as they are. Arrays returned by this module are therefore plain `np.ndarray` objects in native byte order, with
+a dtype that tensors support. Their strings are `bytes` objects.
 
-Converted, where that changes no value:
-  the other byte order; `np.memmap` and subclasses of `np.ndarray` that only add attributes; Python numbers, strings and
-  lists; whatever has `__array__` or a buffer and says the same dtype as the array that it makes (torch and jax arrays,
-  eager tensors, pandas objects of numpy dtypes).
+Converted, where no value changes:
+  non-native byte order; `np.memmap` and subclasses of `np.ndarray` that only add attributes; Python numbers, strings
+  and lists; objects with `__array__` or a buffer whose declared dtype is that of the resulting array (torch and jax
+  arrays, eager tensors, pandas objects with numpy dtypes).
 
-Refused, by name and with the cure:
+Rejected, with a message that says how to convert:
   masked arrays and `np.matrix`; dates, structured arrays and other dtypes without a tensor type; extension arrays
   (pandas `Int64`, `category`), whose missing values a plain array cannot hold; sparse matrices; symbolic tensors.
 """
@@ -26,53 +27,61 @@ from staging_tf1.errors import SpecError
 
 __all__ = ["as_array", "as_numpy_dtype", "checked_array", "describe", "is_plain", "is_plain_list", "kind_of"]
 
-# The tensor types that numpy knows by ml_dtypes only; which of them TensorFlow has depends on its release.
+# Tensor types that numpy gets from ml_dtypes. Which of them TensorFlow supports depends on its release.
 _ML_DTYPES = frozenset(
     "bfloat16 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn "
     "int2 int4 uint2 uint4".split()
 )
-# The one field of the structured dtypes by which TensorFlow shows quantized numbers.
+# The only field of the structured dtypes with which TensorFlow represents quantized numbers.
 _QUANTIZED = frozenset((name,) for name in ("qint8", "quint8", "qint16", "quint16", "qint32"))
 _STRING_KINDS = "OSUT"
-# numpy's letters for bools, integers, floats and complex numbers, without the long ones.
+# numpy's type codes for bools, integers, floats and complex numbers, without long doubles.
 _PLAIN = frozenset("?bBhHiIlLqQefdFD")
-# The common ones: to compare types takes a tenth of an isinstance with an abstract class.
+# The common types. Comparing types takes a tenth of the time of isinstance with an abstract class.
 _PYTHON_TYPES = frozenset((int, float, bool, complex, str, bytes))
 _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
 
 
 def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """The array that `value` stands for, as TensorFlow can be fed it; an array that already is one, itself.
+    """Convert a leaf of a batch to an array that can be fed.
+
+    Returns the same object if it needs no conversion.
 
     Args:
       value: a leaf of a batch.
-      dtype: what Python numbers and lists are made into; None lets numpy choose. Arrays are not cast to it.
-      place: what messages begin with: "generator 'digits': batch 3: component 'x'".
+      dtype: the dtype for Python numbers and lists. None lets numpy choose. Arrays are not cast.
+      place: the start of messages: "generator 'digits': batch 3: component 'x'".
 
     Raises:
-      SpecError: the value makes no array, or none that tensors have; see above.
+      SpecError: the value cannot be converted, or its dtype has no tensor type; see the module's docstring.
     """
     array = checked_array(value, dtype, place)
     return array if array.dtype.isnative else array.astype(as_numpy_dtype(array.dtype))
 
 
 def checked_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """`as_array` for who copies the array anyway: its numbers may still be in the other byte order."""
+    """Do what `as_array` does, but keep the byte order.
+
+    For callers that copy the array anyway.
+    """
     array = value if type(value) is np.ndarray else _converted(value, dtype, place)
     if array.dtype.kind in _STRING_KINDS:
         return _as_bytes(array, place)
     if not _has_tensor_type(array.dtype):
-        raise SpecError(f"{place} is of dtype {array.dtype}, which no tensor can have. {_dtype_cure(array.dtype)}")
+        raise SpecError(f"{place} has dtype {array.dtype}, which tensors do not support. {_dtype_cure(array.dtype)}")
     return array
 
 
 def is_plain(value: Any) -> bool:
-    """Whether `value` is an array of ordinary numbers that `as_array` would return as it is."""
+    """Whether `value` is a numeric array that `as_array` returns unchanged."""
     return type(value) is np.ndarray and value.dtype.char in _PLAIN and value.dtype.isnative
 
 
 def is_plain_list(value: Any) -> bool:
-    """Whether `value` is a list, or list of lists, of numbers and strings: one array, as it is to `tf.data`."""
+    """Whether `value` is a (nested) list of numbers and strings.
+
+    Like `tf.data`, we treat it as one array.
+    """
     return isinstance(value, list) and (
         _PYTHON_TYPES.issuperset(map(type, value))
         or all(isinstance(element, _PYTHON_VALUES) or is_plain_list(element) for element in value)
@@ -80,9 +89,9 @@ def is_plain_list(value: Any) -> bool:
 
 
 def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """A numpy dtype in native byte order from a numpy dtype, its name, or a `tf.DType`.
+    """Convert a dtype to a numpy dtype in native byte order.
 
-    Strings of any length become `object`.
+    Accepts a numpy dtype, its name or a `tf.DType`. String dtypes of any length become `object`.
     """
     found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
     if found.kind in "SUT":
@@ -92,7 +101,10 @@ def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def as_shape(shape: Any) -> tuple[int | None, ...] | None:
-    """A tuple from a tuple, a `tf.TensorShape` or a v1 `Dimension` list; None when the rank is unknown."""
+    """Convert a tuple, a `tf.TensorShape` or a list of v1 `Dimension` to a tuple.
+
+    None if the rank is unknown.
+    """
     if shape is None or (hasattr(shape, "rank") and shape.rank is None):
         return None
     dims = (getattr(dim, "value", dim) for dim in shape)
@@ -100,7 +112,9 @@ def as_shape(shape: Any) -> tuple[int | None, ...] | None:
 
 
 def describe(dtype: Any, shape: Any) -> str:
-    """A dtype and a shape in words, for messages; either may be TensorFlow's.
+    """Format a dtype and a shape for a message.
+
+    Both may be numpy or TensorFlow objects.
 
     >>> describe(np.int32, (32,)), describe(np.dtype("float32"), (None, 784)), describe(object, None)
     ('int32 [32]', 'float32 [?, 784]', 'string of any shape')
@@ -117,7 +131,7 @@ def describe(dtype: Any, shape: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a message says that `value` is."""
+    """Describe a value for a message: its type, and its keys, length or shape."""
     if isinstance(value, np.ndarray):
         return f"one array, {describe(value.dtype, value.shape)}"
     if isinstance(value, Mapping):
@@ -130,14 +144,14 @@ def kind_of(value: Any) -> str:
 
 def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
     if dtype.kind in "biufc":
-        return dtype.char not in "gG"  # long doubles, even where they are no longer than doubles
+        return dtype.char not in "gG"  # long doubles, even on platforms where they are doubles
     return dtype.kind == "V" and (dtype.name in _ML_DTYPES or dtype.names in _QUANTIZED)
 
 
 def _dtype_cure(dtype: np.dtype[Any]) -> str:
     if dtype.names:
         named = ", ".join(f"{name!r}: array[{name!r}]" for name in dtype.names)
-        return f"Give a dict {{{named}}} of the fields of a structured array one by one."
+        return f"Pass the fields of a structured array as a dict: {{{named}}}."
     if dtype.kind in "mM":
         return "Convert it to numbers: array.astype(np.int64)."
     if dtype.kind in "fc":
@@ -146,7 +160,7 @@ def _dtype_cure(dtype: np.dtype[Any]) -> str:
 
 
 def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """A plain array of whatever dtype from what is none."""
+    """Convert a value that is not a plain array. The result may have any dtype."""
     try:
         if _is_python(value):
             return _from_python(value, dtype)
@@ -157,21 +171,22 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarra
         raise
     except RecursionError:
         raise SpecError(
-            f"{place} got {kind_of(value)} that contains itself. Give arrays, or lists of numbers."
+            f"{place} got {kind_of(value)} that contains itself. Pass arrays, or lists of numbers."
         ) from None
-    except Exception as error:  # `__array__` is anybody's code
+    except Exception as error:  # `__array__` is user code and may raise anything
         if _is_of_tensorflow(value):
-            raise SpecError(f"{place} got {kind_of(value)}, wanted an array.{_cure(value)}") from None
-        wanted = "an array" if dtype is None else f"{dtype.name} values"
+            raise SpecError(f"{place} got {kind_of(value)}, expected an array.{_cure(value)}") from None
+        target = "an array" if dtype is None else f"{dtype.name} values"
         raise SpecError(
-            f"{place} got {kind_of(value)} that does not make {wanted}: {str(error).rstrip('.')}.{_cure(value)}"
+            f"{place} got {kind_of(value)} that cannot be converted to {target}: {str(error).rstrip('.')}."
+            f"{_cure(value)}"
         ) from error
     _check_exact(value, array, place)
     return np.asarray(array)
 
 
 def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
-    """Raises where `array` is less than the value that it was made from."""
+    """Raise if the conversion of `value` to `array` lost information."""
     if isinstance(array, np.ma.MaskedArray):
         raise SpecError(
             f"{place} got a masked array, and a tensor has no mask: the masked values would be trained on. Fill "
@@ -179,25 +194,28 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
         )
     if isinstance(array, np.matrix):
         raise SpecError(
-            f"{place} got a np.matrix, whose rows are matrices again. Make it an array: np.asarray(matrix)."
+            f"{place} got a np.matrix, whose rows are matrices too. Convert it to an array: np.asarray(matrix)."
         )
     if array.ndim == 0 and array.dtype == object and not isinstance(array.item(), (bytes, str)):
-        raise SpecError(f"{place} got {kind_of(value)}, wanted an array.{_cure(value)}")
+        raise SpecError(f"{place} got {kind_of(value)}, expected an array.{_cure(value)}")
     nulls = getattr(value, "null_count", 0)
     if isinstance(nulls, int) and nulls:
         raise SpecError(
-            f"{place} got {kind_of(value)} with {nulls} missing values, which a tensor has not.{_cure(value)}"
+            f"{place} got {kind_of(value)} with {nulls} missing values, which a tensor cannot hold.{_cure(value)}"
         )
     odd = next((each for each in _own_dtypes(value) if not _is_the_same(each, array.dtype)), None)
     if odd is not None:
         raise SpecError(
-            f"{place} got {kind_of(value)} of dtype {odd}, which as an array would be {array.dtype.name}: values, or "
-            f"which of them are missing, could be lost.{_cure(value)}"
+            f"{place} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values "
+            f"or marks of missing values could be lost.{_cure(value)}"
         )
 
 
 def _own_dtypes(value: Any) -> list[Any]:
-    """What a foreign array says of its dtype: one, or one a column; nothing if it says nothing."""
+    """The dtypes that an object of another library reports: one, or one per column.
+
+    Empty if it reports none.
+    """
     if isinstance(value, np.ndarray):
         return []
     dtype = getattr(value, "dtype", None)
@@ -211,22 +229,20 @@ def _own_dtypes(value: Any) -> list[Any]:
 def _is_the_same(theirs: Any, ours: np.dtype[Any]) -> bool:
     if isinstance(theirs, (np.dtype, type)):
         return as_numpy_dtype(theirs) == as_numpy_dtype(ours)
-    # torch.float32, tf.float32; an extension dtype has another name than the array that it makes.
+    # torch.float32, tf.float32. The name of an extension dtype differs from that of the converted array.
     name = str(getattr(theirs, "name", theirs)).rpartition(".")[2]
     return name == ours.name or (name in ("str", "string") and ours.kind in _STRING_KINDS)
 
 
 def _cure(value: Any) -> str:
-    """What to write instead, after the methods that `value` has."""
+    """Suggest a conversion, based on the methods that `value` has."""
     if _is_of_tensorflow(value):
-        return (
-            " A tensor in a graph has no value yet: give it to staged() itself, or give what session.run makes of it."
-        )
+        return " A graph tensor has no value yet: pass it to staged() directly, or pass the result of session.run."
     cures = {
         "toarray": "Make it dense: value.toarray().",
-        "detach": "Give its numpy array: value.detach().cpu().numpy().",
-        "to_numpy": "Convert it yourself, and say what missing values become: value.to_numpy(...).",
-        "numpy": "Give its numpy array: value.numpy().",
+        "detach": "Pass its numpy array: value.detach().cpu().numpy().",
+        "to_numpy": "Convert it and choose how to fill missing values: value.to_numpy(...).",
+        "numpy": "Pass its numpy array: value.numpy().",
     }
     return next((f" {cure}" for method, cure in cures.items() if hasattr(value, method)), "")
 
@@ -236,7 +252,7 @@ def _is_of_tensorflow(value: Any) -> bool:
 
 
 def _is_python(value: Any) -> bool:
-    """Whether `value` is a number or string, or a list of those."""
+    """Whether `value` is a number or string, or a list of them."""
     if isinstance(value, (list, tuple)):
         return _PYTHON_TYPES.issuperset(map(type, value)) or all(map(_is_python, value))
     return isinstance(value, _PYTHON_VALUES)
@@ -259,7 +275,10 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _with_arrays(value: Any, place: str) -> Any:
-    """The list with each array in it checked, which numpy would strip of what it does not know."""
+    """Check each array in a nested list.
+
+    numpy would silently drop masks and other extensions.
+    """
     if isinstance(value, (list, tuple)):
         return [_with_arrays(element, place) for element in value]
     if isinstance(value, _PYTHON_VALUES) or value is None:
@@ -268,44 +287,49 @@ def _with_arrays(value: Any, place: str) -> Any:
 
 
 def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
-    """Numbers and strings as an array; of numbers one of `dtype`.
+    """Convert Python numbers and strings to an array.
+
+    Numbers are converted to `dtype`.
 
     Raises:
-      ValueError, TypeError, OverflowError: they do not fit.
+      ValueError, TypeError, OverflowError: a value cannot be represented.
     """
     if (dtype is not None and dtype.hasobject) or isinstance(_first_leaf(value), (str, bytes)):
-        # numpy's own string arrays cut trailing zero bytes off.
+        # numpy's string arrays drop trailing zero bytes.
         return np.array(value, object)
     exact = np.asarray(value)
-    if exact.dtype.kind in "SUT":  # a number, and then a string
+    if exact.dtype.kind in "SUT":  # a mix of numbers and strings
         return np.array(value, object)
     if dtype is not None and (isinstance(value, (list, tuple, int, float, complex))):
         return _fitted(value, exact, dtype)
     if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any():
         integers = [leaf for leaf in _leaves(value) if isinstance(leaf, (int, np.integer))]
-        if len(integers) == exact.size:  # numpy makes floats of integers that no integer dtype holds together
+        if len(integers) == exact.size:  # numpy falls back to floats when no integer dtype holds all values
             raise ValueError(f"no integer dtype holds both {min(integers)} and {max(integers)}")
     return exact
 
 
 def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Python numbers in the declared dtype; numpy 1 would wrap what is out of range, and cut off fractions."""
+    """Convert Python numbers to the declared dtype without loss.
+
+    numpy 1 would wrap out-of-range values and truncate fractions.
+    """
     if dtype.kind in "iub":
         if exact.dtype == object:
-            raise ValueError(f"{_out_of_range(exact, dtype)!r} is none")
+            raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
         with np.errstate(invalid="ignore"):
             fitted = exact.astype(dtype) if exact.dtype.kind != "c" else exact.real.astype(dtype)
         if not np.array_equal(fitted, exact):
-            raise ValueError(f"{exact[fitted != exact].flat[0]} is none")
+            raise ValueError(f"{exact[fitted != exact].flat[0]} does not fit")
         return fitted
     with np.errstate(all="ignore"):
-        # As feed_dict makes them; and a cast of `exact` would drop imaginary parts.
+        # The conversion that feed_dict does. Casting `exact` would drop imaginary parts.
         fitted = np.asarray(value, dtype)
         if exact.dtype == object:
             return fitted
         lost = (np.isfinite(exact) & ~np.isfinite(fitted)) if "int" not in dtype.name else fitted.astype(float) != exact
     if lost.any():
-        raise ValueError(f"{exact[lost].flat[0]} is none")
+        raise ValueError(f"{exact[lost].flat[0]} does not fit")
     return fitted
 
 
@@ -315,7 +339,10 @@ def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
 
 
 def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
-    """Strings as `bytes` objects, text in UTF-8 as TensorFlow has it; an array of bytes as it is."""
+    """Convert an array of strings to `bytes` objects.
+
+    Text is encoded as UTF-8, as in TensorFlow.
+    """
     if array.dtype.kind == "S":
         return array.astype(object)
     objects = array if array.dtype.kind == "O" else array.astype(object)
@@ -327,8 +354,8 @@ def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
         strings[:] = [each.encode() if type(each) is str else _checked_bytes(each, place) for each in elements]
     except UnicodeEncodeError as error:
         raise SpecError(
-            f"{place} got the string {error.object!r:.60}, which has no UTF-8: {error.object[error.start]!r} is half "
-            "of a character (a lone surrogate). Give bytes: text.encode('utf-8', 'surrogateescape')."
+            f"{place} got the string {error.object!r:.60}, which cannot be encoded as UTF-8: "
+            f"{error.object[error.start]!r} is a lone surrogate. Pass bytes: text.encode('utf-8', 'surrogateescape')."
         ) from error
     return strings.reshape(objects.shape)
 
@@ -339,16 +366,16 @@ def _checked_bytes(element: Any, place: str) -> bytes:
     if isinstance(element, str):
         return element.encode()
     raise SpecError(
-        f"{place} got an array of Python objects (the first is of type {type(element).__name__}), wanted "
+        f"{place} got an array of Python objects (the first has type {type(element).__name__}), expected "
         f"numbers or strings. {_element_cure(element)}"
     )
 
 
 def _element_cure(element: Any) -> str:
     if isinstance(element, (bytearray, memoryview)):
-        return "Make it bytes: bytes(value)."
+        return "Convert it to bytes: bytes(value)."
     if isinstance(element, (list, tuple, np.ndarray)):
-        return "Rows of different length must be padded to one length."
+        return "Pad rows of different lengths to the same length."
     if isinstance(element, numbers.Number):
-        return "Give numbers a dtype of numbers: array.astype(np.float32)."
-    return "Fill in what is missing, and give other objects as numbers or strings."
+        return "Give the array a numeric dtype: array.astype(np.float32)."
+    return "Fill in missing values, and convert other objects to numbers or strings."

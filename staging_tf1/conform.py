@@ -1,4 +1,4 @@
-"""Whether a batch is what its spec declares."""
+"""Checks batches against their spec, and converts them to arrays."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Conformer", "conform", "fits"]
 
 
 class Conformer:
-    """`conform` for the many batches of one spec.
+    """Checks many batches against one spec, like `conform`.
 
-    A batch of arrays in a flat structure that is just as declared costs a look at each dtype and shape; everything
-    else, a fault above all, goes the long way.
+    A flat batch of arrays that matches the spec takes a fast path that compares dtypes and shapes. All other batches,
+    including invalid ones, go through `conform`.
 
     >>> check = Conformer({"x": ArraySpec((None,), np.int32)})
     >>> check({"x": [1, 2]}, "batch 3")[0].dtype
@@ -33,7 +33,7 @@ class Conformer:
         self._is_flat = type(spec) in (tuple, list) and not any(map(is_structure, spec))
 
     def __call__(self, batch: Any, owner: str) -> list[np.ndarray[Any, Any]]:
-        """The batch's arrays in `tf.nest` order; raises what `conform` raises."""
+        """Return the arrays of the batch in `tf.nest` order. Raises what `conform` raises."""
         arrays = self._in_order(batch)
         if arrays is not None and all(map(self._is_as_declared, arrays, self._leaves)):
             return arrays
@@ -51,24 +51,24 @@ class Conformer:
     @staticmethod
     def _is_as_declared(value: Any, leaf: tuple[np.dtype[Any], tuple[int | None, ...] | None, bool]) -> bool:
         dtype, shape, objects = leaf
-        # An array of objects has to be looked through.
+        # The elements of an object array must be checked one by one.
         return type(value) is np.ndarray and not objects and value.dtype == dtype and fits(value.shape, shape)
 
 
 def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
-    """The batch's arrays in `tf.nest` order, checked against `spec`: the one place where a batch is converted.
+    """Check a batch against `spec` and return its arrays in `tf.nest` order.
 
-    Python numbers and lists become arrays of the declared dtype. An array of another is refused: a cast costs a copy.
-    Of the declared dtype in the other byte order it is converted. `staging_tf1.arrays` lists what else is converted,
-    and what is refused.
+    Batches are converted only here. Python numbers and lists become arrays of the declared dtype. Arrays in non-native
+    byte order are converted. Arrays of another dtype are rejected, because a cast costs a copy. `staging_tf1.arrays`
+    lists all conversions and rejections.
 
     Args:
       spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.
-      batch: a nest of arrays or of what makes arrays.
-      owner: whose batch it is, for messages: "generator 'digits': batch 3".
+      batch: a nest of arrays, or of values that convert to arrays.
+      owner: the owner of the batch, for messages: "generator 'digits': batch 3".
 
     Raises:
-      SpecError: other components, another dtype or another shape than declared.
+      SpecError: the components, a dtype or a shape differ from the spec.
 
     >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
     dtype('int32')
@@ -80,43 +80,42 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any,
 
 
 def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[Any, Any]:
-    wanted = _as_array_spec(leaf)
+    declared = _as_array_spec(leaf)
+    expected = describe(declared.dtype, declared.shape)
     if isinstance(value, Mapping):
+        raise SpecError(f"{owner}: {component_name(path)} got {kind_of(value)}, expected {expected}.")
+    if not (type(value) is np.ndarray and value.dtype == declared.dtype != object):
+        value = as_array(value, declared.dtype, f"{owner}: {component_name(path)}")
+    if value.dtype != declared.dtype:
         raise SpecError(
-            f"{owner}: {component_name(path)} got {kind_of(value)}, declared {describe(wanted.dtype, wanted.shape)}."
+            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, expected {expected}. "
+            f"{_cast_cure(value.dtype, declared.dtype)}"
         )
-    if not (type(value) is np.ndarray and value.dtype == wanted.dtype != object):
-        value = as_array(value, wanted.dtype, f"{owner}: {component_name(path)}")
-    if value.dtype != wanted.dtype:
+    if not fits(value.shape, declared.shape):
         raise SpecError(
-            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}. {_cast_cure(value.dtype, wanted.dtype)}"
-        )
-    if not fits(value.shape, wanted.shape):
-        raise SpecError(
-            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, declared "
-            f"{describe(wanted.dtype, wanted.shape)}. Declare None for a dimension that changes from batch "
-            "to batch, or shape None if the rank does."
+            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, expected {expected}. Declare "
+            "None for a dimension that varies between batches, or shape None if the rank varies."
         )
     array: np.ndarray[Any, Any] = value
     return array
 
 
-def _cast_cure(got: np.dtype[Any], wanted: np.dtype[Any]) -> str:
-    if wanted.hasobject:
-        return f"Make strings of it, or declare {got.name}."
+def _cast_cure(got: np.dtype[Any], declared: np.dtype[Any]) -> str:
+    if declared.hasobject:
+        return f"Convert it to strings, or declare {got.name}."
     if got.hasobject:
-        return "Make numbers of the strings, or declare a string."
-    known = f"np.{wanted.name}" if wanted.kind in "iufc" and hasattr(np, wanted.name) else repr(wanted.name)
-    return f"Cast it: array.astype({known}), or declare {got.name}."
+        return "Convert the strings to numbers, or declare a string."
+    name = declared.name
+    target = f"np.{name}" if declared.kind in "iufc" and hasattr(np, name) else repr(name)
+    return f"Cast it: array.astype({target}), or declare {got.name}."
 
 
 def _as_array_spec(leaf: Any) -> ArraySpec:
     return leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
 
 
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether an array of `shape` satisfies the declared shape `wanted`."""
-    if wanted is None or shape == wanted:
+def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:
+    """Whether an array of `shape` satisfies the declared shape."""
+    if declared is None or shape == declared:
         return True
-    return len(shape) == len(wanted) and all(w is None or w == s for s, w in zip(shape, wanted))
+    return len(shape) == len(declared) and all(d is None or d == s for s, d in zip(shape, declared))

@@ -1,7 +1,8 @@
-"""Every exception and warning of the package: one class per way to end.
+"""All exceptions and warnings of the package, one class per way a run can end.
 
-The end of data is not among them: it is `tf.errors.OutOfRangeError`, which `tf.train.MonitoredSession` and
-`tf.train.Coordinator` understand. An exception that a source raised is raised again as it was, where the user waits.
+The end of data has no class here. It is `tf.errors.OutOfRangeError`, which `tf.train.MonitoredSession` and
+`tf.train.Coordinator` understand. An exception raised by a source is re-raised unchanged in the thread that waits for
+the batch.
 """
 
 from __future__ import annotations
@@ -29,52 +30,61 @@ __all__ = [
 
 
 class StagingError(Exception):
-    """Base of all errors that this package defines."""
+    """Base class of all errors that this package defines."""
 
-    # AutoGraph replaces what is raised in a tf.function or a Dataset function by an error of its own, unless
-    # this is set.
+    # Without this, AutoGraph replaces an exception raised in a tf.function or a Dataset function with its own.
     ag_pass_through = True
 
 
 class SpecError(StagingError, ValueError):
-    """Values do not fit what was declared: their number, names, dtypes, shapes or structure."""
+    """Values do not match their declared number, names, dtypes, shapes or structure."""
 
 
 class BuildError(StagingError, RuntimeError):
-    """Ops are being built where they must not be: in a loop, a function, a finalized graph, another thread."""
+    """An op was created where this is not supported.
+
+    For example in a loop, a function, a finalized graph or another thread.
+    """
 
 
 class UninitializedError(StagingError, RuntimeError):
-    """Feed threads were to be started before the variables had values."""
+    """Feed threads cannot start because variables are uninitialized."""
 
 
 class SourceError(StagingError, RuntimeError):
-    """A source raised what a training session would take for the end of the data, or for a reason to start again.
+    """A source raised an exception that has a special meaning for sessions.
 
-    These are StopIteration and the OutOfRangeError, AbortedError and UnavailableError of `tf.errors`, as PEP 479 makes
-    a RuntimeError of a StopIteration within a generator. The exception itself is the `__cause__`.
+    Training sessions interpret some exceptions as the end of data or as a reason to restart. These are `StopIteration`,
+    and `OutOfRangeError`, `AbortedError` and `UnavailableError` of `tf.errors`. Python does the same for
+    `StopIteration` in a generator (PEP 479). The original exception is the `__cause__`.
     """
 
 
 class CheckpointError(StagingError, ValueError):
-    """A checkpoint is damaged, or is not one of this graph.
+    """A checkpoint is damaged, or belongs to another graph.
 
-    TensorFlow reports some of these as `OutOfRangeError`, which loops take for the end of the data.
+    TensorFlow reports some of these cases as `OutOfRangeError`, which training loops interpret as the end of data.
     """
 
 
-class ForkedError(StagingError, RuntimeError):
-    """A session is used in a process that was forked after TensorFlow sessions had run.
+class ResumeError(StagingError, ValueError):
+    """The position in a checkpoint belongs to another sequence of batches."""
 
-    TensorFlow's threads do not survive a fork. Start processes by spawn or forkserver, or before the first session.
+
+class ForkedError(StagingError, RuntimeError):
+    """A session is used in a process forked after TensorFlow sessions had run.
+
+    TensorFlow's threads do not survive a fork. Start processes with spawn or forkserver, or before the first session.
     """
 
 
 class StallError(StagingError, RuntimeError):
-    """A step waited longer than `stall_secs` for input, and `stall_raises=True` ended the wait.
+    """A step waited for input longer than `stall_secs`.
+
+    Raised if `stall_raises=True`.
 
     Attributes:
-      report: the whole report as text; its first lines are the message.
+      report: the full report as text. Its first lines are the message.
     """
 
     def __init__(self, report: str) -> None:
@@ -83,15 +93,15 @@ class StallError(StagingError, RuntimeError):
 
 
 class RecordFileError(StagingError, OSError):
-    """A record file or its index is gone, has changed, or is not what its name says."""
+    """A record file or its index is missing, has changed, or has another format."""
 
 
 class CorruptRecordError(StagingError, ValueError):
-    """A record is truncated, or its checksum does not fit its bytes.
+    """A record is truncated, or its checksum does not match.
 
     Attributes:
       path: the record file.
-      offset: of the record, in bytes from the file's (uncompressed) beginning.
+      offset: the position of the record, in bytes from the start of the (uncompressed) file.
     """
 
     def __init__(self, message: str, path: str, offset: int) -> None:
@@ -101,38 +111,34 @@ class CorruptRecordError(StagingError, ValueError):
 
 
 class RemovedNameError(StagingError, AttributeError):
-    """A name of TF1 that neither TensorFlow nor this package has.
+    """A TF1 name that neither TensorFlow nor this package provides.
 
-    An AttributeError, so that ``hasattr`` and ``getattr(tf, name, default)`` in old code behave.
+    It is an `AttributeError`, which keeps ``hasattr`` and ``getattr(tf, name, default)`` in old code working.
     """
 
 
 class RemovedModuleError(StagingError, ImportError):
-    """A module of TF1 that neither TensorFlow nor this package has.
+    """A TF1 module that neither TensorFlow nor this package provides.
 
-    An ImportError, so that old code's ``try: ... except ImportError:`` takes its other branch.
+    It is an `ImportError`, which keeps ``try: ... except ImportError:`` in old code working.
     """
 
 
 class StagingWarning(UserWarning):
-    """Base of all warnings that this package gives."""
+    """Base class of all warnings that this package issues."""
 
 
 class PlacementWarning(StagingWarning):
-    """An area stands on another device than the ops that consume it."""
-
-
-class ResumeError(StagingError, ValueError):
-    """A checkpoint holds a position in another sequence of batches than the source gives now."""
+    """An area is placed on a different device than the ops that consume it."""
 
 
 class StuckThreadWarning(StagingWarning, ResourceWarning):
-    """A feed thread did not return from the user's code before the join deadline."""
+    """A feed thread was still running user code at the join deadline."""
 
 
 class LeftoverWarning(StagingWarning):
-    """Batches were staged that no step took, because the towers had unequal numbers of them."""
+    """Staged batches were not consumed: the towers had unequal numbers of them."""
 
 
 class UnclosedWarning(StagingWarning, ResourceWarning):
-    """A session helper was forgotten: it was collected without having been closed."""
+    """A session helper was garbage-collected without being closed."""

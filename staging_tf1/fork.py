@@ -1,7 +1,7 @@
-"""Whether this process was forked from one in which TensorFlow sessions had run; then none can run here.
+"""Detects processes that were forked after TensorFlow sessions had run.
 
-All sessions of a process share TensorFlow's pools of threads. A fork copies the memory and no thread, so that each run
-in the child, be it of an old session or of a new one, would wait for ever.
+No session can run in them. All sessions of a process share TensorFlow's thread pools. A fork copies memory but no
+threads, so every run in the child would hang, in old sessions and in new ones.
 """
 
 from __future__ import annotations
@@ -14,33 +14,39 @@ from typing import Any
 from staging_tf1._tf import abandon, abandon_eager_context, close_summary_writers, sessions_created
 from staging_tf1.errors import ForkedError
 
-# Set in the parent just before each fork, because a child must not ask TensorFlow: it may wait for a lock.
+# Set in the parent just before each fork. The child must not call TensorFlow, which may wait for a lock.
 _created_before_fork = False
 _lost = False
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def has_lost_tensorflow() -> bool:
-    """Whether no session can run in this process, because it is such a child."""
+    """Whether this process was forked after sessions had run.
+
+    No session can run in such a process.
+    """
     return _lost
 
 
 def refuse_if_forked(what: object) -> None:
-    """Raises in a process in which no session can run.
+    """Raise if no session can run in this process.
 
     Raises:
-      ForkedError: `what` is used in such a process.
+      ForkedError: this process was forked after sessions had run. The message names `what`.
     """
     if _lost:
         raise ForkedError(
-            f"{what} is used in process {os.getpid()}, which was forked from one in which TensorFlow sessions had run: "
-            f"TensorFlow's threads do not survive a fork, so that every run would hang. Start the process with "
-            f"multiprocessing.get_context('spawn') or 'forkserver', or fork before the first session is made."
+            f"{what} is used in process {os.getpid()}, which was forked after TensorFlow sessions had run. "
+            f"TensorFlow's threads do not survive a fork, so every run would hang. Start the process with "
+            f"multiprocessing.get_context('spawn') or 'forkserver', or fork before creating the first session."
         )
 
 
 def disarm_in_child(session: Any) -> None:
-    """Lets a child that is forked later forget `session`: to free it there may wait for its threads."""
+    """Make children forked later abandon `session`.
+
+    Freeing it there may wait for threads that do not exist.
+    """
     _sessions.add(session)
 
 
@@ -62,9 +68,9 @@ def _in_child() -> None:
 
 
 def _leave_event_files() -> None:
-    """Lets nothing of what the parent's summary writers have still in their buffers be written here, too.
+    """Redirect open event files to /dev/null.
 
-    The C library writes it as the process ends.
+    The C library flushes its buffers at exit. Without this, the child would write the parent's buffered events again.
     """
     with contextlib.suppress(OSError):
         for number in map(int, os.listdir("/proc/self/fd")):

@@ -1,12 +1,13 @@
-"""What a batch looks like: dtypes, shapes and structure, without TensorFlow.
+"""Specs of batches: dtypes, shapes and structure, without TensorFlow.
 
-The structures are those of `tf.nest`: dicts (keys in sorted order), tuples, lists and namedtuples, nested at
-will. Everything else is a leaf.
+Structures are those of `tf.nest`: dicts (keys in sorted order), tuples, lists and namedtuples, arbitrarily nested.
+Everything else is a leaf.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from staging_tf1.errors import SpecError
 
 __all__ = [
     "ArraySpec",
+    "bytes_per_batch",
     "describe",
     "flatten",
     "flatten_up_to",
@@ -29,12 +31,12 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """Dtype, shape and name of one component; reads like a `tf.TensorSpec`.
+    """Dtype, shape and name of one component, like a `tf.TensorSpec`.
 
     Attributes:
-      shape: one entry a dimension, None where it varies; None as a whole when even the rank varies.
-      dtype: a numpy dtype in native byte order; `object` stands for strings of bytes (`tf.string`).
-      name: the component's name, or None.
+      shape: one entry per dimension, None where it varies. None if the rank varies.
+      dtype: a numpy dtype in native byte order. `object` stands for byte strings (`tf.string`).
+      name: the name of the component, or None.
 
     >>> ArraySpec((None, 784), np.float32, "image")
     ArraySpec(float32 [?, 784], name='image')
@@ -54,28 +56,28 @@ class ArraySpec:
 
 
 def is_namedtuple(value: object) -> bool:
-    """Whether `value` is an instance of a `collections.namedtuple` or `typing.NamedTuple` class."""
+    """Whether `value` is a namedtuple."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def is_structure(value: object) -> bool:
-    """Whether `value` holds components (dict, tuple, list, namedtuple) rather than being one."""
+    """Whether `value` is a dict, tuple, list or namedtuple of components."""
     return isinstance(value, (tuple, list)) or _is_mapping(value)
 
 
 def _is_mapping(value: object) -> bool:
-    # Concrete types first: to ask an abstract class costs more than all the rest, and every batch asks for each leaf.
+    # Concrete types first: isinstance with an abstract class is slow, and this runs for every leaf of every batch.
     return isinstance(value, dict) or (not isinstance(value, np.ndarray) and isinstance(value, Mapping))
 
 
 def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
-    """The leaves in `tf.nest` order, each with its path.
+    """Return the leaves in `tf.nest` order, each with its path.
 
     >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
 
     Raises:
-      SpecError: two leaves have one path, or the structure contains itself.
+      SpecError: two leaves have the same path, or the structure contains itself.
     """
     try:
         found = list(_walk(structure, ""))
@@ -86,16 +88,16 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
 
 
 def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:
-    """Raises what is to be said of a structure that there was no end to."""
+    """Raise the error for a structure that contains itself."""
     raise SpecError(
-        f"{owner} got {kind_of(structure)} that contains itself. Give a dict, tuple or list of arrays."
+        f"{owner} got {kind_of(structure)} that contains itself. Pass a dict, tuple or list of arrays."
     ) from None
 
 
 def _check_paths(paths: list[str]) -> None:
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise SpecError(f"two components have the path {twice!r}, as messages and cast= name them. Rename a key.")
+        raise SpecError(f"two components have the path {twice!r}, their name in messages and cast=. Rename a key.")
 
 
 def _walk(structure: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -119,8 +121,8 @@ def _sorted_keys(mapping: Mapping[Any, Any]) -> list[Any]:
         return sorted(mapping)
     except TypeError:
         raise SpecError(
-            f"the keys of a dict of components must be of one type, so that they can be sorted; got "
-            f"{list(mapping)}. Use strings."
+            f"the keys of a dict of components must be sortable, so they must have one type; got {list(mapping)}. "
+            "Use strings."
         ) from None
 
 
@@ -131,7 +133,7 @@ def _join(path: str, key: str | int) -> str:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves in `tf.nest` order: dict keys sorted, the rest as written."""
+    """Return the leaves in `tf.nest` order: dicts by sorted key, the rest in order."""
     try:
         return _flatten(structure)
     except RecursionError:
@@ -142,13 +144,13 @@ def _flatten(structure: Any) -> list[Any]:
     if not is_structure(structure):
         return [structure]
     children = [structure[key] for key in _sorted_keys(structure)] if _is_mapping(structure) else structure
-    if not any(map(is_structure, children)):  # as in most batches
+    if not any(map(is_structure, children)):  # the common case: a flat batch
         return list(children)
     return [leaf for child in children for leaf in _flatten(child)]
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
-    """A structure like `structure` with `leaves`, in `tf.nest` order, in place of its own.
+    """Build a structure like `structure` from other leaves, given in `tf.nest` order.
 
     >>> pack({"b": None, "a": (None, None)}, [1, 2, 3])
     {'b': 3, 'a': (1, 2)}
@@ -156,7 +158,7 @@ def pack(structure: Any, leaves: Iterable[Any]) -> Any:
     remaining = iter(leaves)
     packed = _pack(structure, remaining)
     if next(remaining, _END) is not _END:
-        raise SpecError(f"got more leaves than the {len(flatten(structure))} that the structure holds")
+        raise SpecError(f"got more leaves than the {len(flatten(structure))} of the structure")
     return packed
 
 
@@ -167,7 +169,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     if not is_structure(structure):
         leaf = next(leaves, _END)
         if leaf is _END:
-            raise SpecError("got fewer leaves than the structure holds")
+            raise SpecError("got fewer leaves than the structure has")
         return leaf
     if _is_mapping(structure):
         packed = {key: _pack(structure[key], leaves) for key in _sorted_keys(structure)}
@@ -182,30 +184,30 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
 def _rebuild_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     try:
         return type(like)(items)  # type: ignore[call-arg]
-    except TypeError:  # a defaultdict, whose first argument is something else
+    except TypeError:  # a defaultdict, whose first argument is its factory
         return items
 
 
 def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same structure with `function(leaf)` for each leaf."""
+    """Build the same structure with `function(leaf)` for each leaf."""
     return pack(structure, [function(leaf) for leaf in flatten(structure)])
 
 
 def flatten_up_to(spec: Any, value: Any, owner: str = "batch") -> list[tuple[str, Any]]:
-    """Walks `value` as far as `spec` has structure; what `value` holds below that is a leaf.
+    """Flatten `value` down to the leaves of `spec`.
 
-    So a list of numbers is one leaf where the spec has one. A tuple may stand for a list, and the reverse.
+    Where the spec has a leaf, the whole value is a leaf, even a list of numbers. Tuples and lists are interchangeable.
 
     Args:
-      spec: the structure wanted.
-      value: the value to walk.
-      owner: whose value it is, for messages: "generator 'digits': batch 3".
+      spec: the expected structure.
+      value: the value to flatten.
+      owner: the owner of the value, for messages: "generator 'digits': batch 3".
 
     Returns:
       Pairs of path and leaf in `tf.nest` order.
 
     Raises:
-      SpecError: `value` has other components than `spec`.
+      SpecError: the components of `value` differ from those of `spec`.
     """
     return list(_walk_up_to(spec, value, "", owner))
 
@@ -225,51 +227,59 @@ def _walk_up_to(spec: Any, value: Any, path: str, owner: str) -> Iterator[tuple[
 
 def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> None:
     place = f"{owner}: {component_name(path)}"
-    wanted = ", ".join(repr(key) for key in _sorted_keys(spec))
+    expected = _listed_keys(_sorted_keys(spec))
     if not isinstance(value, Mapping):
-        raise SpecError(f"{place} got {kind_of(value)}, declared a dict with the keys {wanted}.")
+        raise SpecError(f"{place} got {kind_of(value)}, expected a dict with the {expected}.")
     missing = [key for key in _sorted_keys(spec) if key not in value]
     extra = [key for key in value if key not in spec]
     if missing or extra:
         parts = [
-            f"{word} {', '.join(map(repr, keys))}"
-            for word, keys in (("lacks", missing), ("has the unknown", extra))
+            f"{verb} {_listed_keys(keys)}"
+            for verb, keys in (("lacks the", missing), ("has the unknown", extra))
             if keys
         ]
-        raise SpecError(f"{place} {' and '.join(parts)}; declared are the keys {wanted}.")
+        raise SpecError(f"{place} {' and '.join(parts)}; expected the {expected}.")
+
+
+def _listed_keys(keys: list[Any]) -> str:
+    return f"key{'s' if len(keys) != 1 else ''} {', '.join(map(repr, keys))}"
 
 
 def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     place = f"{owner}: {component_name(path)}"
-    count = f"{len(spec)} component{'s' if len(spec) != 1 else ''}"
-    wanted = f"{type(spec).__name__} of {count}"
+    expected = f"a {type(spec).__name__} of {_counted(spec)}"
     if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
-        raise SpecError(f"{place} got {kind_of(value)}, declared a {wanted}.")
+        raise SpecError(f"{place} got {kind_of(value)}, expected {expected}.")
     got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
     if got and declared and got != declared:
-        raise SpecError(f"{place} got the fields {', '.join(got)}, declared are {', '.join(declared)}, in this order.")
+        raise SpecError(f"{place} got the fields {', '.join(got)}, expected {', '.join(declared)}, in this order.")
     if len(value) != len(spec):
-        raise SpecError(f"{place} got {len(value)} component{'s' if len(value) != 1 else ''}, declared a {wanted}.")
+        raise SpecError(f"{place} got {_counted(value)}, expected {expected}.")
+
+
+def _counted(components: Any) -> str:
+    return f"{len(components)} component{'s' if len(components) != 1 else ''}"
 
 
 def component_name(path: str) -> str:
-    """What a message calls the component at `path`."""
+    """Name the component at `path`, for messages."""
     if not path:
         return "the batch"
     return f"component {path}" if path.startswith("[") else f"component '{path}'"
 
 
 def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
-    """The spec that one batch suggests: its structure, dtypes and shapes, with the first dimension left open.
+    """Infer a spec from one batch: its structure, dtypes and shapes.
 
-    A list of plain numbers or strings is one array, as it is to `tf.data`; a list that holds arrays is a structure.
+    The first dimension is left open. As in `tf.data`, a list of plain numbers or strings is one array. A list that
+    holds arrays is a structure.
 
     Args:
-      batch: a nest of arrays or of what makes arrays.
-      owner: whose batch it is, for messages.
+      batch: a nest of arrays, or of values that convert to arrays.
+      owner: the owner of the batch, for messages.
 
     Raises:
-      SpecError: it holds what makes no array.
+      SpecError: a leaf cannot be converted to an array.
 
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
@@ -282,14 +292,33 @@ def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
     return pack(paths, leaves)
 
 
+def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
+    """Count the bytes of a batch of `batch_size` records.
+
+    None for strings and for unknown dimensions.
+
+    >>> bytes_per_batch(ArraySpec((None, 784), np.float32), 32)
+    100352
+    """
+    total = 0
+    for leaf in flatten(spec):
+        if leaf.shape is None or leaf.dtype.hasobject or None in leaf.shape[1:]:
+            return None
+        first = (batch_size if leaf.shape[0] is None else leaf.shape[0],) if leaf.shape else ()
+        total += math.prod(first + leaf.shape[1:]) * leaf.dtype.itemsize
+    return total
+
+
 def component_paths(value: Any, owner: str = "the batch") -> Any:
-    """The structure of `value` with each component's path in its place; a list of plain values is one.
+    """Build the structure of `value` with each component replaced by its path.
+
+    A list of plain values is a component.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
 
     Raises:
-      SpecError: two components have one path, or `value` contains itself.
+      SpecError: two components have the same path, or `value` contains itself.
     """
     try:
         paths = _component_paths(value, "")
@@ -306,7 +335,10 @@ def _component_paths(value: Any, path: str) -> Any:
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
-    """A structure like `like`, one level deep, with `children` by key, field or index."""
+    """Build a structure like `like`, one level deep.
+
+    `children` holds its children by key, field or index.
+    """
     if isinstance(like, Mapping):
         return {key: children[str(key)] for key in like}
     if is_namedtuple(like):

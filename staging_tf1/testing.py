@@ -1,7 +1,8 @@
-"""Assertions for your own sources: give them to your test suite, they are in ours.
+"""Assertions for the test suites of your own sources.
 
-Each takes a source, or better a function that makes one: then every restart gets a new source, as a new
-process would. They raise `AssertionError` with the batch, the component and the first value that differs.
+Our test suite uses them too. Each takes a source, or preferably a function that creates one, so that every restart gets
+a new source as in a new process. They raise `AssertionError` with the batch, the component and the first value that
+differs.
 """
 
 from __future__ import annotations
@@ -26,29 +27,30 @@ __all__ = ["assert_deterministic", "assert_resumes_everywhere", "assert_shards_p
 
 AnySource = Source | StreamSource
 
-# Batches looked at after each restart: a position that is off by one, or a state that is half restored, shows
-# at once.
+# Batches compared after each restart. A few are enough to find an off-by-one position or an incomplete state.
 _AFTER_RESTART = 3
-# The batches that are compared are held in memory.
+# All compared batches are held in memory.
 _MOST_BATCHES = 2**20
 
 
 def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, max_batches: int = 64) -> None:
-    """Asserts that a run restarted at any position goes on with exactly the next batch.
+    """Assert that a source can resume at any position.
+
+    A restarted source must continue with exactly the next batch.
 
     Args:
-      source: a source, or a function that makes one (called for each restart).
-      max_batches: how many batches of a longer source to try; cross an end of epoch with them.
+      source: a source, or a function that creates one (called for each restart).
+      max_batches: the maximum number of batches to test. Choose enough to cross the end of an epoch.
 
     Raises:
-      AssertionError: a restarted source delivers other batches, or the end is not where `num_batches` says.
+      AssertionError: a restarted source delivers other batches, or `num_batches` is wrong.
     """
     what = "assert_resumes_everywhere()"
     make = _maker(what, source)
     max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
     reference = list(islice(_batches(make(), 0), max_batches))
     if not reference:
-        raise AssertionError(f"{make()!r} delivers no batch at all, so there is nothing to resume.")
+        raise AssertionError(f"{make()!r} delivers no batches, so there is nothing to resume.")
     _check_end(make(), len(reference), max_batches)
     for start in range(len(reference)):
         restarted = make()
@@ -59,34 +61,33 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
         expected = reference[start : start + _AFTER_RESTART]
         if len(resumed) < len(expected):
             raise AssertionError(
-                f"{restarted!r} restarted at batch {start} ends after {len(resumed)} batches; read through, "
+                f"{restarted!r} restarted at batch {start} ends after {len(resumed)} batches; without a restart, "
                 f"at least {len(expected)} follow."
             )
-        for offset, (got, wanted) in enumerate(zip(resumed, expected)):
-            _assert_same(wanted, got, f"{restarted!r} restarted at batch {start}: batch {start + offset}")
+        for offset, (first, second) in enumerate(zip(expected, resumed)):
+            _assert_same(first, second, f"{restarted!r} restarted at batch {start}: batch {start + offset}")
 
 
 def assert_deterministic(source: Source | Callable[[], Source], *, threads: int = 4, max_batches: int = 64) -> None:
-    """Asserts that `batch(k)` depends on `k` only: not on what was read before, by which thread, or written
-    to.
+    """Assert that `batch(k)` depends on `k` only.
 
-    Also that each batch fits `spec` and, if the source gives its arrays away, that it never touches them
-    again.
+    It must not depend on earlier reads, on the thread, or on writes to its results. Also asserts that each batch
+    matches `spec`, and that a source with `gives_away` never touches its arrays again.
 
     Args:
-      source: a source with random access, or a function that makes one.
-      threads: how many threads read at once, each in an order of its own.
-      max_batches: how many batches of a longer source to try.
+      source: a source with random access, or a function that creates one.
+      threads: the number of threads that read at the same time, each in a different order.
+      max_batches: the maximum number of batches to test.
 
     Raises:
-      AssertionError: a batch differs between two reads, or does not fit the spec.
+      AssertionError: a batch differs between two reads, or does not match the spec.
     """
     what = "assert_deterministic()"
     threads = whole(what, "threads", threads, 1, MOST_THREADS)
     max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
     tested = cast(Source, _maker(what, source)())
     if not isinstance(tested, Source):
-        raise TypeError(f"{tested!r} has no random access. Use assert_resumes_everywhere.")
+        raise TypeError(f"{tested!r} does not support random access. Use assert_resumes_everywhere.")
     count = max_batches if tested.num_batches is None else min(max_batches, tested.num_batches)
     reference = [_copied(_fitting(tested, number)) for number in range(count)]
     _assert_independent(tested, reference)
@@ -94,17 +95,18 @@ def assert_deterministic(source: Source | Callable[[], Source], *, threads: int 
 
 
 def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> None:
-    """Asserts that `n` shards together deliver each record of one epoch once, balanced to one record.
+    """Assert that `n` shards deliver each record of an epoch exactly once.
 
-    Records are told apart by their content, so leave out a `transform` that draws random numbers.
+    Their sizes may differ by at most one record. Records are identified by their content, so test the source without a
+    `transform` that uses random numbers.
 
     Args:
-      source: a source of finitely many records, or a function that makes one.
+      source: a source with a finite number of records, or a function that creates one.
       n: the number of shards.
 
     Raises:
-      AssertionError: records are missing, come twice, or the shards' sizes differ by more than one.
-      ValueError: the source has no end of epoch, or leaves out records itself (`drop_remainder`).
+      AssertionError: records are missing or repeated, or the sizes of the shards differ by more than one.
+      ValueError: the epochs of the source never end, or the source skips records (`drop_remainder`).
     """
     what = "assert_shards_partition()"
     n = whole(what, "n", n, 1, INT64_MAX, "shards")
@@ -113,32 +115,32 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
     total = sum(expected.values())
     if total != undivided.num_records:
         raise ValueError(
-            f"{undivided!r} delivers {total} of its {undivided.num_records} records in an epoch (drop_remainder?); "
-            "test it with a source that delivers all."
+            f"{undivided!r} delivers {total} of its {undivided.num_records} records in an epoch (drop_remainder?). "
+            "Use a source that delivers all records."
         )
     shards = [undivided.shard(index, n) for index in range(n)]
     sizes = [sum(1 for _ in _epoch_records(shard)) for shard in shards]
     if max(sizes) - min(sizes) > 1:
-        raise AssertionError(f"the shards of {undivided!r} are not balanced to one record: they have {sizes}.")
+        raise AssertionError(f"the sizes of the shards of {undivided!r} differ by more than one record: {sizes}.")
     union = Counter(record for shard in shards for record in _epoch_records(shard))
     missing, twice = sum((expected - union).values()), sum((union - expected).values())
     if missing or twice:
         raise AssertionError(
-            f"{n} shards of {undivided!r} are no partition of its {total} records: {missing} records are in no "
-            f"shard, {twice} are in one too many."
+            f"{n} shards of {undivided!r} do not partition its {total} records: {missing} records are missing, "
+            f"{twice} are repeated."
         )
 
 
 def _maker(what: str, source: Any) -> Callable[[], Any]:
     if isinstance(source, (Source, StreamSource)):
         return lambda: source
-    wanted = "a source or a function that makes one"
-    function(what, "source", source, wanted)
+    expected = "a source or a function that creates one"
+    function(what, "source", source, expected)
 
     def make() -> Any:
         made = source()
         if not isinstance(made, (Source, StreamSource)):
-            raise TypeError(f"{what} got a function as source that returns {shown(made)}, wanted {wanted}.")
+            raise TypeError(f"{what} got a function as source that returns {shown(made)}, expected {expected}.")
         return made
 
     return make
@@ -164,7 +166,7 @@ def _check_end(source: AnySource, seen: int, max_batches: int) -> None:
         except IndexError:
             continue
         raise AssertionError(
-            f"{source!r} has {declared} batches, but batch({beyond}) returned one; it must raise IndexError."
+            f"{source!r} has {declared} batches, but batch({beyond}) returned a batch; it must raise IndexError."
         )
 
 
@@ -173,12 +175,15 @@ def _fitting(source: Source, number: int) -> Any:
     try:
         conform(source.spec, batch, f"batch {number}")
     except ValueError as error:
-        raise AssertionError(f"{source!r}: a batch does not fit the source's spec. {error}") from error
+        raise AssertionError(f"{source!r}: a batch does not match the spec of the source. {error}") from error
     return batch
 
 
 def _assert_independent(source: Source, reference: list[Any]) -> None:
-    """Reads backwards, and spoils what was returned if it was given away: the next read must not notice."""
+    """Read backwards, and overwrite the results of sources with `gives_away`.
+
+    Later reads must not be affected.
+    """
     for number in reversed(range(len(reference))):
         batch = source.batch(number)
         _assert_same(reference[number], _copied(batch), f"{source!r}: batch {number}, read after later ones")
@@ -189,7 +194,7 @@ def _assert_independent(source: Source, reference: list[Any]) -> None:
         return
     held = [source.batch(number) for number in range(len(reference))]
     for number, batch in enumerate(held):
-        what = f"{source!r}: batch {number}, held while others were read (does the source reuse its arrays?)"
+        what = f"{source!r}: batch {number}, kept while others were read (does the source reuse its arrays?)"
         _assert_same(reference[number], _copied(batch), what)
 
 
@@ -202,7 +207,7 @@ def _read_in_threads(source: Source, reference: list[Any], threads: int) -> None
         barrier.wait()
         try:
             for number in order.tolist():
-                what = f"{source!r}: batch {number}, read by {threads} threads at once"
+                what = f"{source!r}: batch {number}, read by {threads} threads at the same time"
                 _assert_same(reference[number], _copied(source.batch(number)), what)
         except BaseException as error:
             failures.append(error)
@@ -216,33 +221,32 @@ def _read_in_threads(source: Source, reference: list[Any], threads: int) -> None
         raise failures[0]
 
 
-def _assert_same(wanted: list[Any], got: list[Any], what: str) -> None:
-    paths = [path for path, _ in wanted]
-    if paths != [path for path, _ in got]:
-        found = [path for path, _ in got]
-        raise AssertionError(f"{what} has the components {found}, at first it had {paths}.")
-    for (path, first), (_, second) in zip(wanted, got):
+def _assert_same(expected: list[Any], got: list[Any], what: str) -> None:
+    paths, found = [path for path, _ in expected], [path for path, _ in got]
+    if paths != found:
+        raise AssertionError(f"{what} has the components {found}, expected {paths} as in the first read.")
+    for (path, first), (_, second) in zip(expected, got):
         component = f" component {path!r}" if path else ""
         if (first.dtype, first.shape) != (second.dtype, second.shape):
             raise AssertionError(
-                f"{what}:{component} is {describe(second.dtype, second.shape)}, at first it was "
-                f"{describe(first.dtype, first.shape)}."
+                f"{what}:{component} is {describe(second.dtype, second.shape)}, expected "
+                f"{describe(first.dtype, first.shape)} as in the first read."
             )
         differs = np.asarray(first != second)
-        # What differs from itself is no number, in every dtype that has such.
+        # Two NaNs count as equal. Only NaN differs from itself, in every dtype.
         differs &= ~np.asarray((first != first) & (second != second))
         if differs.any():
             place = tuple(int(axis[0]) for axis in np.nonzero(differs))
             raise AssertionError(
                 f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
-                f"{list(place)}: at first {first[place]!r}, now {second[place]!r}."
+                f"{list(place)}: got {second[place]!r}, expected {first[place]!r} as in the first read."
             )
 
 
 def _epoch_records(source: Source) -> Iterator[bytes]:
     batches = source.batches_per_epoch or source.num_batches
     if batches is None:
-        raise ValueError(f"{source!r} has no end of epoch; give it epochs=1 to test its shards.")
+        raise ValueError(f"{source!r} has no end of epoch. Test its shards with epochs=1.")
     for number in range(batches):
         leaves = flatten(source.batch(number))
         for row in zip(*leaves):

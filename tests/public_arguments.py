@@ -11,8 +11,8 @@ import staging_tf1 as staging
 from staging_tf1 import data
 from staging_tf1.sources.grain import GrainIterSource, GrainMapSource
 
-# TensorFlow calls these, not users.
-_CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end"}
+# TensorFlow calls these, and `RecordSource` its two hooks, with arguments of their own. Users do not call them.
+_CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end", "record_spec", "gather"}
 # Records that the package makes, and what a user's subclass has to write.
 _RECORDS = {"PipelineStats", "Settings", "LabelledImages"}
 _TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}

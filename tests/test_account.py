@@ -8,10 +8,10 @@ import hypothesis.strategies as st
 import numpy as np
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from staging_tf1.lifecycle.account import Account
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.lifecycle.account import Account
 from staging_tf1.sources import ArraySource
 
 TOWERS = 2

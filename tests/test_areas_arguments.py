@@ -29,12 +29,12 @@ def graph() -> Any:
         (
             {"dtypes": 5},
             TypeError,
-            r" got dtypes=5, wanted a list with one dtype a component, such as \[tf\.float32, tf\.int64\]\.$",
+            r" got dtypes=5, expected a list with one dtype a component, such as \[tf\.float32, tf\.int64\]\.$",
         ),
         (
             {"dtypes": {"x": tf.float32}},
             TypeError,
-            r" got dtypes=\{'x': tf\.float32\}, wanted a list with one dtype a component, such as",
+            r" got dtypes=\{'x': tf\.float32\}, expected a list with one dtype a component, such as",
         ),
         ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
         ({"dtypes": [tf.int8], "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
@@ -57,28 +57,28 @@ def graph() -> Any:
         (
             {"dtypes": [tf.int8], "capacity": -3},
             ValueError,
-            r" got capacity=-3, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
+            r" got capacity=-3, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "capacity": 1.5},
             TypeError,
-            r" got capacity=1\.5, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
+            r" got capacity=1\.5, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "capacity": True},
             TypeError,
-            r" got capacity=True, wanted a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
+            r" got capacity=True, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
         ),
         ({"dtypes": [tf.int8], "capacity": 2**63}, ValueError, "capacity=9223372036854775808"),
         (
             {"dtypes": [tf.int8], "memory_limit": -1},
             ValueError,
-            r" got memory_limit=-1, wanted a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
+            r" got memory_limit=-1, expected a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int8], "memory_limit": "1G"},
             TypeError,
-            r" got memory_limit='1G', wanted a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
+            r" got memory_limit='1G', expected a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
         ),
         (
             {"dtypes": [tf.int32], "shapes": [[5]], "memory_limit": 19},

@@ -35,10 +35,10 @@ from staging_tf1.lifecycle.monitored import check_monitored
 from staging_tf1.sources.files import arrayrecord_read, tfrecord_read
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
-# How a message says what is wanted, or what to do.
+# How a message says what is expected, or what to do.
 _WANTS = re.compile(
-    r"wanted|must|takes|declared|out of range|no file|no such file|neither|numbered|interpreted|a component\b|may"
-    r"|Cannot be None|\b(give|name|put|write|use|declare|raise|pass|leave|convert|knows|wrap)\b|got no",
+    r"expected|wanted|must|takes|declared|out of range|no file|no such file|neither|numbered|interpreted|a component\b"
+    r"|may|Cannot be None|\b(give|name|put|write|use|declare|raise|pass|leave|convert|know[ns]|wrap)\b|got no",
     re.IGNORECASE,
 )
 
@@ -94,10 +94,10 @@ def _runner(**options: Any) -> Any:
 class _Records(sources.RecordSource):
     """A minimal record source."""
 
-    def _record_spec(self, batch_dim: int | None) -> Any:
+    def record_spec(self, batch_dim: int | None) -> Any:
         raise AssertionError
 
-    def _gather(self, records: Any) -> Any:
+    def gather(self, records: Any) -> Any:
         raise AssertionError
 
 
@@ -623,7 +623,7 @@ def test_an_open_file_whose_name_cannot_be_is_collected_without_a_word(ignored: 
 def test_a_shape_has_no_negative_dimension(shape: Any) -> None:
     for dtype in (np.uint8, np.float64, object):
         with pytest.raises(
-            (TypeError, ValueError), match=r"^aligned_empty\(\) got shape=.*, wanted a whole number or a tu"
+            (TypeError, ValueError), match=r"^aligned_empty\(\) got shape=.*, expected a whole number or a tu"
         ):
             sources.aligned_empty(shape, dtype)
 
@@ -639,8 +639,9 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def test_a_named_pipe_is_no_record_file(pipe: Path) -> None:
+    message = rf"^record file '{pipe}' is a named pipe, expected a regular file\.$"
     for make in (sources.TFRecordSource, sources.ArrayRecordSource):
-        with pytest.raises(RecordFileError, match=rf"^record file '{pipe}' is a named pipe, wanted a regular file\.$"):
+        with pytest.raises(RecordFileError, match=message):
             make(pipe, batch_size=1)
 
 
@@ -649,7 +650,7 @@ def test_a_named_pipe_in_place_of_an_index_is_named(tmp_path: Path) -> None:
     sources.write_tfrecords(_RECORDS, path)
     os.unlink(path + ".index.npy")
     os.mkfifo(path + ".index.npy")
-    with pytest.raises(RecordFileError, match=r"but it is not that index: it holds something else\. Delete it, and"):
+    with pytest.raises(RecordFileError, match=r"but is not: it has another format\. Delete it to have it recreated"):
         sources.TFRecordSource(path, batch_size=1)
 
 
@@ -660,7 +661,7 @@ def test_what_is_written_is_a_regular_file(pipe: Path, place: str, capsys: pytes
         "device": ("/dev/full", "a device"),
         "folder": (str(pipe.parent), "a folder"),
     }[place]
-    message = rf"='{path}', which is {kind}, wanted the path of a regular file\.$"
+    message = rf"='{path}', which is {kind}, expected the path of a regular file\.$"
     with pytest.raises(ValueError, match="^StagingHook got trace_file" + message):
         staging.StagingHook(trace_file=path)
     for write in (sources.write_tfrecords, sources.write_array_records):
@@ -675,12 +676,12 @@ def test_a_named_pipe_is_no_npz_file(pipe: Path, tmp_path: Path, capsys: pytest.
     with pytest.raises(data.DataFileError, match="is not a regular file"):
         data.load_images(pipe)
     assert main(["index", "--write", str(tmp_path / "o"), "--from", str(pipe)]) == 1
-    assert f"{pipe} is a named pipe, wanted an .npz file of named arrays" in capsys.readouterr().err
+    assert f"{pipe} is a named pipe, expected an .npz file of named arrays" in capsys.readouterr().err
 
 
 def test_a_file_number_is_no_trace_file(capfd: pytest.CaptureFixture[str]) -> None:
     for number in (True, 1, 2):
-        with pytest.raises(TypeError, match="got trace_file=.*, wanted a path: a string or an os.PathLike"):
+        with pytest.raises(TypeError, match="got trace_file=.*, expected a path: a string or an os.PathLike"):
             staging.StagingHook(trace_file=number)  # type: ignore[arg-type]
     print("still open", flush=True)
     assert capfd.readouterr().out == "still open\n"

@@ -130,7 +130,7 @@ def test_records_of_one_length_come_as_a_matrix(write: Write) -> None:
         assert batch[:, 0].tolist() == batch[:, 6].tolist() == source.record_ids(index).tolist() and is_aligned(batch)
     assert_deterministic(source)
     odd = ArrayRecordSource(write([b"1234567", b"12345678"], "odd"), batch_size=2, as_uint8=True)
-    with pytest.raises(SpecError, match=r"odd: record 1 has 8 bytes, the first one has 7; as_uint8=True is for record"):
+    with pytest.raises(SpecError, match=r"odd: record 1 has 8 bytes, but the first record has 7\. as_uint8=True requ"):
         odd.batch(0)
 
 
@@ -192,8 +192,8 @@ def test_a_corrupt_record_is_named_or_counted(write: Write) -> None:
     _flip(path, Path(path).read_bytes().index(_records(2)[1]))
     source = ArrayRecordSource(path, batch_size=4, epochs=1)
     message = (
-        rf"^{path}: record 1, at byte \d+, is corrupt: Corrupted .* hash mismatch .*\. Copy the file again, or give "
-        rf"skip_corrupt=True to leave such records out and count them\.$"
+        rf"^{path}: record 1, at byte \d+, is corrupt: Corrupted .* hash mismatch .*\. Copy the file again, or use "
+        rf"skip_corrupt=True to skip and count such records\.$"
     )
     with pytest.raises(CorruptRecordError, match=message) as caught:
         source.batch(0)
@@ -230,8 +230,8 @@ def test_a_cut_file_is_named(write: Write, missing: int) -> None:
     size = os.path.getsize(path)
     os.truncate(path, size - missing)
     message = (
-        rf"^ArrayRecord file {path} is cut off, or its end is corrupt, where the index of its records stands: .+\. "
-        rf"Without the index none of them can be found\. Copy the file again\.$"
+        rf"^ArrayRecord file {path} is truncated, or the index at its end is corrupt: .+\. "
+        rf"Records cannot be located without the index\. Copy the file again\.$"
     )
     for skip in (False, True):
         with pytest.raises(CorruptRecordError, match=message) as caught:
@@ -244,23 +244,25 @@ def test_what_is_no_array_record_file_is_named(tmp_path: Path, write: Write) -> 
     text.write_text("These are not records, whatever the name says.\n" * 9000)
     empty.touch()
     staging.sources.write_tfrecords([b"record"], tfrecord)
-    message = r" is no ArrayRecord file: it does not begin as one\. For TFRecord files there is TFRecordSource\.$"
+    message = r" is not an ArrayRecord file: its header is invalid\. Use TFRecordSource for TFRecord files\.$"
     for path in (text, empty, tfrecord):
         with pytest.raises(RecordFileError, match=rf"^{path}{message}"):
             ArrayRecordSource([write(_records(3)), path], batch_size=1)
-    with pytest.raises(RecordFileError, match=rf"^record file '{tmp_path}' is a folder, wanted a regular file\.$"):
+    with pytest.raises(RecordFileError, match=rf"^record file '{tmp_path}' is a folder, expected a regular file\.$"):
         ArrayRecordSource([write(_records(3)), tmp_path], batch_size=1)
 
 
 def test_files_that_are_not_there_or_hold_nothing_are_named(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(RecordFileError, match=r"^no file matches '.*/none-\*' \(looked from .*\)\. Check the path; a"):
+    with pytest.raises(
+        RecordFileError, match=r"^no file matches '.*/none-\*' \(current folder: .*\)\. Check the path; gl"
+    ):
         ArrayRecordSource(tmp_path / "none-*", batch_size=1)
     with pytest.raises(
-        RecordFileError, match=r"^ArrayRecordSource got an empty list of files, wanted at least one path or"
+        RecordFileError, match=r"^ArrayRecordSource got an empty list of files, expected at least one path or"
     ):
         ArrayRecordSource([], batch_size=1)
     path = write([])
-    with pytest.raises(RecordFileError, match=rf"^ArrayRecordSource got no records: there are none in {path}\.$"):
+    with pytest.raises(RecordFileError, match=rf"^ArrayRecordSource found no records in {path}\.$"):
         ArrayRecordSource(path, batch_size=1)
 
 
@@ -278,7 +280,7 @@ def test_a_file_may_vanish_once_it_is_open_but_not_before(write: Write) -> None:
     source.batch(0)
     os.unlink(path)
     assert source.batch(1).tolist() == _records(10)[4:8]
-    message = rf"^ArrayRecord file {path} cannot be opened any more: No such file or directory\.$"
+    message = rf"^ArrayRecord file {path} can no longer be opened: No such file or directory\.$"
     with pytest.raises(RecordFileError, match=message):
         unread.batch(0)
 
@@ -289,7 +291,7 @@ def test_a_file_that_is_cut_during_the_run_is_named(write: Write) -> None:
     source = ArrayRecordSource(path, batch_size=4, epochs=1)
     source.batch(49)
     os.truncate(path, 3000)
-    message = rf"^ArrayRecord file {path} was cut to 3000 bytes while it was in use; it had {size}\.$"
+    message = rf"^ArrayRecord file {path} was truncated to 3000 bytes while in use; it had {size}\.$"
     with pytest.raises(RecordFileError, match=message):
         source.batch(49)
 
@@ -300,8 +302,8 @@ def test_a_file_that_was_written_anew_is_named(write: Write) -> None:
     os.utime(path, ns=(1, 1))
     size = os.path.getsize(path)
     message = (
-        rf"^ArrayRecord file {path} has changed since the source was made: it has {size} bytes now, then it had "
-        rf"{size}, or its time is another\. Make the source again\.$"
+        rf"^ArrayRecord file {path} has changed since the source was created: it had {size} bytes and has "
+        rf"{size}, or its modification time differs\. Create the source again\.$"
     )
     with pytest.raises(RecordFileError, match=message):
         source.batch(0)
@@ -310,9 +312,9 @@ def test_a_file_that_was_written_anew_is_named(write: Write) -> None:
 def test_groups_are_warned_of_where_they_cost(write: Write) -> None:
     path = write(_records(10), options="group_size:8")
     message = (
-        rf"^ArrayRecordSource: {path} was written in groups of 8 records, and reading one record unpacks its whole "
-        rf"group, so that a shuffle takes many times as long\. Write it again with group_size:1, as "
-        rf"staging_tf1\.sources\.write_array_records does, or leave shuffle=True out\.$"
+        rf"^ArrayRecordSource: {path} was written in groups of 8 records\. Reading one record decompresses its whole "
+        rf"group, which makes shuffled reads many times slower\. Write the file with group_size:1, as "
+        rf"staging_tf1\.sources\.write_array_records does, or do not shuffle\.$"
     )
     with pytest.warns(StagingWarning, match=message) as caught:
         source = ArrayRecordSource(path, batch_size=4, shuffle=True, seed=1, epochs=1)
@@ -325,18 +327,18 @@ def test_groups_are_warned_of_where_they_cost(write: Write) -> None:
     ("options", "error", "message"),
     [
         ({"features": {}, "parse_fn": len}, ValueError, r"^ArrayRecordSource got both features= and parse_fn=\. "),
-        ({"cache_bytes": 9, "as_uint8": True}, ValueError, r"^ArrayRecordSource got as_uint8= and cache_bytes=: the s"),
+        ({"cache_bytes": 9, "as_uint8": True}, ValueError, r"^ArrayRecordSource got as_uint8= and cache_bytes=\. The "),
         ({"features": {}, "transform": lambda b, r: b}, ValueError, r"^ArrayRecordSource got features= and transform="),
-        ({"parse_fn": 3}, TypeError, r"^ArrayRecordSource got parse_fn=3, wanted a function from bytes to arrays\.$"),
+        ({"parse_fn": 3}, TypeError, r"^ArrayRecordSource got parse_fn=3, expected a function from bytes to arrays\.$"),
         (
             {"batch_size": 0},
             ValueError,
-            r"^ArrayRecordSource got batch_size=0, wanted a whole number from 1 to 2147483647 \(",
+            r"^ArrayRecordSource got batch_size=0, expected a whole number from 1 to 2147483647 \(",
         ),
         (
             {"shard": (10, 11)},
             ValueError,
-            r"^ArrayRecordSource got shard=\(10, 11\), which would be empty: there are",
+            r"^ArrayRecordSource got shard=\(10, 11\), which would be empty: 10 records are",
         ),
     ],
 )
@@ -346,7 +348,7 @@ def test_bad_arguments_are_refused(write: Write, options: dict[str, Any], error:
 
 
 def test_records_that_parse_unlike_the_first_are_named(write: Write) -> None:
-    message = r"a\.array_record: record 1: parse_fn gave component 'x' as float64 \[.*\], for the first record "
+    message = r"a\.array_record: record 1: parse_fn returned component 'x' as float64 \[.*\], but float64"
     with pytest.raises(SpecError, match=message):
         ArrayRecordSource(write(_records(10)), batch_size=4, parse_fn=lambda r: {"x": np.zeros(len(r))}).batch(0)
 
@@ -415,9 +417,9 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         write_array_records(records(), tmp_path / "out.array_record")
     with pytest.raises(OSError, match=r"No such file or directory"):
         write_array_records([b"one"], tmp_path / "none" / "out.array_record")
-    with pytest.raises(ValueError, match=r"^write_array_records: shards=2 needs arrays, whose length is known before"):
+    with pytest.raises(ValueError, match=r"^write_array_records: shards=2 needs arrays, whose length is known in adv"):
         write_array_records([b"one"], tmp_path / "out.array_record", shards=2)
-    with pytest.raises(SpecError, match=r"^there are no records to write"):
+    with pytest.raises(SpecError, match=r"^got no records to write"):
         write_array_records({}, tmp_path / "out.array_record")
     assert not os.listdir(tmp_path)
 

@@ -115,7 +115,7 @@ def test_a_generator_object_feeds_one_pipeline_only(graph: Any, wrapped: bool, s
 
     if wrapped and spec is None:
         return  # one source, one reading: the second staged() asks for the spec that the first has found
-    with pytest.raises(StagingError, match="was read already: a generator object can be read only once"):
+    with pytest.raises(StagingError, match="was already read, and a generator object can be read only once"):
         both()
 
 
@@ -169,7 +169,8 @@ class Mine(Numbers):
     + [("batch_size", 0), ("batch_size", None)],
 )
 def test_a_source_that_counts_wrongly_is_named(graph: Any, make: Any, name: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=rf"{make.__name__}.*: Mine got {name}=.*, wanted a whole number"):
+    message = rf"{make.__name__}.*: Mine got {name}=.*, expected a whole number"
+    with pytest.raises((TypeError, ValueError), match=message):
         make(Mine(**{name: value}))
     assert not graph.get_operations()
 
@@ -177,7 +178,7 @@ def test_a_source_that_counts_wrongly_is_named(graph: Any, make: Any, name: str,
 @pytest.mark.parametrize("make", [staging.staged, staging.CustomRunner])
 @pytest.mark.parametrize("spec", [None, 5, np.zeros(2), tf.TensorSpec([None], tf.int64), {"x": np.int64}])
 def test_a_source_with_another_spec_is_named(graph: Any, make: Any, spec: Any) -> None:
-    with pytest.raises(TypeError, match=r"Mine\.spec has .*, wanted a nest of staging_tf1\.spec\.ArraySpec"):
+    with pytest.raises(TypeError, match=r"Mine\.spec has .*, expected a nest of staging_tf1\.spec\.ArraySpec"):
         make(Mine(spec=spec))
     assert not graph.get_operations()
 

@@ -188,12 +188,12 @@ def test_an_unknown_workflow_gets_one_line_that_lists_those_there_are(
 def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "images.npz"
     assert main(["train", "--data", str(path)]) == 1
-    assert _complaint(capsys) == f"staging-tf1 train: data file {str(path)!r}: there is no such file."
+    assert _complaint(capsys) == f"staging-tf1 train: data file {str(path)!r}: no such file."
     np.savez(path, images=np.zeros((2, 2)))
     assert main(["train", "--data", str(path)]) == 1
     assert _complaint(capsys) == (
         f"staging-tf1 train: data file {str(path)!r} lacks x_train, y_train, x_test, y_test; it holds "
-        f"images. Wanted MNIST's layout: x_train, y_train, x_test, y_test."
+        f"images. Expected the layout of MNIST: x_train, y_train, x_test, y_test."
     )
 
 
@@ -203,8 +203,8 @@ def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(tmp_pat
     done = run_python("-m", "staging_tf1", "train", "--data", path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"staging-tf1 train: data file {str(path)!r}: x_train holds Python objects, which need pickle, and "
-        f"unpickling can run any code. Save it as an array of numbers.\n"
+        f"staging-tf1 train: data file {str(path)!r}: x_train holds Python objects, which are not loaded "
+        f"because unpickling can run any code. Save it as an array of numbers.\n"
     )
 
 

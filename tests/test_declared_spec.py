@@ -117,7 +117,7 @@ def test_a_generator_that_is_declared_is_not_read_when_the_graph_is_built(graph:
 def test_a_generator_that_is_not_as_declared_ends_the_run(graph: Any) -> None:
     x = staging.staged(GeneratorSource(lambda: iter([np.zeros(2)]), name="g"), spec=tf.TensorSpec([None], tf.float32))
     with pytest.raises(
-        SpecError, match=r"^generator 'g': batch 0: the batch got float64 \[2\], declared float32 \[\?\]"
+        SpecError, match=r"^generator 'g': batch 0: the batch got float64 \[2\], expected float32 \[\?\]"
     ):
         with staging.StagingSession() as sess:
             sess.run(x)

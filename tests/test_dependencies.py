@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from staging_tf1.lifecycle.needs import ByFetches, Needs, ops_of_run
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
-from staging_tf1.lifecycle.needs import ByFetches, Needs, ops_of_run
 
 LIMIT_SECS = 200.0
 

@@ -161,7 +161,7 @@ def test_the_messages_of_a_dtype_mismatch(capsys: pytest.CaptureFixture[str]) ->
         out,
     )
     assert "  label int64 [0, 1, 2]\n" in out
-    assert re.search(r"batch 1: component 'label' got float64 \[3\], the first batch had int64 .*Cast it: ", out)
+    assert re.search(r"batch 1: component 'label' got float64 \[3\], expected int64 .*Cast it: ", out)
 
 
 def test_a_plain_session_sees_all_points(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,13 +149,13 @@ def test_a_fault_is_raised_on_every_way(graph: Any, way: str) -> None:
 BAD_BATCHES = {
     "dtype": (
         np.zeros(3, np.float64),
-        "generator 'source': batch 1: component 'x' got float64 [3], declared int64 [?]",
+        "generator 'source': batch 1: component 'x' got float64 [3], expected int64 [?]",
     ),
     "rank": (
         np.zeros((3, 2), np.int64),
-        "generator 'source': batch 1: component 'x' got int64 [3, 2], declared int64 [?]",
+        "generator 'source': batch 1: component 'x' got int64 [3, 2], expected int64 [?]",
     ),
-    "key": (None, "generator 'source': batch 1: the batch has the unknown 'z'; declared are the keys 'x'"),
+    "key": (None, "generator 'source': batch 1: the batch has the unknown key 'z'; expected the key 'x'"),
     "object": (np.array([{}, []], object), "generator 'source': batch 1: component 'x' got an array of Python objects"),
 }
 
@@ -275,7 +275,7 @@ def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
         ),
         (
             dict(ignored_exception_types=(ValueError,), max_ignored=-1),
-            "staged() got max_ignored=-1, wanted a whole number from 0 to 2**63 - 1 (skipped batches).",
+            "staged() got max_ignored=-1, expected a whole number from 0 to 2**63 - 1 (skipped batches).",
         ),
     ],
 )

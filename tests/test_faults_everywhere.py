@@ -50,9 +50,9 @@ def test_what_a_source_raises_leaves_the_session(graph: Any, name: str, bad: int
 
 MISFITS = {
     "dtype": (lambda batch: {**batch, "double": batch["double"].astype(np.float64)}, "component 'double' got float64"),
-    "rank": (lambda batch: {**batch, "double": batch["double"][None]}, "component 'double' got int64 [1, 1], declared"),
+    "rank": (lambda batch: {**batch, "double": batch["double"][None]}, "component 'double' got int64 [1, 1], expected"),
     "missing": (lambda batch: {"id": batch["id"]}, "'double'"),
-    "unknown": (lambda batch: {**batch, "treble": batch["id"]}, "the batch has the unknown 'treble'"),
+    "unknown": (lambda batch: {**batch, "treble": batch["id"]}, "the batch has the unknown key 'treble'"),
 }
 
 

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given
+from staging_tf1.lifecycle.held import full_bytes, kind_of
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.skip import SkipRule, Skips, ignored
 from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.lifecycle.held import full_bytes, kind_of
-from staging_tf1.lifecycle.stats import bottleneck
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 LIMIT_SECS = 200.0

@@ -126,9 +126,9 @@ def test_another_pipeline_does_not_take_the_state_back() -> None:
     other: Any = GrainSource(_pipeline(stages=3))
     other.restore(2, b'json:{"no": "such key"}')
     message = (
-        r"^GrainSource: the pipeline does not take back the state that it had after 2 batches: \w+: .+\. Build it "
-        r"as it was when the state was saved; or say staged\(\.\.\., resume='ignore'\) to read and drop 2 batches "
-        r"instead, or resume='restart'\.$"
+        r"^GrainSource: the pipeline rejected its state after 2 batches: \w+: .+\. Build the pipeline as it was when "
+        r"the state was saved; or use staged\(\.\.\., resume='ignore'\) to read and discard 2 batches instead, or "
+        r"resume='restart'\.$"
     )
     with pytest.raises(StagingError, match=message):
         next(other.batches(2))

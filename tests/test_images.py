@@ -69,25 +69,25 @@ def test_images_that_are_all_black_are_not_divided_by_zero(tmp_path: Path) -> No
 BAD_ARRAYS = [
     (
         {"x_test": None, "y_test": None, "images": np.zeros(3)},
-        "lacks x_test, y_test; it holds x_train, y_train, images. Wanted MNIST's layout: x_train, y_train, "
-        "x_test, y_test.",
+        "lacks x_test, y_test; it holds x_train, y_train, images. Expected the layout of MNIST: x_train, "
+        "y_train, x_test, y_test.",
     ),
-    ({"x_train": np.zeros((3, 2, 3))}, ": x_train has 3 images and y_train 4 labels."),
+    ({"x_train": np.zeros((3, 2, 3))}, ": x_train has 3 images, but y_train has 4 labels."),
     (
         {"x_train": np.zeros(4)},
-        ": x_train is float64 [4], wanted images: numbers of shape [n, height, width].",
+        ": x_train is float64 [4], expected images: numbers of shape [n, height, width].",
     ),
     (
         {"x_train": np.zeros((0, 2, 3)), "y_train": np.zeros(0, int)},
-        ": x_train is float64 [0, 2, 3], wanted images: numbers of shape [n, height, width].",
+        ": x_train is float64 [0, 2, 3], expected images: numbers of shape [n, height, width].",
     ),
     (
         {"x_test": np.array([["a"], ["b"]])},
-        ": x_test is string [2, 1], wanted images: numbers of shape [n, height, width].",
+        ": x_test is string [2, 1], expected images: numbers of shape [n, height, width].",
     ),
     (
         {"x_test": np.zeros((2, 2, 4), np.uint8)},
-        ": the images of x_train are [2, 3] and those of x_test [2, 4], wanted one size.",
+        ": the images of x_train are [2, 3] and those of x_test [2, 4], expected the same size.",
     ),
     (
         {"x_train": np.full((4, 2, 3), np.nan)},
@@ -97,14 +97,14 @@ BAD_ARRAYS = [
         {"x_test": np.full((2, 2, 3), 1e300)},
         ": x_test has pixels that are not finite as float32 (NaN or infinity).",
     ),
-    ({"y_train": np.zeros(4)}, ": y_train is float64 [4], wanted one whole number an image: int64 [4]."),
+    ({"y_train": np.zeros(4)}, ": y_train is float64 [4], expected one whole number per image: int64 [4]."),
     (
         {"y_test": np.zeros((2, 1), int)},
-        ": y_test is int64 [2, 1], wanted one whole number an image: int64 [2].",
+        ": y_test is int64 [2, 1], expected one whole number per image: int64 [2].",
     ),
-    ({"y_train": np.array([0, 1, -1, 2])}, ": y_train has the label -1, wanted 0 to 99999."),
-    ({"y_train": np.array([0, 1, 2, 10**6])}, ": y_train has the label 1000000, wanted 0 to 99999."),
-    ({"y_test": np.array([0, 3])}, ": y_test has the label 3, but those of y_train end at 2."),
+    ({"y_train": np.array([0, 1, -1, 2])}, ": y_train has the label -1, expected 0 to 99999."),
+    ({"y_train": np.array([0, 1, 2, 10**6])}, ": y_train has the label 1000000, expected 0 to 99999."),
+    ({"y_test": np.array([0, 3])}, ": y_test has the label 3, but the highest label of y_train is 2."),
 ]
 
 
@@ -135,14 +135,14 @@ def test_a_file_that_needs_pickle_is_refused_unread(tmp_path: Path) -> None:
     with pytest.raises(DataFileError) as caught:
         load_images(path)
     assert str(caught.value) == (
-        f"data file {str(path)!r}: x_train holds Python objects, which need pickle, and unpickling can "
-        f"run any code. Save it as an array of numbers."
+        f"data file {str(path)!r}: x_train holds Python objects, which are not loaded because "
+        f"unpickling can run any code. Save it as an array of numbers."
     )
     assert not target.exists()
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataFileError, match=r"^data file '.*none\.npz': there is no such file\.$"):
+    with pytest.raises(DataFileError, match=r"^data file '.*none\.npz': no such file\.$"):
         load_images(tmp_path / "none.npz")
 
 
@@ -155,7 +155,7 @@ def test_a_folder(tmp_path: Path) -> None:
 def test_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "images.npz"
     path.write_bytes(content)
-    message = "is not an .npz file: it is no zip archive. Write it with numpy.savez."
+    message = "is not an .npz file: it is not a zip archive. Write it with numpy.savez."
     with pytest.raises(DataFileError, match=re.escape(message)):
         load_images(path)
 

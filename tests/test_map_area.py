@@ -154,5 +154,5 @@ def test_names_and_numbers_of_components_are_checked() -> None:
 
 
 def test_a_map_area_says_its_own_name_in_errors() -> None:
-    with pytest.raises(ValueError, match=r"^MapStagingArea got capacity=-1, wanted a whole number from 0 to 2\*\*63"):
+    with pytest.raises(ValueError, match=r"^MapStagingArea got capacity=-1, expected a whole number from 0 to 2\*\*63"):
         MapStagingArea([tf.int32], capacity=-1)

@@ -136,7 +136,7 @@ def test_a_batch_may_be_larger_than_several_epochs() -> None:
 
 
 def test_no_batch_before_the_first_or_after_the_last() -> None:
-    with pytest.raises(IndexError, match=r"^batch 3 is out of range \(0 to 2\)$"):
+    with pytest.raises(IndexError, match=r"^Schedule: batch 3 is out of range \(0 to 2\)\.$"):
         Schedule(10, 4, 1).pieces(3)
-    with pytest.raises(IndexError, match=r"^batch -1 is out of range \(0 or more\)$"):
+    with pytest.raises(IndexError, match=r"^Schedule: batch -1 is out of range \(0 to 2\*\*63 - 1\)\.$"):
         Schedule(10, 4).pieces(-1)

@@ -41,7 +41,8 @@ def _read(kind: Any, files: Any) -> list[bytes]:
 
 def _read_and_warn(kind: Any, files: Any, named: str) -> list[bytes]:
     message = (
-        rf"^{kind.__name__}: the file {named} .*is matched by a glob and listed or matched again; it is read once\."
+        rf"^{kind.__name__}: the file {named} .*is matched by a glob and also listed or matched again; it is read "
+        rf"once\."
     )
     with pytest.warns(StagingWarning, match=message) as caught:
         source = kind(files, batch_size=10, epochs=1)
@@ -94,7 +95,7 @@ def test_what_is_no_regular_file_is_named_if_it_is_listed(kind: Any) -> None:
     os.mkdir("folder")
     os.mkfifo("pipe")
     for path, what in (("folder", "a folder"), ("pipe", "a named pipe"), ("/dev/null", "a device")):
-        with pytest.raises(RecordFileError, match=rf"^record file '{path}' is {what}, wanted a regular file\.$"):
+        with pytest.raises(RecordFileError, match=rf"^record file '{path}' is {what}, expected a regular file\.$"):
             kind(["a.rec", path], batch_size=1)
 
 

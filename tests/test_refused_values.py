@@ -153,39 +153,42 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "matrix": (_matrix, "got a np\\.matrix, .* np\\.asarray\\(matrix\\)"),
     "structured": (
         lambda: np.zeros(2, _FLOATS),
-        "no tensor can have\\. Give a dict \\{'x': array\\['x'\\], 'y': array\\['y'\\]\\} of the fields",
+        "do not support\\. Pass the fields .* as a dict: \\{'x': array\\['x'\\], 'y': array\\['y'\\]\\}",
     ),
-    "recarray": (lambda: np.zeros(2, _FLOATS).view(np.recarray), "no tensor can have\\. Give a dict"),
-    "dates": (lambda: np.zeros(2, "M8[s]"), "is of dtype datetime64\\[s\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
-    "times": (lambda: np.zeros(2, "m8[ns]"), "is of dtype timedelta64\\[ns\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
-    "long doubles": (lambda: np.zeros(2, "g"), "no tensor can have\\. Cast it: array\\.astype\\(np\\.float64\\)\\.$"),
+    "recarray": (lambda: np.zeros(2, _FLOATS).view(np.recarray), "do not support\\. Pass the fields"),
+    "dates": (lambda: np.zeros(2, "M8[s]"), "has dtype datetime64\\[s\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
+    "times": (lambda: np.zeros(2, "m8[ns]"), "has dtype timedelta64\\[ns\\], .* array\\.astype\\(np\\.int64\\)\\.$"),
+    "long doubles": (lambda: np.zeros(2, "g"), "do not support\\. Cast it: array\\.astype\\(np\\.float64\\)\\.$"),
     "long complex": (
         lambda: np.zeros(2, "G"),
-        "no tensor can have\\. Cast it: array\\.astype\\(np\\.complex128\\)\\.$",
+        "do not support\\. Cast it: array\\.astype\\(np\\.complex128\\)\\.$",
     ),
-    "raw bytes": (lambda: np.zeros(2, "V3"), "is of dtype \\|V3, which no tensor can have\\. Cast it"),
+    "raw bytes": (lambda: np.zeros(2, "V3"), "has dtype \\|V3, which tensors do not support\\. Cast it"),
     "an extension array": (
         IntegerArray,
-        "got a test_refused_values\\.IntegerArray of dtype .*Int64.*, which as an array would be float64: .*"
-        "Convert it yourself, and say what missing values become: value\\.to_numpy\\(\\.\\.\\.\\)\\.$",
+        "got a test_refused_values\\.IntegerArray with dtype .*Int64.*, which converts to an array of float64: .*"
+        "Convert it and choose how to fill missing values: value\\.to_numpy\\(\\.\\.\\.\\)\\.$",
     ),
-    "nulls": (ArrowArray, "ArrowArray with 1 missing values, which a tensor has not\\. .* value\\.to_numpy"),
-    "a mixed table": (lambda: Frame("i8", "f8"), "a test_refused_values\\.Frame of dtype int64, .* would be float64"),
+    "nulls": (ArrowArray, "ArrowArray with 1 missing values, which a tensor cannot hold\\. .* value\\.to_numpy"),
+    "a mixed table": (lambda: Frame("i8", "f8"), "a test_refused_values\\.Frame with dtype int64, .* array of float64"),
     "a tensor with a gradient": (
         GradTensor,
-        "GradTensor that does not make .*: Can't call .* value\\.detach\\(\\)\\.cpu\\(\\)\\.numpy\\(\\)\\.$",
+        "GradTensor that cannot be converted to .*: Can't call .* value\\.detach\\(\\)\\.cpu\\(\\)\\.numpy\\(\\)\\.$",
     ),
-    "a sparse matrix": (CsrMatrix, "CsrMatrix, wanted an array\\. Make it dense: value\\.toarray\\(\\)\\.$"),
+    "a sparse matrix": (CsrMatrix, "CsrMatrix, expected an array\\. Make it dense: value\\.toarray\\(\\)\\.$"),
     "a tensor": (
         _symbolic,
-        "Tensor, wanted an array\\. A tensor in a graph has no value yet: give it to staged\\(\\) itself, or",
+        "Tensor, expected an array\\. A graph tensor has no value yet: pass it to staged\\(\\) directly, or",
     ),
-    "missing": (lambda: np.array([b"a", None]), "the first is of type NoneType\\), .* Fill in what is missing"),
-    "mixed": (lambda: np.array(["a", 1], object), "the first is of type int\\), wanted numbers or strings\\."),
-    "bytearrays": (_bytearrays, "of type bytearray\\), .* bytes\\(value\\)\\.$"),
-    "a surrogate": (lambda: np.array(["ok", "a\ud800"]), "got the string .*, which has no UTF-8: '.ud800' is half"),
-    "a surrogate object": (lambda: np.array(["a\ud800"], object), "which has no UTF-8"),
-    "too large": (lambda: np.array([2**64]), "the first is of type int\\)"),
+    "missing": (lambda: np.array([b"a", None]), "the first has type NoneType\\), .* Fill in missing values"),
+    "mixed": (lambda: np.array(["a", 1], object), "the first has type int\\), expected numbers or strings\\."),
+    "bytearrays": (_bytearrays, "has type bytearray\\), .* bytes\\(value\\)\\.$"),
+    "a surrogate": (
+        lambda: np.array(["ok", "a\ud800"]),
+        "got the string .*, which cannot be encoded as UTF-8: '.ud800' is a lone",
+    ),
+    "a surrogate object": (lambda: np.array(["a\ud800"], object), "which cannot be encoded as UTF-8"),
+    "too large": (lambda: np.array([2**64]), "the first has type int\\)"),
 }
 
 
@@ -338,17 +341,17 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
     ("value", "dtype", "message"),
     [
         ([2**63, -1], None, "no integer dtype holds both -1 and 9223372036854775808"),
-        ([2**64], np.int64, "18446744073709551616 is none"),
-        ([-1], np.uint64, "-1 is none"),
-        ([2], np.bool_, "2 is none"),
-        ([1e40], np.float32, "1e\\+40 is none"),
-        ([1 + 2j], np.int32, "is none"),
-        ([1 + 2j], np.float32, "does not make float32 values"),
-        ([1, "a"], None, "the first is of type int"),
-        ([[1, 2], [3]], np.float32, "does not make float32 values"),
-        ([None], np.float32, "the first is of type NoneType"),
-        ({1, 2}, np.float32, "got a set, wanted an array"),
-        ({"a": 1}, None, "got a dict with the keys 'a', wanted an array"),
+        ([2**64], np.int64, "18446744073709551616 does not fit"),
+        ([-1], np.uint64, "-1 does not fit"),
+        ([2], np.bool_, "2 does not fit"),
+        ([1e40], np.float32, "1e\\+40 does not fit"),
+        ([1 + 2j], np.int32, "does not fit"),
+        ([1 + 2j], np.float32, "cannot be converted to float32 values"),
+        ([1, "a"], None, "the first has type int"),
+        ([[1, 2], [3]], np.float32, "cannot be converted to float32 values"),
+        ([None], np.float32, "the first has type NoneType"),
+        ({1, 2}, np.float32, "got a set, expected an array"),
+        ({"a": 1}, None, "got a dict with the keys 'a', expected an array"),
     ],
 )
 def test_python_values_that_lose_something_are_refused(value: Any, dtype: Any, message: str) -> None:
@@ -360,8 +363,8 @@ def test_a_dtype_that_is_not_as_declared_is_told_with_a_cure_that_works() -> Non
     for wanted, value, cure in (
         (np.float32, np.zeros(2), r"Cast it: array\.astype\(np\.float32\), or declare float64\."),
         (np.bool_, np.zeros(2), r"Cast it: array\.astype\('bool'\), or declare float64\."),
-        (object, np.zeros(2), r"Make strings of it, or declare float64\."),
-        (np.float32, np.array(["a"]), r"Make numbers of the strings, or declare a string\."),
+        (object, np.zeros(2), r"Convert it to strings, or declare float64\."),
+        (np.float32, np.array(["a"]), r"Convert the strings to numbers, or declare a string\."),
     ):
         with pytest.raises(SpecError, match=cure):
             conform(ArraySpec(None, wanted), value)
@@ -391,7 +394,7 @@ def test_a_nest_that_contains_itself_is_refused() -> None:
 @pytest.mark.parametrize("nest", [{"a.b": 1, "a": {"b": 2}}, {"a[0]": 1, "a": (2,)}, {"": {"a": 1}, "a": 2}])
 def test_two_components_of_one_path_are_refused(nest: Any) -> None:
     arrays = {key: {"b": np.ones(2)} if isinstance(value, dict) else np.ones(2) for key, value in nest.items()}
-    message = r"two components have the path 'a(\.b|\[0\])?', as messages and cast= name them\. Rename a key\.$"
+    message = r"two components have the path 'a(\.b|\[0\])?', their name in messages and cast=\. Rename a key\.$"
     with pytest.raises(SpecError, match=message):
         infer_spec(nest)
     if "a.b" in nest:
@@ -412,7 +415,7 @@ def test_eager_tensors_belong_to_no_graph() -> None:
 
 @pytest.mark.parametrize("value", [Frame("f4"), Tensor(np.zeros(2)), "abc", b"abc", (Tensor(np.zeros(2)),) * 2])
 def test_what_is_one_array_or_text_is_no_iterable_of_batches(value: Any) -> None:
-    with pytest.raises(TypeError, match="wanted batches"):
+    with pytest.raises(TypeError, match="expected batches"):
         as_source(value)
 
 

@@ -117,7 +117,7 @@ def test_it_can_be_told_to_go_on_or_to_begin_again(tmp_path: Any) -> None:
 def test_another_word_for_resume_is_refused(graph: Any) -> None:
     with pytest.raises(ValueError) as caught:
         staging.staged(source(), resume="yes")
-    assert str(caught.value) == "staged() got resume='yes', wanted 'exact', 'ignore' or 'restart'."
+    assert str(caught.value) == "staged() got resume='yes', expected 'exact', 'ignore' or 'restart'."
 
 
 def test_a_plain_session_and_a_plain_saver_do_it_too(tmp_path: Any) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from staging_tf1.feed.resuming import resume_points
 
 import staging_tf1 as staging
 from staging_tf1.errors import CheckpointError, ResumeError
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.resuming import resume_points
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 
 CPU = "/cpu:0"

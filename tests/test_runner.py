@@ -178,17 +178,17 @@ def test_a_batch_larger_than_the_queue_says_so(graph: Any) -> None:
 
 
 REFUSED = [
-    (dict(queue="lifo"), "CustomRunner got queue='lifo', wanted 'shuffle' or 'fifo'."),
-    (dict(batch_size=0), "CustomRunner got batch_size=0, wanted a whole number from 1 to 16777216 (records)."),
-    (dict(batch_size="4"), "CustomRunner got batch_size='4', wanted a whole number from 1 to 16777216 (records)."),
-    (dict(num_threads=0), "CustomRunner got num_threads=0, wanted a whole number from 1 to 1024."),
+    (dict(queue="lifo"), "CustomRunner got queue='lifo', expected 'shuffle' or 'fifo'."),
+    (dict(batch_size=0), "CustomRunner got batch_size=0, expected a whole number from 1 to 16777216 (records)."),
+    (dict(batch_size="4"), "CustomRunner got batch_size='4', expected a whole number from 1 to 16777216 (records)."),
+    (dict(num_threads=0), "CustomRunner got num_threads=0, expected a whole number from 1 to 1024."),
     (
         dict(capacity=0),
-        "CustomRunner got capacity=0, wanted a whole number from 1 to 16777216 (elements of the queue).",
+        "CustomRunner got capacity=0, expected a whole number from 1 to 16777216 (elements of the queue).",
     ),
     (
         dict(min_after_dequeue=-1),
-        "CustomRunner got min_after_dequeue=-1, wanted a whole number from 0 to 16777216 (records).",
+        "CustomRunner got min_after_dequeue=-1, expected a whole number from 0 to 16777216 (records).",
     ),
     (
         dict(queue="fifo", min_after_dequeue=3),

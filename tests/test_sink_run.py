@@ -16,8 +16,8 @@ from hypothesis import given, settings
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import release_stranded, repair
-from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource
 

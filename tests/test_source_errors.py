@@ -194,7 +194,9 @@ def test_every_door_into_a_source(
         return
     # In the package's own generators, Python has already turned it into a RuntimeError.
     wanted = SpecError if door == "__array__" else RuntimeError
-    with pytest.raises(wanted, match=r"raised StopIteration|the source raised|that does not make int64 values: of the"):
+    with pytest.raises(
+        wanted, match=r"raised StopIteration|the source raised|that cannot be converted to int64 values: of the"
+    ):
         with staging.StagingSession() as sess:
             while not sess.should_stop():
                 sess.run(batch)

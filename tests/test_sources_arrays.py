@@ -222,29 +222,29 @@ _TEN = np.arange(10)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({}, r"^ArraySource got \{\}, which holds no array\. Give it a dict, a tuple or one array\.$"),
+        ({}, r"^ArraySource got \{\}, which holds no array\. Pass a dict, a tuple or one array\.$"),
         (np.zeros((0, 3)), r"^ArraySource got no records: the array is float64 \[0, 3\]\.$"),
         (
             {"x": np.zeros(3), "y": np.zeros(4)},
-            r"^ArraySource got arrays of different length: component 'x' has 3, component 'y' has 4\.",
+            r"^ArraySource got arrays of different lengths: component 'x' has 3, component 'y' has 4\.",
         ),
         (
             {"x": np.array([[1], [1, 2]], object)},
-            r"^ArraySource: component 'x' got an array of Python objects \(the first is of type list\),",
+            r"^ArraySource: component 'x' got an array of Python objects \(the first has type list\),",
         ),
         (
             (_TEN, np.float32(1)),
-            r"^ArraySource: component \[1\] is one number, wanted an array with a row a record\.$",
+            r"^ArraySource: component \[1\] is one number, expected an array with one row per record\.$",
         ),
         (
             np.zeros(3, "M8[s]"),
-            r"^ArraySource: the array is of dtype datetime64\[s\], which no tensor can have\.",
+            r"^ArraySource: the array has dtype datetime64\[s\], which tensors do not support\.",
         ),
         (
             np.zeros(3, [("a", "i4")]),
-            r"which no tensor can have\. .* fields of a structured array one by one\.$",
+            r"which tensors do not support\. Pass the fields of a structured array as a dict: ",
         ),
-        ([[1, 2], [3]], r"^ArraySource: the array got a list of 2 that does not make an array: "),
+        ([[1, 2], [3]], r"^ArraySource: the array got a list of 2 that cannot be converted to an array: "),
     ],
 )
 def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
@@ -258,19 +258,19 @@ def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
         (
             {"batch_size": 0},
             ValueError,
-            r"^ArraySource got batch_size=0, wanted a whole number from 1 to 2147483647 \(records in a batch\)\.$",
+            r"^ArraySource got batch_size=0, expected a whole number from 1 to 2147483647 \(records in a batch\)\.$",
         ),
         (
             {"batch_size": 2.0},
             TypeError,
-            r"^ArraySource got batch_size=2\.0, wanted a whole number from 1 to 2147483647 \(records in a batch\)\.$",
+            r"^ArraySource got batch_size=2\.0, expected a whole number from 1 to 2147483647 \(records in a batch\)\.$",
         ),
-        ({"batch_size": True}, TypeError, r"^ArraySource got batch_size=True, wanted a whole number from 1 to"),
+        ({"batch_size": True}, TypeError, r"^ArraySource got batch_size=True, expected a whole number from 1 to"),
         (
             {"batch_size": 11, "drop_remainder": True},
             ValueError,
-            r"^ArraySource: batch_size=11 is larger than the 10 records, so with drop_remainder=True there "
-            r"would be no batch at all\. Use a batch_size of at most 10, or drop_remainder=False\.$",
+            r"^ArraySource: batch_size=11 is larger than the 10 records, so drop_remainder=True leaves no batch\. "
+            r"Use a batch_size of at most 10, or drop_remainder=False\.$",
         ),
         (
             {"batch_size": 6, "drop_remainder": True, "shard": (1, 2)},
@@ -280,35 +280,35 @@ def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
         (
             {"epochs": 0},
             ValueError,
-            r"^ArraySource got epochs=0, wanted a whole number from 1 to 2\*\*63 - 1 \(None is without end\)\.$",
+            r"^ArraySource got epochs=0, expected a whole number from 1 to 2\*\*63 - 1 \(None is endless\)\.$",
         ),
-        ({"seed": -1}, ValueError, r"^ArraySource got seed=-1, wanted a whole number from 0 to 2\*\*63 - 1\.$"),
-        ({"seed": "x"}, TypeError, r"^ArraySource got seed='x', wanted a whole number from 0"),
+        ({"seed": -1}, ValueError, r"^ArraySource got seed=-1, expected a whole number from 0 to 2\*\*63 - 1\.$"),
+        ({"seed": "x"}, TypeError, r"^ArraySource got seed='x', expected a whole number from 0"),
         (
             {"shard": 3},
             TypeError,
-            r"^ArraySource got shard=3, wanted a pair \(index, count\), as in shard=\(0, 4\)\.$",
+            r"^ArraySource got shard=3, expected a pair \(index, count\), as in shard=\(0, 4\)\.$",
         ),
         (
             {"shard": (4, 4)},
             ValueError,
-            r"^ArraySource got shard index=4, wanted a whole number from 0 to 3 \(of 4 shards\)\.$",
+            r"^ArraySource got shard index=4, expected a whole number from 0 to 3 \(of 4 shards\)\.$",
         ),
-        ({"shard": (-1, 1)}, ValueError, r"got shard index=-1, wanted a whole number from 0 to 0 \(of 1 shard\)\.$"),
+        ({"shard": (-1, 1)}, ValueError, r"got shard index=-1, expected a whole number from 0 to 0 \(of 1 shard\)\.$"),
         (
             {"shard": (10, 11)},
             ValueError,
-            r"^ArraySource got shard=\(10, 11\), which would be empty: there are 10 records for 11 shards\.",
+            r"^ArraySource got shard=\(10, 11\), which would be empty: 10 records are divided into 11 shards\.",
         ),
         (
             {"transform": 5},
             TypeError,
-            r"^ArraySource got transform=5, wanted a function transform\(batch\) or transform\(batch, rng\)\.$",
+            r"^ArraySource got transform=5, expected a function transform\(batch\) or transform\(batch, rng\)\.$",
         ),
         (
             {"transform": lambda: None},
             TypeError,
-            r"^ArraySource: transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the batch's arrays",
+            r"^ArraySource: transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the arrays of a batch",
         ),
     ],
 )
@@ -327,7 +327,8 @@ def test_there_is_no_batch_beyond_the_end() -> None:
 
 def test_a_transform_that_returns_no_arrays_is_refused() -> None:
     source = ArraySource(_TEN, batch_size=4, transform=lambda batch, rng: {"x": None})
-    with pytest.raises(SpecError, match=r"^ArraySource: transform's component 'x' got a NoneType, wanted an array\.$"):
+    message = r"^ArraySource: transform's component 'x' got a NoneType, expected an array\.$"
+    with pytest.raises(SpecError, match=message):
         source.batch(0)
 
 
@@ -365,6 +366,6 @@ def test_a_batch_of_too_many_epochs_is_refused() -> None:
 
 @pytest.mark.parametrize("index", [1.5, True, "3", None, np.float64(1)])
 def test_a_batch_has_a_whole_number(index: Any) -> None:
-    message = r"^ArraySource got index=.*, wanted a whole number: the number of a batch, counted from 0\.$"
+    message = r"^ArraySource got index=.*, expected a whole number: the index of a batch, counted from 0\.$"
     with pytest.raises(TypeError, match=message):
         ArraySource(_TEN, batch_size=4).batch(index)

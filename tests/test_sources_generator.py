@@ -53,21 +53,21 @@ def test_a_declared_spec_gives_python_values_its_dtype() -> None:
 def test_a_generator_object_can_be_read_once() -> None:
     source = GeneratorSource(digits())
     assert _labels(source) == [0, 1, 2]
-    message = r"^generator 'digits' was read already: a generator object can be read only once\. Give"
+    message = r"^generator 'digits' was already read, and a generator object can be read only once\. Pass"
     with pytest.raises(StagingError, match=message):
         source.batches()
 
 
 def test_resume_is_refused_unless_skipping_is_asked_for() -> None:
     message = (
-        r"^generator 'digits' cannot continue at batch 2: a generator has no position, it can only be read from its "
-        r"beginning\. Say GeneratorSource\(\.\.\., resume='skip'\) to read and drop 2 batches first, or use a source "
-        r"with random access: ArraySource, TFRecordSource\.$"
+        r"^generator 'digits' cannot resume at batch 2, because a generator can only be read from its beginning\. "
+        r"Use GeneratorSource\(\.\.\., resume='skip'\) to read and discard 2 batches first, or a source with random "
+        r"access: ArraySource, TFRecordSource\.$"
     )
     with pytest.raises(StagingError, match=message):
         GeneratorSource(digits).batches(2)
     assert _labels(GeneratorSource(digits, resume="skip"), 2) == [2]
-    with pytest.raises(StagingError, match=r"ended after 3 batches while skipping to batch 5, where the run is"):
+    with pytest.raises(StagingError, match=r"ended after 3 batches, while skipping to batch 5 to resume"):
         _labels(GeneratorSource(digits, resume="skip"), 5)
 
 
@@ -76,15 +76,16 @@ def test_resume_is_refused_unless_skipping_is_asked_for() -> None:
     [
         (
             np.zeros((2, 5), np.float32),
-            r"'g': batch 1: the batch got float32 \[2, 5\], the first",
+            r"'g': batch 1: the batch got float32 \[2, 5\], expected float32 \[\?, 4\]\. .* No spec was declared, so "
+            r"the first batch set it\.$",
         ),
         (
             np.zeros((2, 4)),
-            r"got float64 \[2, 4\], the first batch had float32 \[\?, 4\]\. Cast",
+            r"got float64 \[2, 4\], expected float32 \[\?, 4\]\. Cast",
         ),
         (
             {"x": np.zeros(2)},
-            r"the batch got a dict with the keys 'x', the first batch had float32 \[\?, 4\]\.",
+            r"the batch got a dict with the keys 'x', expected float32 \[\?, 4\]\.",
         ),
     ],
 )
@@ -105,23 +106,23 @@ def test_a_shape_that_changes_can_be_declared() -> None:
     [
         (
             {"image": np.zeros((2, 4))},
-            r"^generator 'g': batch 0: the batch lacks 'label'; declared are the keys 'image', 'label'\.$",
+            r"^generator 'g': batch 0: the batch lacks the key 'label'; expected the keys 'image', 'label'\.$",
         ),
         (
             {"image": np.zeros((2, 4)), "lable": [1]},
-            r"the batch lacks 'label' and has the unknown 'lable'; declared are",
+            r"the batch lacks the key 'label' and has the unknown key 'lable'; expected",
         ),
         (
             np.zeros(2),
-            r"the batch got one array, float64 \[2\], declared a dict with the keys 'image', 'label'\.$",
+            r"the batch got one array, float64 \[2\], expected a dict with the keys 'image', 'label'\.$",
         ),
         (
             {"image": np.zeros((2, 4)), "label": [1, 2]},
-            r"component 'image' got float64 \[2, 4\], declared float32 \[\?, 4\]\. Cast it: ",
+            r"component 'image' got float64 \[2, 4\], expected float32 \[\?, 4\]\. Cast it: ",
         ),
         (
             {"image": np.zeros((2, 4), np.float32), "label": [1, 2**40]},
-            r"component 'label' got a list of 2 that does not make int32 values",
+            r"component 'label' got a list of 2 that cannot be converted to int32 values",
         ),
     ],
 )
@@ -132,7 +133,7 @@ def test_a_batch_off_the_declared_spec_is_refused(batch: Any, message: str) -> N
 
 def test_tuples_must_have_as_many_components_as_declared() -> None:
     spec = (tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.int64))
-    with pytest.raises(SpecError, match=r"the batch got 1 component, declared a tuple of 2 components\.$"):
+    with pytest.raises(SpecError, match=r"the batch got 1 component, expected a tuple of 2 components\.$"):
         list(GeneratorSource([([1],)], spec=spec).batches())
     assert [type(batch) for batch in GeneratorSource([[[1], [2]]], spec=spec).batches()] == [tuple]
 
@@ -144,13 +145,13 @@ def test_an_empty_generator_has_no_spec() -> None:
 
 
 def test_what_is_no_generator_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^GeneratorSource got generator_fn=5, wanted a generator function"):
+    with pytest.raises(TypeError, match=r"^GeneratorSource got generator_fn=5, expected a generator function"):
         GeneratorSource(5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^generator 'g' returned a NoneType, wanted an iterator over batches: use"):
+    with pytest.raises(TypeError, match=r"^generator 'g' returned a NoneType, expected an iterator over batches: use"):
         GeneratorSource(lambda: None, name="g").batches()  # type: ignore[arg-type, return-value]
-    with pytest.raises(ValueError, match=r"^GeneratorSource got resume='maybe', wanted 'error' or 'skip'\.$"):
+    with pytest.raises(ValueError, match=r"^GeneratorSource got resume='maybe', expected 'error' or 'skip'\.$"):
         GeneratorSource(digits, resume="maybe")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^generator 'digits': spec component 'x' is .*; wanted a tf\.TensorSpec, for"):
+    with pytest.raises(TypeError, match=r"^generator 'digits': spec component 'x' is .*; expected a tf\.TensorSpec, f"):
         GeneratorSource(digits, spec={"x": "float32"})
 
 
@@ -186,13 +187,13 @@ Batch = collections.namedtuple("Batch", "image label")
     ],
 )
 def test_as_source_tells_arrays_to_take_a_batch_size(value: Any, kind: str) -> None:
-    message = rf"^as_source\(\) got arrays as value \({kind}\), wanted batches\. Give a batch size: .*ArraySource\("
+    message = rf"^as_source\(\) got arrays as value \({kind}\), expected batches\. Choose a batch size: .*ArraySource\("
     with pytest.raises(TypeError, match=message):
         as_source(value)
 
 
 def test_as_source_refuses_the_rest() -> None:
-    with pytest.raises(TypeError, match=r"^as_source\(\) got value=3\.5, wanted batches: a source, a generator funct"):
+    with pytest.raises(TypeError, match=r"^as_source\(\) got value=3\.5, expected batches: a source, a generator func"):
         as_source(3.5)
 
 

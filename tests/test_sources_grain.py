@@ -50,7 +50,7 @@ def test_shards_of_a_map_dataset_deal_out_batches() -> None:
     shards = [source.shard(i, 3) for i in range(3)]
     read = [int(x) for shard in shards for k in range(shard.num_batches or 0) for x in shard.batch(k)["x"]]
     assert sorted(read) == list(range(12))
-    with pytest.raises(ValueError, match=r"^GrainSource got shard index=3, wanted a whole number from 0 to 2 \(of 3"):
+    with pytest.raises(ValueError, match=r"^GrainSource got shard index=3, expected a whole number from 0 to 2 \(of 3"):
         source.shard(3, 3)
 
 
@@ -70,7 +70,7 @@ def test_streams_resume(kind: str) -> None:
     resumed = [np.asarray(list(_leaves(batch))) for batch in restored.batches(2)]
     assert all(map(np.array_equal, whole[2:], resumed)) and len(resumed) == len(whole) - 2
     assert next(reads) == len(resumed)  # nothing was read and dropped
-    with pytest.raises(StagingError, match=r"^GrainSource knows no state for position 99; it knows 1 to \d+\.$"):
+    with pytest.raises(StagingError, match=r"^GrainSource has no state for position 99; known positions: 1 to \d+\.$"):
         source.state(99)
 
 
@@ -91,11 +91,11 @@ def _count_reads(source: Any) -> Any:
 
 
 def test_unbatched_and_filtered_elements_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"element 0 is \{'x': .*int64 \[\].*\}, one record; wanted batches\. Write"):
+    with pytest.raises(SpecError, match=r"element 0 is \{'x': .*int64 \[\].*\}, one record; expected batches\. Use d"):
         _ = GrainSource(_records()).spec
         GrainSource(_records()).batch(0)  # type: ignore[union-attr]
     holes = GrainSource(grain.MapDataset.range(4).filter(lambda x: x > 1))
-    with pytest.raises(SpecError, match=r"element 0 is None: filter\(\) leaves such holes in a MapDataset\. Use"):
+    with pytest.raises(SpecError, match=r"element 0 is None: filter\(\) leaves gaps in a MapDataset\. Call "):
         holes.batch(0)  # type: ignore[union-attr]
     with pytest.raises(SpecError, match=r"^GrainSource got an empty MapDataset\.$"):
         GrainSource(grain.MapDataset.range(0))
@@ -105,7 +105,7 @@ def test_as_source_knows_grain() -> None:
     assert isinstance(as_source(_records().batch(2)), GrainMapSource)
     assert isinstance(as_source(_loader()), GrainIterSource)
     with pytest.raises(
-        TypeError, match=r"^GrainSource got dataset=\[1\], wanted a grain\.MapDataset, grain\.IterDataset"
+        TypeError, match=r"^GrainSource got dataset=\[1\], expected a grain\.MapDataset, grain\.IterDataset"
     ):
         GrainSource([1])
 

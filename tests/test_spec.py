@@ -59,14 +59,14 @@ def test_array_specs_take_tensor_specs_parts() -> None:
 
 
 def test_leaves_must_be_as_many_as_the_structure_holds() -> None:
-    with pytest.raises(SpecError, match=r"^got more leaves than the 2 that the structure holds$"):
+    with pytest.raises(SpecError, match=r"^got more leaves than the 2 of the structure$"):
         pack((0, 0), [1, 2, 3])
-    with pytest.raises(SpecError, match=r"^got fewer leaves than the structure holds$"):
+    with pytest.raises(SpecError, match=r"^got fewer leaves than the structure has$"):
         pack((0, 0), [1])
 
 
 def test_keys_that_cannot_be_sorted_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"^the keys of a dict of components must be of one type, .* Use strings\.$"):
+    with pytest.raises(SpecError, match=r"^the keys of a dict of components must be sortable, .* Use strings\.$"):
         flatten({1: 0, "a": 0})
 
 
@@ -84,6 +84,7 @@ def test_unicode_becomes_bytes() -> None:
 @pytest.mark.parametrize("value", [[300], [1.5], [-1], [float("nan")], 300])
 def test_python_numbers_that_the_dtype_cannot_hold_are_refused(value: Any) -> None:
     with pytest.raises(
-        SpecError, match=r"^batch: the batch got a \w+( of 1)? that does not make uint8 values: .* is none"
+        SpecError,
+        match=r"^batch: the batch got a \w+( of 1)? that cannot be converted to uint8 values: .* does not fit",
     ):
         conform(ArraySpec(None, np.dtype(np.uint8)), value)

@@ -71,18 +71,14 @@ def test_lockstep_without_the_hook_fails_at_once(graph: Any) -> None:
             sess.run(x)
 
 
-def test_lockstep_past_the_hook(graph: Any) -> None:
+def test_lockstep_in_a_raw_session(graph: Any) -> None:
     x = staging.staged(numbers_source(), lockstep=True, name="train")
 
-    def twice(step_context: Any) -> None:
-        step_context.session.run(x)  # the warm-up
-        step_context.session.run(x)
+    def twice(step_context: Any) -> list[list[int]]:
+        return [step_context.session.run(x).tolist() for _ in range(2)]
 
-    with watched_session() as sess, pytest.raises(StallError) as caught:
-        sess.run_step_fn(twice)
-    cause = cause_in(caught.value.report)
-    assert cause.startswith("nothing is staged in 'train' (made at test_stall.py:")
-    assert "which is in lockstep, and this run does not carry its put. Run steps by StagingSession.run" in cause
+    with watched_session() as sess:
+        assert sess.run_step_fn(twice) == [[0, 1], [2, 3]]
 
 
 # The source.
@@ -139,7 +135,8 @@ def _stuck_generator(given: threading.Event, first: bool) -> Any:
 def _stuck_dataset(given: threading.Event, first: bool) -> Any:
     def stuck(number: Any) -> Any:
         if int(number) or first:
-            given.wait(LIMIT_SECS)
+            # TensorFlow closes a session only when the runs under way have returned, so this one does in the end.
+            given.wait(20 * SECS)
         return np.float64(number)
 
     def batch(number: Any) -> Any:
@@ -167,8 +164,10 @@ def test_a_wait_for_a_source_in_lockstep_is_ended(graph: Any, make: Any, first: 
     assert "is stuck: feed thread 'lockstep:train' has been in it for 0." in cause_in(caught.value.report)
     given.set()
     left = [each for each in threading.enumerate() if each not in before and each.name.startswith("staging:")]
-    assert [thread.name for thread in left] == ["staging:read:train"]
-    left[0].join(LIMIT_SECS)
+    assert {thread.name for thread in left} <= {"staging:read:train"}
+    assert left or make is _stuck_dataset, "a dataset returns before the session is closed"
+    for thread in left:
+        thread.join(LIMIT_SECS)
 
 
 def test_steps_in_lockstep_that_can_be_interrupted_see_every_batch(graph: Any) -> None:

@@ -183,6 +183,6 @@ def test_scalars_need_a_folder(graph: Any) -> None:
     with pytest.raises(ValueError, match="StagingSummaryHook got no folder"):
         staging.StagingSummaryHook(folder="")
     with pytest.raises(
-        ValueError, match=r"StagingSummaryHook got every_steps=0, wanted a whole number from 1 to 2\*\*63 - 1\."
+        ValueError, match=r"StagingSummaryHook got every_steps=0, expected a whole number from 1 to 2\*\*63 - 1\."
     ):
         staging.StagingSummaryHook(folder="logs", every_steps=0)

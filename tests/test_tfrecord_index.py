@@ -84,11 +84,15 @@ def test_arrays_become_examples_in_several_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "error", "message"),
     [
-        ({}, SpecError, r"^there are no records to write: got the arrays of an empty dict\.$"),
-        ({"x": np.zeros(0)}, SpecError, r"^there are no records to write: got the arrays \{'x': 0\}\.$"),
-        ({"x": np.zeros(2), "y": np.zeros(3)}, SpecError, r"^arrays of different length: 'x' has 2, 'y' has 3\. Rec"),
-        ({"x": np.zeros(2, complex)}, SpecError, r"^array 'x': dtype complex128 has no place in a tf\.train\.Example"),
-        ({"x": np.zeros(2, np.uint64)}, SpecError, r"^array 'x': dtype uint64 has no place in a tf\.train\.Example"),
+        ({}, SpecError, r"^got no records to write: the dict is empty\.$"),
+        ({"x": np.zeros(0)}, SpecError, r"^got no records to write: the lengths are \{'x': 0\}\.$"),
+        (
+            {"x": np.zeros(2), "y": np.zeros(3)},
+            SpecError,
+            r"^arrays have different lengths: 'x' has 2, 'y' has 3\. Rec",
+        ),
+        ({"x": np.zeros(2, complex)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype complex128:"),
+        ({"x": np.zeros(2, np.uint64)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype uint64:"),
     ],
 )
 def test_arrays_that_are_no_records_are_refused(tmp_path: Path, arrays: Any, error: Any, message: str) -> None:
@@ -147,8 +151,8 @@ def test_the_index_of_another_file_is_refused(path: str, tmp_path: Path) -> None
     os.replace(other + ".index.npy", path + ".index.npy")
     source = TFRecordSource(path, batch_size=3)
     message = (
-        rf"^{path} has another record at byte 0 than its index {path}\.index\.npy says: the index is that of another "
-        rf"file, or the file was changed in place\. Write it again: staging-tf1 index --force {path}$"
+        rf"^{path}: the record at byte 0 does not match the index {path}\.index\.npy\. The index belongs to another "
+        rf"file, or the file was changed in place\. Recreate it: staging-tf1 index --force {path}$"
     )
     with pytest.raises(RecordFileError, match=message):
         source.batch(0)
@@ -184,8 +188,8 @@ def test_a_hostile_index_gives_an_error_and_nothing_else(
         bad = {"float": good.astype(float), "short": good[:5], "magic": good * 0}[form]
         np.save(place, bad)
     message = (
-        rf"^{place} stands where the index of {path} belongs, but it is not that index: .*\. Delete it, "
-        rf"and it is made again at the next use; or make it now: staging-tf1 index --force {path}$"
+        rf"^{place} should be the index of {path}, but is not: .*\. Delete it to have it recreated at the next "
+        rf"use, or recreate it now: staging-tf1 index --force {path}$"
     )
     with pytest.raises(RecordFileError, match=message) as caught:
         _batch(path)
@@ -203,12 +207,12 @@ def test_offsets_that_lead_out_of_the_file_give_an_error(path: str) -> None:
         bad = good.copy()
         bad[6] += change
         np.save(place, bad)
-        with pytest.raises(RecordFileError, match=r"has another record at byte"):
+        with pytest.raises(RecordFileError, match=r"the record at byte \d+ does not match the index"):
             _batch(path)
     bad = good.copy()
     bad[-1] += 100
     np.save(place, bad)
-    with pytest.raises(RecordFileError, match=r"its offsets do not reach from the file's beginning to its end"):
+    with pytest.raises(RecordFileError, match=r"its offsets do not cover the file"):
         _batch(path)
 
 
@@ -232,7 +236,7 @@ def test_folders_that_cannot_be_written(path: str, tmp_path: Path, monkeypatch: 
 
     cache.joinpath("file").write_text("")
     monkeypatch.setenv("STAGING_TF1_CACHE", str(cache / "file"))
-    with pytest.warns(StagingWarning, match=rf"^the index of {path} could not be written .* Set STAGING_TF1_CACHE to"):
+    with pytest.warns(StagingWarning, match=rf"^cannot write the index of {path} .* Set STAGING_TF1_CACHE to a wri"):
         assert open_index(path).location is None
 
 
@@ -246,12 +250,12 @@ def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.Capt
     assert main(["--check", path]) == 1
     out, err = capsys.readouterr()
     assert out.endswith("3 records, 1 corrupt, index " + path + ".index.npy\n")
-    assert err.startswith(f"staging-tf1 index: {path}: record 0, at byte 0, is corrupt: its checksum does not fit")
+    assert err.startswith(f"staging-tf1 index: {path}: record 0, at byte 0, is corrupt: its checksum does not match")
     assert main([path + "-none"]) == 1
     assert capsys.readouterr().err.startswith("staging-tf1 index: no file matches")
     os.truncate(path, 20)
     assert main([path]) == 1
-    assert "the file ends 6 bytes before it does" in capsys.readouterr().err
+    assert "the file ends 6 bytes before the end of the record" in capsys.readouterr().err
     assert main(["--skip-corrupt", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: 0 records, 20 bytes lost after them, index")
 
@@ -293,9 +297,9 @@ def test_data_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.Cap
     text = tmp_path / "t.npz"
     text.write_text("no")
     for file, message in (
-        (pickled, f"{pickled} is no .npz file of plain arrays: "),
-        (single, f"{single} holds one array, wanted an .npz file of named arrays"),
-        (text, f"{text} is no .npz file of plain arrays: "),
+        (pickled, f"{pickled} is not an .npz file of plain arrays: "),
+        (single, f"{single} holds one array, expected an .npz file of named arrays"),
+        (text, f"{text} is not an .npz file: it is not a zip archive"),
         (tmp_path / "none", "No such file or directory"),
     ):
         assert main(["--write", str(tmp_path / "out"), "--from", str(file)]) == 1

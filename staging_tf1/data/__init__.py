@@ -1,4 +1,4 @@
-"""Images with labels to train on: the digits that ship with the package, and files in MNIST's layout."""
+"""Labelled images: the digits in the package, and files in the MNIST layout."""
 
 from __future__ import annotations
 

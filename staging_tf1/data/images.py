@@ -1,4 +1,4 @@
-"""Reads labelled images from an .npz file, and says in one line what is wrong with one."""
+"""Reads labelled images from an .npz file. Errors are single lines."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ Array = np.ndarray[Any, Any]
 
 _DIGITS = Path(__file__).with_name("digits.npz")
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-# The largest set of labels in use for images of this kind has some thousands; a label of millions is a
-# mistake.
+# Image data sets have a few thousand classes at most. A label of a million is a mistake.
 _MOST_CLASSES = 100_000
 
 
 class DataFileError(StagingError, ValueError):
-    """A data file cannot be read, or does not hold labelled images in MNIST's layout."""
+    """A data file cannot be read, or does not hold labelled images."""
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images and labels, for training and for testing.
+    """Images and labels for training and testing.
 
     Attributes:
-      x_train, x_test: images, [n, height, width] or any [n, ...], uint8 or float32.
-      y_train, y_test: labels, [n], int32, from 0 to `num_classes` - 1.
+      x_train, x_test: images, uint8 or float32 [n, height, width] or any [n, ...].
+      y_train, y_test: labels, int32 [n], from 0 to `num_classes` - 1.
     """
 
     x_train: Array
@@ -45,29 +44,32 @@ class LabelledImages:
 
     @property
     def num_classes(self) -> int:
-        """One more than the largest label of the training part."""
+        """The largest training label plus one."""
         return int(self.y_train.max()) + 1
 
     @property
     def scale(self) -> float:
-        """The largest absolute pixel value of the training part: divide by it to get values from -1 to 1."""
+        """The largest absolute pixel value of the training images.
+
+        Divide by it to get values from -1 to 1.
+        """
         low, high = float(self.x_train.min()), float(self.x_train.max())
         return max(-low, high) or 1.0
 
 
 def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
-    """Loads an .npz file with the arrays x_train, y_train, x_test and y_test, as MNIST is usually passed
-    around.
+    """Load labelled images from an .npz file in the MNIST layout.
 
-    Nothing in the file is executed: it is read with `allow_pickle=False`.
+    The file must hold the arrays x_train, y_train, x_test and y_test. It is read with `allow_pickle=False`, so it
+    cannot run code.
 
     Args:
-      path: the file; the 1,797 UCI digits that ship with the package if None (8x8 pixels from 0 to 16; E.
-        Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md beside the file).
+      path: the path of the file. None loads the 1,797 UCI digits that ship with the package (8x8 pixels from 0 to 16;
+        E. Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md next to the file).
 
     Raises:
-      TypeError, ValueError: no path.
-      DataFileError: the file is missing or malformed, or its arrays are no labelled images.
+      TypeError, ValueError: `path` is not a path.
+      DataFileError: the file is missing or malformed, or its arrays are not labelled images.
 
     >>> digits = load_images()
     >>> digits.x_train.shape, digits.x_test.shape, digits.num_classes, digits.scale
@@ -88,18 +90,18 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
 def _read(where: str, path: Path) -> dict[str, Array]:
     try:
         if not path.exists():
-            raise DataFileError(f"{where}: there is no such file.")
+            raise DataFileError(f"{where}: no such file.")
         if not path.is_file():
             raise DataFileError(f"{where} is not a regular file.")
         if not zipfile.is_zipfile(path):
-            raise DataFileError(f"{where} is not an .npz file: it is no zip archive. Write it with numpy.savez.")
-        # Opened here, because np.load leaves a file open that turns out to be damaged.
+            raise DataFileError(f"{where} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
+        # np.load would leave the file open if it is damaged.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             _check_keys(where, archive.files)
             return {key: _read_array(where, archive, key) for key in _KEYS}
     except DataFileError:
         raise
-    # Whatever zipfile and numpy raise on a damaged file, struct.error and tokenize.TokenError among them.
+    # zipfile and numpy raise many types on a damaged file, including struct.error and tokenize.TokenError.
     except Exception as error:
         raise DataFileError(f"{where} cannot be read: {error}.") from error
 
@@ -108,18 +110,18 @@ def _check_keys(where: str, found: list[str]) -> None:
     missing = [key for key in _KEYS if key not in found]
     if missing:
         raise DataFileError(
-            f"{where} lacks {', '.join(missing)}; it holds {', '.join(found) or 'nothing'}. Wanted MNIST's "
-            f"layout: {', '.join(_KEYS)}."
+            f"{where} lacks {', '.join(missing)}; it holds {', '.join(found) or 'nothing'}. Expected the layout of "
+            f"MNIST: {', '.join(_KEYS)}."
         )
 
 
 def _read_array(where: str, archive: Any, key: str) -> Array:
     try:
         array = archive[key]
-    except Exception as error:  # as above
+    except Exception as error:  # as in _read
         if "allow_pickle" in str(error):
             raise DataFileError(
-                f"{where}: {key} holds Python objects, which need pickle, and unpickling can run any code. "
+                f"{where}: {key} holds Python objects, which are not loaded because unpickling can run any code. "
                 f"Save it as an array of numbers."
             ) from error
         raise DataFileError(f"{where}: {key} cannot be read: {error}.") from error
@@ -131,32 +133,33 @@ def _read_array(where: str, archive: Any, key: str) -> Array:
 def _check_pair(where: str, part: str, images: Array, labels: Array) -> None:
     got = describe(images.dtype, images.shape)
     if images.ndim < 2 or 0 in images.shape or images.dtype.kind not in "buif":
-        raise DataFileError(f"{where}: x_{part} is {got}, wanted images: numbers of shape [n, height, width].")
+        raise DataFileError(f"{where}: x_{part} is {got}, expected images: numbers of shape [n, height, width].")
     if not np.isfinite(_as_pixels(images)).all():
         raise DataFileError(f"{where}: x_{part} has pixels that are not finite as float32 (NaN or infinity).")
     if labels.ndim != 1 or labels.dtype.kind not in "ui":
         raise DataFileError(
-            f"{where}: y_{part} is {describe(labels.dtype, labels.shape)}, wanted one whole number an image: "
+            f"{where}: y_{part} is {describe(labels.dtype, labels.shape)}, expected one whole number per image: "
             f"int64 [{len(images)}]."
         )
     if len(images) != len(labels):
-        raise DataFileError(f"{where}: x_{part} has {len(images)} images and y_{part} {len(labels)} labels.")
+        raise DataFileError(f"{where}: x_{part} has {len(images)} images, but y_{part} has {len(labels)} labels.")
     if labels.min() < 0 or labels.max() >= _MOST_CLASSES:
         bad = int(labels.min() if labels.min() < 0 else labels.max())
-        raise DataFileError(f"{where}: y_{part} has the label {bad}, wanted 0 to {_MOST_CLASSES - 1}.")
+        raise DataFileError(f"{where}: y_{part} has the label {bad}, expected 0 to {_MOST_CLASSES - 1}.")
 
 
 def _check_parts_agree(where: str, arrays: dict[str, Array]) -> None:
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     if train != test:
         raise DataFileError(
-            f"{where}: the images of x_train are {list(train)} and those of x_test {list(test)}, wanted one size."
+            f"{where}: the images of x_train are {list(train)} and those of x_test {list(test)}, "
+            f"expected the same size."
         )
     highest, tested = int(arrays["y_train"].max()), int(arrays["y_test"].max())
     if tested > highest:
-        raise DataFileError(f"{where}: y_test has the label {tested}, but those of y_train end at {highest}.")
+        raise DataFileError(f"{where}: y_test has the label {tested}, but the highest label of y_train is {highest}.")
 
 
 def _as_pixels(images: Array) -> Array:
-    with np.errstate(over="ignore"):  # a number too large becomes infinity, which is refused
+    with np.errstate(over="ignore"):  # values that are too large become infinity, which is rejected
         return images if images.dtype == np.uint8 else images.astype(np.float32)

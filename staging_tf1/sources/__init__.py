@@ -1,4 +1,4 @@
-"""Where batches come from: sources with random access, and streams for what has none."""
+"""Sources of batches, with random access or as streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Memory that TensorFlow takes over without a copy.
+"""Arrays that TensorFlow uses without a copy.
 
-A fed array that starts on a 64-byte boundary is not copied: the tensor and the array are the same memory.
-numpy itself aligns to 16 bytes, so its arrays are copied, sometimes: here they never are.
+TensorFlow does not copy a fed array that starts on a 64-byte boundary: tensor and array share the memory. numpy aligns
+to 16 bytes only, so whether its arrays are copied is a matter of chance. Arrays of this module are never copied.
 """
 
 from __future__ import annotations
@@ -19,33 +19,40 @@ from staging_tf1.arrays import as_numpy_dtype
 
 __all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
 
-# Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512: what TensorFlow asks of memory that it does not own.
+# Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512, which TensorFlow requires of memory that it does not own.
 ALIGNMENT_BYTES = 64
 
 
-# Memory of batches that are gone, for those to come: where malloc gives every large block back to the system, its fresh
-# pages cost more time than filling them. Small blocks malloc keeps itself; larger ones are too much to hold.
+# Memory of freed batches is reused. Where malloc returns large blocks to the system, page faults in new blocks take
+# longer than filling them. malloc keeps smaller blocks itself, and larger blocks would hold too much memory.
 _FROM_BYTES, _TO_BYTES, _MOST_HELD = 64 << 10, 64 << 20, 8
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """The bytes behind one `aligned_empty` array: `given_away` once a source has handed it over."""
+    """The memory of one `aligned_empty` array.
+
+    `given_away` is set once a source has delivered it.
+    """
 
     given_away = False
 
 
 class _Block(bytearray):
-    """What a `_Memory` lies in. Not an array: numpy would make it the base of our arrays in place of the `_Memory`."""
+    """The buffer of a `_Memory`.
+
+    It is not an array, because numpy would then make it the base of our arrays instead of the `_Memory`.
+    """
 
     __slots__ = ("loan",)
     loan: _Loan | None
 
 
 class _Loan(weakref.ref[_Memory]):
-    """Comes back to `_returned` when the last array that lies in its `_Memory` is gone.
+    """Returns a block to `_returned` when the last array in its `_Memory` is freed.
 
-    Not by a `__del__`: Python drops a KeyboardInterrupt that arrives in one, and the main thread runs it right after
-    each step. A deque's own append runs no Python code, and is atomic: memory may return at any moment.
+    The callback is `deque.append`, which is atomic and runs no Python code, because memory may be freed at any moment.
+    A `__del__` would not do: Python drops a KeyboardInterrupt raised in it, and the main thread would run it after
+    each step.
     """
 
     __slots__ = ("block",)
@@ -56,18 +63,18 @@ _returned: deque[_Loan] = deque()
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """An uninitialised C-ordered array that starts on a 64-byte boundary, like `np.empty` otherwise.
+    """Create an uninitialized array that starts on a 64-byte boundary.
 
-    A `transform` that returns such an array hands it over: TensorFlow reads it in place, so it must not be
-    written again.
+    The array is C-ordered. Otherwise the function is like `np.empty`. A `transform` that returns such an array must not
+    write to it again, because TensorFlow reads it in place.
 
     Args:
-      shape: a whole number, or a tuple or list of them.
-      dtype: a numpy dtype, or what `np.dtype` makes one of.
+      shape: an integer, or a tuple or list of integers.
+      dtype: a numpy dtype, or anything that `np.dtype` accepts.
 
     Raises:
-      TypeError, ValueError: they are none.
-      MemoryError: there is not so much memory.
+      TypeError, ValueError: the shape or the dtype is invalid.
+      MemoryError: not enough memory.
 
     >>> is_aligned(aligned_empty((3, 5), np.float32))
     True
@@ -77,7 +84,7 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, A
         return _empty(dims, np.dtype(dtype))
     except MemoryError:
         raise
-    # Looked into only now: every batch comes this way.
+    # Validation is deferred to the error path, because every batch comes through here.
     except Exception:
         dims, checked = _checked_dims(shape), _checked_dtype(dtype)
         if math.prod(dims) * checked.itemsize > INT64_MAX - ALIGNMENT_BYTES:
@@ -89,7 +96,7 @@ def _empty(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if dtype.hasobject:  # TensorFlow always copies strings
         return np.empty(dims, dtype)
     count = math.prod(dims)
-    if count < 0:  # numpy takes a -1 for "as many as there are bytes for"
+    if count < 0:  # np.ndarray would infer a dimension of -1 from the buffer
         raise ValueError
     memory = _memory(count * dtype.itemsize + ALIGNMENT_BYTES)
     array: np.ndarray[Any, Any] = np.ndarray(dims, dtype, memory, -_address(memory) % ALIGNMENT_BYTES)
@@ -98,13 +105,13 @@ def _empty(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 def _checked_dims(shape: Any) -> tuple[int, ...]:
     listed = shape if isinstance(shape, (tuple, list)) else (shape,)
-    wanted = "a whole number or a tuple of them, each 0 or more"
+    expected = "a whole number or a tuple of them, each 0 or more"
     dims = [as_int(dim) for dim in listed]
     if any(dim is None for dim in dims):
-        refuse("aligned_empty()", "shape", shape, wanted)
+        refuse("aligned_empty()", "shape", shape, expected)
     known = tuple(dim for dim in dims if dim is not None)
     if any(not 0 <= dim <= INT64_MAX for dim in known):
-        refuse("aligned_empty()", "shape", shape, wanted, ValueError)
+        refuse("aligned_empty()", "shape", shape, expected, ValueError)
     return known
 
 
@@ -119,13 +126,13 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
 def _memory(nbytes: int) -> _Memory:
     if not _FROM_BYTES <= nbytes <= _TO_BYTES:
         return np.ndarray.__new__(_Memory, nbytes, np.uint8)
-    # Batches whose length varies a little fit each other's memory.
+    # Round up, so that batches of slightly different sizes can reuse each other's memory.
     step = 1 << (nbytes.bit_length() - 4)
     size = -(-nbytes // step) * step
     block = _used_before(size) or _Block(size)
     memory = np.ndarray.__new__(_Memory, size, np.uint8, block)
     loan = _Loan(memory, _returned.append)
-    # Each holds the other, so that the loan lives as long as the block is lent.
+    # A reference cycle keeps the loan alive while the block is in use.
     block.loan, loan.block = loan, block
     return memory
 
@@ -141,25 +148,31 @@ def _used_before(size: int) -> _Block | None:
                 _returned.append(loan)
             else:
                 loan.block.loan = None
-    except IndexError:  # another thread was faster
+    except IndexError:  # another thread took the last block
         pass
     return found
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A fresh C-ordered copy that starts on a 64-byte boundary, in native byte order."""
+    """Copy an array to new memory on a 64-byte boundary.
+
+    The copy is C-ordered and in native byte order.
+    """
     copy = aligned_empty(array.shape, array.dtype if array.dtype.isnative else as_numpy_dtype(array.dtype))
     np.copyto(copy, array)
     return copy
 
 
 def is_aligned(array: np.ndarray[Any, Any]) -> bool:
-    """Whether TensorFlow would read `array` in place: C-ordered and on a 64-byte boundary."""
+    """Whether TensorFlow reads `array` in place.
+
+    It must be C-ordered and start on a 64-byte boundary.
+    """
     return bool(array.flags.c_contiguous) and _address(array) % ALIGNMENT_BYTES == 0
 
 
 def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
-    """The `aligned_empty` memory that `array` lies in, or None if it lies elsewhere."""
+    """Return the `aligned_empty` memory that holds `array`, or None."""
     base: Any = array
     while isinstance(base, np.ndarray) and not isinstance(base, _Memory):
         base = base.base
@@ -168,7 +181,7 @@ def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
 
 def _address(array: Any) -> int:
     try:
-        # A quarter of what numpy's own ways to ask take.
+        # Takes a quarter of the time of numpy's own interfaces.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except (TypeError, ValueError, BufferError):  # read-only, empty, not contiguous, or of a dtype without a buffer
+    except (TypeError, ValueError, BufferError):  # read-only, empty, not contiguous, or a dtype without a buffer
         return int(array.__array_interface__["data"][0])

@@ -1,4 +1,4 @@
-"""`ArraySource`: numpy arrays and memory-mapped files, a vectorised gather a batch."""
+"""`ArraySource`: batches from numpy arrays and memory-mapped files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import ArraySpec, component_paths, flatten, flatten_up_to, pack
+from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten, flatten_up_to, pack
 
 __all__ = ["ArraySource"]
 
@@ -19,20 +19,18 @@ __all__ = ["ArraySource"]
 class ArraySource(RecordSource):
     """Batches of records from arrays that share their first dimension.
 
-    Nothing is loaded whole: of a `np.memmap` only the records of the batch are read. A batch is fresh memory on a
-    64-byte boundary, which TensorFlow takes over without a copy. What is stored in the other byte order is converted
-    batch by batch.
+    Only the records of the batch are read from a `np.memmap`. Each batch is new memory on a 64-byte boundary, which
+    TensorFlow uses without a copy. Data in non-native byte order is converted batch by batch.
 
     Args:
-      arrays: a dict, tuple, namedtuple or nest of arrays, or one array; `np.memmap` as well, and what makes an array
-        that is just as exact: a list of numbers, a pandas object of numpy dtypes, a torch or jax array.
-      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in
-        `RecordSource`. `epochs=None` goes on without end.
+      arrays: one array, or a dict, tuple, namedtuple or nest of arrays. Also accepted are `np.memmap` and objects that
+        convert to arrays without loss: lists of numbers, pandas objects with numpy dtypes, torch and jax arrays.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
-      SpecError: no records, arrays of different length, arrays of objects or of dtypes that TensorFlow lacks, masked
-        arrays, tensors of a graph; `staging_tf1.arrays` lists what else makes no array.
-      TypeError, ValueError: a bad argument.
+      SpecError: the arrays are empty, differ in length, or are not supported: object arrays, dtypes that TensorFlow
+        lacks, masked arrays, graph tensors. `staging_tf1.arrays` lists all rejected values.
+      TypeError, ValueError: an argument is invalid.
 
     >>> arrays = {"image": np.zeros((10, 784), np.uint8), "label": np.arange(10)}
     >>> source = ArraySource(arrays, batch_size=4, epochs=1)
@@ -66,26 +64,29 @@ class ArraySource(RecordSource):
             transform=transform,
         )
 
-    def _record_spec(self, batch_dim: int | None) -> Any:
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of the arrays with their first dimension replaced.
+
+        See `RecordSource.record_spec`.
+        """
         specs = flatten(self._specs)
         return pack(self._specs, [ArraySpec((batch_dim, *s.shape[1:]), s.dtype, s.name) for s in specs])
 
-    def _gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Return rows of the arrays. See `RecordSource.gather`."""
         return pack(self._specs, [_take(array, records) for array in self._arrays])
 
 
 def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
     if isinstance(records, slice):
-        rows = array[records]
-        return aligned_copy(rows)
+        return aligned_copy(array[records])
     if not array.dtype.isnative:
         return aligned_copy(array[records])
     taken = aligned_empty((len(records), *array.shape[1:]), array.dtype)
     if array.flags.c_contiguous:
-        # mode="raise" would gather into a buffer and copy that; the record numbers are in range as they are
-        # made.
+        # The record numbers are in range. mode="raise" would gather into a buffer first, and copy that.
         array.take(records, axis=0, out=taken, mode="clip")
-    else:  # take would first copy the whole array to make it contiguous
+    else:  # take would copy the whole array first, to make it contiguous
         np.copyto(taken, array[records])
     return taken
 
@@ -94,11 +95,11 @@ def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
     names = component_paths(arrays, "ArraySource")
     found = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
     if not found:
-        raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Give it a dict, a tuple or one array.")
+        raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Pass a dict, a tuple or one array.")
     lengths = {path: len(array) for path, array in found.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{_name(path)} has {length}" for path, length in lengths.items())
-        raise SpecError(f"ArraySource got arrays of different length: {listed}. Record i is row i of each of them.")
+        raise SpecError(f"ArraySource got arrays of different lengths: {listed}. Record i is row i of each array.")
     for path, array in found.items():
         if not len(array):
             raise SpecError(f"ArraySource got no records: {_name(path)} is {describe(array.dtype, array.shape)}.")
@@ -109,11 +110,9 @@ def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
 def _check_array(path: str, value: Any) -> np.ndarray[Any, Any]:
     array = checked_array(value, None, f"ArraySource: {_name(path)}")
     if array.ndim == 0:
-        raise SpecError(f"ArraySource: {_name(path)} is one number, wanted an array with a row a record.")
+        raise SpecError(f"ArraySource: {_name(path)} is one number, expected an array with one row per record.")
     return array
 
 
 def _name(path: str) -> str:
-    if not path:
-        return "the array"
-    return f"component {path}" if path.startswith("[") else f"component '{path}'"
+    return component_name(path) if path else "the array"

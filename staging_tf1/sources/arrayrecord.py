@@ -1,4 +1,7 @@
-"""`ArrayRecordSource`: ArrayRecord files (https://github.com/google/array_record), an optional extra."""
+"""`ArrayRecordSource`: batches from ArrayRecord files, an optional extra.
+
+See https://github.com/google/array_record.
+"""
 
 from __future__ import annotations
 
@@ -10,47 +13,39 @@ from typing import Any
 from staging_tf1.errors import StagingWarning
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.parsing import Parsing
 from staging_tf1.sources.records import Options
-from staging_tf1.sources.serialized import Parsing, SerializedSource
+from staging_tf1.sources.serialized import SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["ArrayRecordSource"]
 
 
 class ArrayRecordSource(SerializedSource):
-    """Batches of records from ArrayRecord files, in any order, each record checked by its checksum.
+    """Batches of records from ArrayRecord files, with random access.
 
-    An ArrayRecord file has an index of its records in itself, at its end, so nothing is to be prepared. The index is
-    held in memory, some 20 bytes a record, for up to 128 files at once.
+    The checksum of each record is verified. An ArrayRecord file ends with an index of its records, so it needs no
+    preparation. Up to 128 indexes are held in memory, with about 20 bytes per record.
 
-    What a batch is:
-      with neither `features` nor `parse_fn`: the serialized records, an object array of bytes, [batch];
-      with `features`: the same, and `tf.io.parse_example(batch, source.features)` makes tensors of it in the
-      graph; with `parse_fn`: what it returns for each record, stacked.
+    The content of a batch depends on the options, as in `TFRecordSource`.
 
     >>> files = write_array_records((str(n * n).encode() for n in range(6)), "squares.array_record")
     >>> ArrayRecordSource(files, batch_size=4, parse_fn=int).batch(0)
     array([0, 1, 4, 9])
 
     Args:
-      files: a path or glob, or several, as in `TFRecordSource`; a path that is listed twice is read twice.
-      features: the `features` of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
-      parse_fn: from the bytes of one record to a nest of arrays and numbers, alike for all records. Called
-        from several threads at once.
-      as_uint8: the records, which have one length, as a uint8 matrix, [batch, bytes].
-      skip_corrupt: leave out corrupt records, and count them (`num_skipped`); the batches they were in are smaller.
-        By default they raise. A file whose end is missing raises in any case, for its index is missing with it.
-      cache_bytes: keep up to so many bytes of records in memory, parsed if `parse_fn` parses them.
-      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in
-        `RecordSource`.
+      files, features, parse_fn, as_uint8, cache_bytes: as in `TFRecordSource`.
+      skip_corrupt: skip corrupt records, and count them (`num_skipped`). Batches with corrupt records are smaller. By
+        default corrupt records raise. A file whose end is missing always raises, because its index is missing too.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
       ImportError: the package `array-record` is not installed.
-      RecordFileError: no such file, nothing matches a glob, a file is no ArrayRecord file; (by `batch`) a file
-        changed.
-      CorruptRecordError: a file is cut off or its index is broken; (by `batch`) a record is. Its `offset` is that of
-        the chunk that holds the record, -1 where the reader does not tell.
-      TypeError, ValueError: a bad argument.
+      RecordFileError: a file does not exist, a glob matches nothing, or a file is not an ArrayRecord file; (by `batch`)
+        a file has changed.
+      CorruptRecordError: a file is truncated or its index is corrupt; (by `batch`) a record is corrupt. Its `offset` is
+        that of the chunk with the record, or -1 if the reader does not report it.
+      TypeError, ValueError: an argument is invalid.
     """
 
     def __init__(
@@ -85,9 +80,9 @@ def _warn_of_groups(owner: str, files: ArrayRecordFiles) -> None:
     if grouped:
         size, path = max(grouped)
         warnings.warn(
-            f"{owner}: {path} was written in groups of {size} records, and reading one record unpacks its whole group, "
-            f"so that a shuffle takes many times as long. Write it again with group_size:1, as "
-            f"staging_tf1.sources.write_array_records does, or leave shuffle=True out.",
+            f"{owner}: {path} was written in groups of {size} records. Reading one record decompresses its whole "
+            f"group, which makes shuffled reads many times slower. Write the file with group_size:1, as "
+            f"staging_tf1.sources.write_array_records does, or do not shuffle.",
             StagingWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""A bounded store of records in memory."""
+"""A bounded in-memory cache of records."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ __all__ = ["RecordCache"]
 
 
 class RecordCache:
-    """Keeps the records that come first until `limit_bytes` are full, and then no more. Thread-safe.
+    """Keeps the first records that fit into `limit_bytes`. Thread-safe.
 
-    Nothing is thrown out: each epoch needs each record once, so that a least-recently-used cache smaller than
-      the
-    data would throw out each record just before it is needed, and never hit.
+    Nothing is evicted. Each epoch reads each record once, so a least-recently-used cache smaller than the data would
+    evict each record just before its next use and never hit.
 
     Args:
-      limit_bytes: of the records' arrays or strings, without what Python needs to hold them; 0 keeps nothing.
+      limit_bytes: the limit for the records' arrays and strings, without Python's overhead. 0 disables the cache.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -34,11 +33,11 @@ class RecordCache:
         return len(self._records)
 
     def get(self, number: int) -> Any:
-        """The record, or None."""
+        """Return the record, or None."""
         return self._records.get(number)
 
     def offer(self, number: int, record: Any) -> None:
-        """Keeps the record if there is room."""
+        """Store the record if it fits."""
         if self.held_bytes >= self.limit_bytes:
             return
         size = sum(_size(leaf) for leaf in flatten(record))

@@ -1,4 +1,4 @@
-"""What users pass where a source is wanted."""
+"""Converts what users pass as a source, and checks sources of their own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ __all__ = ["as_source"]
 
 
 def as_source(value: Any) -> Source | StreamSource:
-    """A source from a source, a Grain pipeline, a generator function, a generator, or an iterable of batches.
+    """Make a source from anything that yields batches.
+
+    That is a source, a Grain pipeline, a generator function, a generator, or an iterable of batches.
 
     Raises:
-      TypeError: arrays, which need a batch size and so an `ArraySource`; or nothing that yields batches.
+      TypeError: `value` yields no batches. Arrays need a batch size: use an `ArraySource`.
 
     >>> as_source([[1, 2], [3, 4]]).resolve_spec()
     ArraySpec(int64 [?])
@@ -30,7 +32,10 @@ def as_source(value: Any) -> Source | StreamSource:
 
 
 def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
-    """As `as_source`, of an argument of `what` that has another name."""
+    """Do what `as_source` does, for an argument of another function.
+
+    `what` and `argument` are for messages.
+    """
     if isinstance(value, Source):
         _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
@@ -39,10 +44,10 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
         return GrainSource(value)
     if _is_arrays(value):
         raise TypeError(
-            f"{what} got arrays as {argument} ({_kind(value)}), wanted batches. Give a batch size: "
+            f"{what} got arrays as {argument} ({_kind(value)}), expected batches. Choose a batch size: "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
         )
-    # A string is an iterable, too, of its characters.
+    # Strings and bytes are iterables too, of characters and integers.
     is_text = isinstance(value, (str, bytes, bytearray, memoryview))
     if is_text or not (callable(value) or hasattr(value, "__iter__")):
         refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
@@ -50,7 +55,7 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
 
 
 def _check_numbers(what: str, source: Source) -> None:
-    """Raises where a source of the user's own counts its batches in a way that would end the data early, or never."""
+    """Raise if a user's source has invalid counts, which would break its end."""
     owner = f"{what}: {type(source).__name__}"
     whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
     for name in ("num_records", "num_batches"):
@@ -60,15 +65,15 @@ def _check_numbers(what: str, source: Source) -> None:
 
 
 def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
-    """The spec of a source, if it is a nest of `ArraySpec`.
+    """Check that the spec of a source is a nest of `ArraySpec`, and return it.
 
     Raises:
-      TypeError: a source of the user's own gives something else.
+      TypeError: a user's source returns something else.
     """
     for path, leaf in flatten_with_paths(spec):
         if not isinstance(leaf, ArraySpec):
             raise TypeError(
-                f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, wanted a nest of "
+                f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, expected a nest of "
                 f"staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
             )
     return spec
@@ -77,7 +82,7 @@ def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
 def _is_arrays(value: Any) -> bool:
     if isinstance(value, Mapping) or is_namedtuple(value) or _is_array(value):
         return True
-    # A tuple of arrays is (images, labels); a list of arrays or of structures is a list of batches.
+    # A tuple of arrays is (images, labels). A list of arrays or structures is a list of batches.
     return (
         isinstance(value, tuple)
         and bool(value)
@@ -87,7 +92,7 @@ def _is_arrays(value: Any) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    # A table of pandas is iterable, too: it would give the names of its columns.
+    # This includes pandas tables, which are iterables of column names.
     return hasattr(value, "__array__") and not isinstance(value, (type, np.generic))
 
 

@@ -1,4 +1,4 @@
-"""`GeneratorSource`: old generators and iterables of batches, read from front to back."""
+"""`GeneratorSource`: batches from generators and iterables, read in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from staging_tf1.arguments import INT64_MAX, choice, refuse, shown, whole
+from staging_tf1.arguments import batch_start, choice, refuse, shown
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
@@ -22,23 +22,23 @@ __all__ = ["GeneratorSource"]
 
 
 class GeneratorSource(StreamSource):
-    """Batches that a generator yields, each with the batch dimension first.
+    """Batches from a generator, with the batch dimension first.
 
-    A generator has no position that could be saved. A run that resumes therefore either stops with an error
-    that says so, or reads and drops what was consumed (`resume="skip"`), which is exact only if the generator
-    yields the same again, and costs the time of reading it.
+    The position of a generator cannot be saved. By default a run that resumes from a checkpoint therefore raises. With
+    `resume="skip"` it reads and discards the batches that were consumed. This takes the time of reading them, and is
+    exact only if the generator yields the same batches again.
 
     Args:
-      generator_fn: a generator function (called anew for each pass), an iterable of batches (iterated anew),
-        or a generator or iterator object, which can be read only once.
-      spec: a nest of `tf.TensorSpec` or `ArraySpec`, batch dimension first (None where it varies). None takes
-        it from the first batch.
-      resume: "error", or "skip": read and drop batches until the position is reached.
-      name: what messages call it; by default the function's name.
+      generator_fn: a generator function (called for each pass), an iterable of batches (iterated for each pass), or a
+        generator or iterator object, which can be read only once.
+      spec: a nest of `tf.TensorSpec` or `ArraySpec`, batch dimension first (None where it varies). None infers the spec
+        from the first batch.
+      resume: "error", or "skip" to read and discard batches up to the saved position.
+      name: the name of the source in messages. The default is the name of the function.
 
     Raises:
-      TypeError: `generator_fn` yields nothing; or the spec holds what is no spec.
-      ValueError: `resume` is another word.
+      TypeError: `generator_fn` cannot yield batches, or `spec` is invalid.
+      ValueError: `resume` is not one of the choices.
 
     >>> source = GeneratorSource(lambda: ({"x": [i, i + 1]} for i in range(3)))
     >>> source.resolve_spec()
@@ -55,12 +55,12 @@ class GeneratorSource(StreamSource):
         resume: Literal["error", "skip"] = "error",
         name: str | None = None,
     ) -> None:
-        # A string is an iterable, too, so are the keys of a dict; an array of no dimension only looks like one.
+        # Strings and dicts are iterables, but not of batches. A 0-d array has __iter__ but cannot be iterated.
         iterable = hasattr(generator_fn, "__iter__") and getattr(generator_fn, "ndim", 1) != 0
         iterable = iterable and not isinstance(generator_fn, (str, bytes, Mapping))
         if not callable(generator_fn) and not iterable:
-            wanted = "a generator function, a generator, or an iterable of batches"
-            refuse("GeneratorSource", "generator_fn", generator_fn, wanted)
+            expected = "a generator function, a generator, or an iterable of batches"
+            refuse("GeneratorSource", "generator_fn", generator_fn, expected)
         choice("GeneratorSource", "resume", resume, ("error", "skip"))
         if name is not None and not isinstance(name, str):
             refuse("GeneratorSource", "name", name, "a string")
@@ -81,14 +81,16 @@ class GeneratorSource(StreamSource):
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`, or None until `resolve_spec` or the first batch has told."""
+        """A nest of `ArraySpec`, or None if not declared and no batch has been read yet."""
         return self._spec
 
     def resolve_spec(self) -> Any:
-        """The spec, from the first batch where none was declared; that batch is kept and delivered first.
+        """Return the spec.
+
+        If none was declared, read the first batch, which is kept and delivered first.
 
         Raises:
-          SpecError: the generator ends without a batch, or its first one makes no arrays.
+          SpecError: the generator yields no batch, or its first batch cannot be converted to arrays.
         """
         with self._lock:
             if self._spec is None:
@@ -104,24 +106,26 @@ class GeneratorSource(StreamSource):
             return self._spec
 
     def with_spec(self, spec: Any) -> GeneratorSource:
-        """The same batches, declared to be as `spec` says; nothing is read."""
+        """Return a source of the same batches with a declared spec. Reads nothing."""
         other = copy.copy(self)
         other._declared, other._spec = True, _check_spec(self._owner, spec)
         return other
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """An iterator over the batches from number `start` on, each checked against the spec.
+        """Return an iterator over the batches from `start` on.
+
+        Each is checked against the spec.
 
         Raises:
-          StagingError: `start` is not 0 and `resume` is "error"; or a generator object is read a second time.
-          SpecError: (while iterating) a batch does not fit the spec.
+          StagingError: `start` is not 0 and `resume` is "error", or a generator object is read a second time.
+          SpecError: (while iterating) a batch does not match the spec.
         """
-        start = whole(self._owner, "start", start, 0, INT64_MAX, "the number of a batch")
+        start = batch_start(self._owner, start)
         if start and self._resume == "error":
             raise StagingError(
-                f"{self._owner} cannot continue at batch {start}: a generator has no position, it can only "
-                "be read from its beginning. Say GeneratorSource(..., resume='skip') to read and drop "
-                f"{start} batches first, or use a source with random access: ArraySource, TFRecordSource."
+                f"{self._owner} cannot resume at batch {start}, because a generator can only be read from its "
+                f"beginning. Use GeneratorSource(..., resume='skip') to read and discard {start} batches first, or a "
+                "source with random access: ArraySource, TFRecordSource."
             )
         with self._lock:
             if self._peeked is not None:
@@ -135,16 +139,16 @@ class GeneratorSource(StreamSource):
     def _start(self) -> Iterator[Any]:
         if self._once and (self._started or self._make in _BEGUN):
             raise StagingError(
-                f"{self._owner} was read already: a generator object can be read only once. Give the "
-                "generator *function* (without calling it), so that it can be started anew."
+                f"{self._owner} was already read, and a generator object can be read only once. Pass the generator "
+                "*function* (without calling it), which can be called again."
             )
         self._started = True
-        with contextlib.suppress(TypeError):  # an iterator that takes no weak reference
+        with contextlib.suppress(TypeError):  # an iterator that does not support weak references
             _BEGUN.add(self._make)
         iterable = self._make() if callable(self._make) else self._make
         if not hasattr(iterable, "__iter__"):
             raise TypeError(
-                f"{self._owner} returned a {type(iterable).__name__}, wanted an iterator over batches: use `yield`."
+                f"{self._owner} returned a {type(iterable).__name__}, expected an iterator over batches: use `yield`."
             )
         return iter(iterable)
 
@@ -152,8 +156,8 @@ class GeneratorSource(StreamSource):
         for number in range(start):
             if next(iterator, _END) is _END:
                 raise StagingError(
-                    f"{self._owner} ended after {number} batches while skipping to batch {start}, where the "
-                    "run is to continue. Was it given less data than before?"
+                    f"{self._owner} ended after {number} batches, while skipping to batch {start} to resume there. "
+                    "Check that it yields as many batches as in the saved run."
                 )
         for number, batch in enumerate(iterator, start):
             if self._spec is None:
@@ -167,17 +171,14 @@ class GeneratorSource(StreamSource):
         except SpecError as error:
             if self._declared:
                 raise
-            raise SpecError(
-                f"{str(error).replace('declared', 'the first batch had')} No spec was declared, so the first "
-                "batch set it."
-            ) from error
+            raise SpecError(f"{error} No spec was declared, so the first batch set it.") from error
 
     def __repr__(self) -> str:
         return f"GeneratorSource({self.name})"
 
 
 _END = object()
-# Generator objects that some source reads: a second source would take every other batch away from the first.
+# Generator objects that a source reads. Two sources would each get only some of the batches.
 _BEGUN: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -195,7 +196,7 @@ def _check_spec(owner: str, spec: Any) -> Any:
     for path, leaf in flatten_with_paths(spec):
         if isinstance(leaf, (np.ndarray, np.generic)) or not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise TypeError(
-                f"{owner}: spec{f' component {path!r}' if path else ''} is {shown(leaf)}; wanted a tf.TensorSpec, "
+                f"{owner}: spec{f' component {path!r}' if path else ''} is {shown(leaf)}; expected a tf.TensorSpec, "
                 "for example tf.TensorSpec([None, 784], tf.float32), or a staging_tf1.spec.ArraySpec."
             )
     named = [

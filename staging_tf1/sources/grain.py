@@ -1,4 +1,7 @@
-"""`GrainSource`: Grain pipelines (https://google-grain.readthedocs.io), an optional extra, imported when it is used."""
+"""`GrainSource`: batches from Grain pipelines, an optional extra.
+
+See https://google-grain.readthedocs.io. Grain is imported when the first source is created.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +23,23 @@ from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_pa
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 
-# States kept to go back to: as many batches as are ever read ahead of the training step, with a margin.
+# States kept per source. More than the number of batches ever read ahead of the training step.
 _STATES_KEPT = 1024
 
 
 def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
-    """A source over a Grain `MapDataset`, `IterDataset` or `DataLoader` whose elements are batches.
+    """Create a source from a Grain pipeline.
 
-    A `MapDataset` has random access: any batch, several threads, exact resume. The other two are streams; they resume
-    by Grain's own `get_state` and `set_state`, or, where no state was saved, by reading and dropping batches.
+    The pipeline is a `MapDataset`, `IterDataset` or `DataLoader` whose elements are batches. A `MapDataset` has random
+    access, so it supports several threads and exact resume. The other two are streams. They resume with Grain's
+    `get_state` and `set_state`. If no state was saved, they read and discard batches.
 
     Args:
-      dataset: the Grain pipeline, with `.batch(n)` in it.
+      dataset: the Grain pipeline. It must contain `.batch(n)`.
 
     Raises:
       ImportError: Grain is not installed.
-      TypeError: `dataset` is none of the three.
+      TypeError: `dataset` is not a Grain pipeline.
     """
     try:
         grain = importlib.import_module("grain")
@@ -45,18 +49,18 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
         return GrainMapSource(dataset)
     if isinstance(dataset, (grain.IterDataset, grain.DataLoader)):
         return GrainIterSource(dataset)
-    wanted = "a grain.MapDataset, grain.IterDataset or grain.DataLoader"
-    arguments.refuse("GrainSource", "dataset", dataset, wanted)
+    expected = "a grain.MapDataset, grain.IterDataset or grain.DataLoader"
+    arguments.refuse("GrainSource", "dataset", dataset, expected)
 
 
 def is_grain(value: Any) -> bool:
-    """Whether `value` is a Grain pipeline; does not import Grain."""
+    """Whether `value` is a Grain pipeline. Does not import Grain."""
     names = {"MapDataset", "IterDataset", "DataLoader"}
     return any(c.__name__ in names and c.__module__.partition(".")[0] == "grain" for c in type(value).__mro__)
 
 
 class GrainMapSource(Source):
-    """Batches of a Grain `MapDataset`, which is random access throughout."""
+    """Batches of a Grain `MapDataset`, with random access."""
 
     gives_away = False
 
@@ -64,7 +68,7 @@ class GrainMapSource(Source):
         if not len(dataset):
             raise SpecError("GrainSource got an empty MapDataset.")
         self._dataset = dataset
-        self._endless = len(dataset) >= sys.maxsize  # what Grain's repeat() without a number makes of the length
+        self._endless = len(dataset) >= sys.maxsize  # the length after Grain's repeat() without a number
         self._first_lock = threading.Lock()
         self._spec: Any = None
         self._batch_size = 0
@@ -78,7 +82,7 @@ class GrainMapSource(Source):
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`, from batch 0, with the batch dimension open."""
+        """A nest of `ArraySpec`, inferred from batch 0. The batch dimension is None."""
         self._resolve()
         return self._spec
 
@@ -90,27 +94,29 @@ class GrainMapSource(Source):
 
     @property
     def num_records(self) -> None:
-        """None: Grain counts elements, and these are batches."""
+        """Always None. Grain counts elements, and the elements are batches."""
         return None
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """The dataset's length; None if it repeats without end."""
+        """The length of the dataset. None if it repeats without end."""
         return self.num_batches
 
     @property
     def num_batches(self) -> int | None:
-        """The dataset's length; None if it repeats without end."""
+        """The length of the dataset. None if it repeats without end."""
         return None if self._endless else len(self._dataset)
 
     def batch(self, index: int) -> Any:
-        """Element `index` of the dataset; see `Source.batch`."""
+        """Return element `index` of the dataset. See `Source.batch`."""
         index = arguments.index_below("GrainSource", index, self.num_batches)
         batch = _as_arrays(self._dataset[index], index)
         return pack(self.spec, conform(self.spec, batch, f"GrainSource: batch {index}"))
 
     def shard(self, index: int, count: int) -> GrainMapSource:
-        """Every `count`-th batch. To deal out records, slice the dataset before its `batch`: `dataset[i::n].batch(b)`.
+        """Return the source of every `count`-th batch, starting with batch `index`.
+
+        To shard records instead of batches, slice the dataset before its `batch`: `dataset[i::n].batch(b)`.
 
         Raises:
           ValueError: `index` is out of range, or the shard would have no batch.
@@ -119,7 +125,10 @@ class GrainMapSource(Source):
         return GrainMapSource(self._dataset[index::count])
 
     def fingerprint(self) -> dict[str, int | str]:
-        """The number of batches and the size of the first; Grain does not tell its seed."""
+        """Return the number of batches and the size of the first.
+
+        Grain does not expose its seed.
+        """
         size = {"num_batches": self.num_batches or -1, "batch_size": self.batch_size}
         return {"source": "grain.MapDataset", **size, **BY_BATCHES}
 
@@ -128,11 +137,12 @@ class GrainMapSource(Source):
 
 
 class GrainIterSource(StreamSource):
-    """Batches of a Grain `IterDataset` or `DataLoader`, whose iterators can tell and take back their state.
+    """Batches of a Grain `IterDataset` or `DataLoader`.
 
-    `state(position)` gives the state after `position` batches as bytes, and `restore` takes it in another process:
-    `staged()` keeps it in the checkpoint. Without it, `batches(start)` starts from the nearest state it knows and drops
-    what lies between, which is exact, since Grain pipelines are deterministic, but takes the time of reading.
+    Their iterators can save and restore their state. `state(position)` returns the state after `position` batches as
+    bytes, which `restore` accepts in any process. `staged()` stores it in the checkpoint. Without a saved state,
+    `batches(start)` starts from the nearest known state and discards the batches up to `start`. This is exact, because
+    Grain pipelines are deterministic, but takes the time of reading them.
     """
 
     name = "grain"
@@ -147,11 +157,11 @@ class GrainIterSource(StreamSource):
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`, or None until `resolve_spec` or the first batch has told."""
+        """A nest of `ArraySpec`, or None if no batch has been read yet."""
         return self._spec
 
     def resolve_spec(self) -> Any:
-        """The spec, from the first batch, which is read again when the batches are."""
+        """Return the spec of the first batch. `batches` reads that batch again."""
         if self._spec is None:
             for batch in iter(self._dataset):
                 self._spec = infer_spec(_as_arrays(batch, 0))
@@ -161,12 +171,12 @@ class GrainIterSource(StreamSource):
         return self._spec
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """An iterator over the batches from number `start` on.
+        """Return an iterator over the batches from `start` on.
 
         Raises:
-          StagingError: the pipeline does not take a state that was restored, so it is another one.
+          StagingError: the pipeline rejects a restored state, because it differs from the one that was saved.
         """
-        start = arguments.whole("GrainSource", "start", start, 0, arguments.INT64_MAX, "the number of a batch")
+        start = arguments.batch_start("GrainSource", start)
         iterator = iter(self._dataset)
         with self._lock:
             known = max((position for position in self._states if position <= start), default=0)
@@ -176,9 +186,9 @@ class GrainIterSource(StreamSource):
                 iterator.set_state(_decoded(state))
             except Exception as error:
                 raise StagingError(
-                    f"GrainSource: the pipeline does not take back the state that it had after {known} batches: "
-                    f"{type(error).__name__}: {error}. Build it as it was when the state was saved; or say "
-                    f"staged(..., resume='ignore') to read and drop {start} batches instead, or resume='restart'."
+                    f"GrainSource: the pipeline rejected its state after {known} batches: {type(error).__name__}: "
+                    f"{error}. Build the pipeline as it was when the state was saved; or use staged(..., "
+                    f"resume='ignore') to read and discard {start} batches instead, or resume='restart'."
                 ) from error
         return self._deliver(iterator, known, start)
 
@@ -199,23 +209,26 @@ class GrainIterSource(StreamSource):
                 self._states.popitem(last=False)
 
     def state(self, position: int) -> bytes:
-        """Grain's state after `position` batches.
+        """Return Grain's state after `position` batches.
 
         Raises:
-          StagingError: that position was not reached, or was passed more than 1,024 batches ago.
+          StagingError: the position was not reached, or is more than 1,024 batches in the past.
         """
-        position = arguments.whole("GrainSource", "position", position, 0, arguments.INT64_MAX, "consumed batches")
+        position = _checked_position(position)
         with self._lock:
             if position not in self._states:
                 known = f"{min(self._states)} to {max(self._states)}" if self._states else "none"
-                raise StagingError(f"GrainSource knows no state for position {position}; it knows {known}.")
+                raise StagingError(f"GrainSource has no state for position {position}; known positions: {known}.")
             return self._states[position]
 
     def restore(self, position: int, state: bytes) -> None:
-        """Makes `batches(position)` start from a state that `state(position)` gave, perhaps in another process."""
-        position = arguments.whole("GrainSource", "position", position, 0, arguments.INT64_MAX, "consumed batches")
+        """Make `batches(position)` start from a saved state.
+
+        The state is a result of `state(position)`, possibly from another process.
+        """
+        position = _checked_position(position)
         if not isinstance(state, bytes):
-            arguments.refuse("GrainSource", "state", state, "the bytes that state(position) gave")
+            arguments.refuse("GrainSource", "state", state, "the bytes returned by state(position)")
         with self._lock:
             self._states[position] = state
 
@@ -223,11 +236,15 @@ class GrainIterSource(StreamSource):
         return f"GrainSource({type(self._dataset).__name__})"
 
 
+def _checked_position(position: Any) -> int:
+    return arguments.whole("GrainSource", "position", position, 0, arguments.INT64_MAX, "consumed batches")
+
+
 def _as_arrays(batch: Any, index: int) -> Any:
     if batch is None:
         raise SpecError(
-            f"GrainSource: element {index} is None: filter() leaves such holes in a MapDataset. Use "
-            f"dataset.to_iter_dataset(), which closes them, before batch()."
+            f"GrainSource: element {index} is None: filter() leaves gaps in a MapDataset. Call "
+            f"dataset.to_iter_dataset(), which removes them, before batch()."
         )
     named = [
         (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
@@ -236,7 +253,7 @@ def _as_arrays(batch: Any, index: int) -> Any:
     if any(leaf.ndim == 0 for leaf in flatten(arrays)):
         described = map_structure(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), arrays)
         raise SpecError(
-            f"GrainSource: element {index} is {described}, one record; wanted batches. Write dataset.batch(n)."
+            f"GrainSource: element {index} is {described}, one record; expected batches. Use dataset.batch(n)."
         )
     return arrays
 

@@ -1,8 +1,8 @@
-"""Which records make batch `k`: shuffle, shard, epochs and the last partial batch, all by arithmetic.
+"""Computes the records of batch `k` from shuffle, shard, epochs and batch size.
 
-Sharding deals out the *shuffled* order (shard `i` of `n` has the places i, i+n, i+2n, ...), so the shards
-together walk through one shuffle of all records: `n` shards at batch size `b` read in each round what one
-reader with batch size `n*b` would. A shard of a shard is a shard again.
+Sharding divides the *shuffled* order: shard `i` of `n` has the places i, i+n, i+2n, and so on. All shards together thus
+follow one shuffle of all records: `n` shards with batch size `b` read in each round what one reader with batch size
+`n*b` would read. A shard of a shard is again a shard.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from staging_tf1.arguments import index_below
 from staging_tf1.sources.permutation import permute
 
 __all__ = ["Order", "Piece", "Schedule"]
 
-# Places evaluated at once: long enough that numpy's cost a call vanishes (a quarter of them would take nearly as long),
-# short enough (0.2 to 0.8 ms) not to be felt.
+# Places computed at once, in 0.2 to 0.8 ms. A quarter of them would take nearly as long, because of numpy's overhead
+# per call.
 _CHUNK = 16384
 
-# Chunks kept: feed threads work on neighbouring batches, so each needs one or two, across an end of epoch
-# four.
+# Feed threads work on neighboring batches, so one or two chunks are in use, and four at the end of an epoch.
 _CHUNKS_KEPT = 4
 
 
 class Piece(NamedTuple):
-    """Consecutive places of one shard in one epoch: `start <= place < stop`."""
+    """A range of places of one shard in one epoch: `start <= place < stop`."""
 
     epoch: int
     start: int
@@ -37,14 +37,14 @@ class Piece(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Cuts a shard's epochs into batches.
+    """Divides the epochs of a shard into batches.
 
     Attributes:
-      num_records: of the shard, in one epoch; at least 1.
+      num_records: records of the shard in one epoch, at least 1.
       batch_size: records in a full batch.
-      epochs: how many, or None without end.
-      drop_remainder: leave out a batch that is not full.
-      across_epochs: fill a batch from the next epoch, so that at most the very last one is partial.
+      epochs: the number of epochs. None is endless.
+      drop_remainder: skip partial batches.
+      across_epochs: fill batches from the next epoch. At most the last batch of all epochs is partial.
     """
 
     num_records: int
@@ -55,14 +55,17 @@ class Schedule:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch; None when they cross epochs and do not divide them."""
+        """Batches in one epoch.
+
+        None if batches cross epochs and do not divide them evenly.
+        """
         if self.across_epochs and self.num_records % self.batch_size:
             return None
         return self._count(self.num_records)
 
     @property
     def num_batches(self) -> int | None:
-        """Batches over all epochs; None without end."""
+        """Batches over all epochs. None if endless."""
         if self.epochs is None:
             return None
         if self.across_epochs:
@@ -71,7 +74,7 @@ class Schedule:
 
     @property
     def has_partial(self) -> bool:
-        """Whether a partial batch can occur."""
+        """Whether a batch can be partial."""
         if self.drop_remainder or (self.across_epochs and self.epochs is None):
             return False
         total = self.num_records * (self.epochs or 1) if self.across_epochs else self.num_records
@@ -81,25 +84,25 @@ class Schedule:
         return records // self.batch_size if self.drop_remainder else -(-records // self.batch_size)
 
     def epoch_of(self, index: int) -> int:
-        """The epoch in which batch `index` starts, counted from 0."""
+        """Return the epoch, counted from 0, in which batch `index` starts."""
         if self.across_epochs:
             return index * self.batch_size // self.num_records
         return index // self._count(self.num_records)
 
     def pieces(self, index: int) -> list[Piece]:
-        """The places that make batch `index`: one piece, or several where a batch crosses epochs.
+        """Return the places of batch `index`.
+
+        A batch that crosses epochs has several pieces.
 
         Raises:
-          IndexError: there is no such batch.
+          IndexError: `index` is out of range.
 
         >>> Schedule(num_records=10, batch_size=4, epochs=2).pieces(5)
         [Piece(epoch=1, start=8, stop=10)]
         >>> Schedule(num_records=10, batch_size=4, epochs=2, across_epochs=True).pieces(2)
         [Piece(epoch=0, start=8, stop=10), Piece(epoch=1, start=0, stop=2)]
         """
-        last = self.num_batches
-        if index < 0 or (last is not None and index >= last):
-            raise IndexError(f"batch {index} is out of range (0 {'or more' if last is None else f'to {last - 1}'})")
+        index = index_below("Schedule", index, self.num_batches)
         if not self.across_epochs:
             epoch, step = divmod(index, self._count(self.num_records))
             start = step * self.batch_size
@@ -123,9 +126,9 @@ class Order:
     """The order of a shard's records in each epoch. Thread-safe.
 
     Args:
-      total_records: of all shards together.
-      seed: of the shuffle; None for the order in which they stand.
-      shard_index, shard_count: which shard this is.
+      total_records: records of all shards.
+      seed: the seed of the shuffle. None does not shuffle.
+      shard_index, shard_count: the shard.
 
     >>> Order(10, seed=None, shard_index=1, shard_count=3).records(Piece(epoch=0, start=0, stop=2))
     slice(1, 7, 3)
@@ -145,7 +148,10 @@ class Order:
         return len(range(self.shard_index, self.total_records, self.shard_count))
 
     def records(self, piece: Piece) -> np.ndarray[Any, Any] | slice:
-        """The record numbers at the places of `piece`: int64, or a slice when they are not shuffled."""
+        """Return the record numbers at the places of `piece`.
+
+        They are an int64 array, or a slice without a shuffle.
+        """
         if self.seed is None:
             first = self.shard_index + self.shard_count * piece.start
             return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)

@@ -1,12 +1,13 @@
-"""A shuffle that is computed, not stored: position -> record number, by integer arithmetic alone.
+"""A shuffle that is computed, not stored.
 
-The order is a pure function of (seed, epoch, number of records), the same on every machine and with every
-version of numpy: `np.random`'s shuffles do not promise that. Nothing grows with the number of records.
+It maps a position to a record number with integer arithmetic. The order is a pure function of (seed, epoch, number of
+records). It is the same on every machine and with every version of numpy, which `np.random` does not guarantee. Its
+memory does not grow with the number of records.
 
-Up to `SORTED_RECORDS` records the order is that of their hashes, sorted, which makes every permutation
-equally likely. Beyond, it is a bijection on the next power of two (rounds of: xor a key, multiply by an odd
-key, fold the upper half onto the lower one; each can be undone, so their product is a permutation), applied
-again to what falls outside the records ("cycle walking", Black and Rogaway, "Ciphers with Arbitrary Finite
+Up to `SORTED_RECORDS` records, the order sorts the records by their hashes, which makes every permutation equally
+likely. Beyond, it is a bijection on the next power of two. Each round xors a key, multiplies by an odd key, and folds
+the upper half onto the lower half. All three steps are invertible, so the rounds are a permutation. It is applied
+again to results outside the range of records ("cycle walking": Black and Rogaway, "Ciphers with Arbitrary Finite
 Domains", 2002).
 """
 
@@ -19,27 +20,26 @@ import numpy as np
 
 __all__ = ["SORTED_RECORDS", "permute"]
 
-# Sorting this many hashes takes 0.1 ms. It is part of the order: changing it reorders resumed runs.
+# Sorting this many hashes takes 0.1 ms. The value is part of the order: changing it reorders resumed runs.
 SORTED_RECORDS = 4096
 
-# Six rounds pass the tests of tests/test_order.py with a margin: three leave a visible grid for powers of
-# two.
+# Six rounds pass tests/test_order.py with a margin. Three leave a visible grid for powers of two.
 _ROUNDS = 6
 
 _MASK64 = (1 << 64) - 1
 
 
 def permute(positions: np.ndarray[Any, Any], num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
-    """The records that stand at `positions` of the shuffled order of one epoch.
+    """Return the records at `positions` in the shuffled order of one epoch.
 
     Args:
       positions: integers in [0, num_records), of any shape.
-      num_records: how many records are shuffled, at most 2**62.
+      num_records: the number of records to shuffle, at most 2**62.
       seed: a non-negative integer below 2**63.
-      epoch: a non-negative integer; each epoch has an order of its own.
+      epoch: a non-negative integer. Each epoch has its own order.
 
     Returns:
-      int64 record numbers, of the shape of `positions`.
+      int64 record numbers, in the shape of `positions`.
 
     >>> sorted(permute(np.arange(5), 5, seed=1, epoch=0).tolist())
     [0, 1, 2, 3, 4]
@@ -61,7 +61,7 @@ def _sorted_order(num_records: int, seed: int, epoch: int) -> np.ndarray[Any, An
 
 def _walk(positions: np.ndarray[Any, Any], num_records: int, keys: tuple[int, ...]) -> np.ndarray[Any, Any]:
     bits = (num_records - 1).bit_length()
-    # A narrow type gives the same numbers, since all arithmetic is modulo 2**bits, and is faster.
+    # Arithmetic is modulo 2**bits, so a narrow type gives the same numbers, faster.
     word = np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64
     last = word(num_records - 1)
     walked = _bijection(positions.astype(word).ravel(), bits, keys, word)
@@ -74,7 +74,7 @@ def _walk(positions: np.ndarray[Any, Any], num_records: int, keys: tuple[int, ..
 
 
 def _bijection(x: np.ndarray[Any, Any], bits: int, keys: tuple[int, ...], word: Any) -> np.ndarray[Any, Any]:
-    """A permutation of [0, 2**bits); may change `x`, which is its own copy."""
+    """Apply a permutation of [0, 2**bits). May overwrite `x`."""
     mask = word((1 << bits) - 1)
     half = word((bits + 1) // 2)
     folded = np.empty_like(x)
@@ -95,7 +95,10 @@ def _keys(seed: int, epoch: int, num_records: int) -> tuple[int, ...]:
 
 
 def _mix_int(x: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014): one bit of `x` changes half of the result's."""
+    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+
+    Each bit of `x` affects half of the result's bits.
+    """
     x &= _MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64

@@ -1,4 +1,4 @@
-"""`RecordSource`: a `Source` over numbered records; a subclass says how to read some of them."""
+"""`RecordSource`: the base class of sources whose records are numbered."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from staging_tf1.sources.transform import Transform, batch_rng, hand_over, outpu
 
 __all__ = ["Options", "RecordSource"]
 
-# Each is put together on its own.
+# A batch gathers its part of each epoch separately.
 _MOST_EPOCHS_A_BATCH = 2**16
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
 
 class Options(NamedTuple):
-    """What all record sources can be told; see `RecordSource`."""
+    """The options that all record sources share. See `RecordSource`."""
 
     batch_size: int
     shuffle: bool = False
@@ -37,19 +37,19 @@ class Options(NamedTuple):
     transform: Transform | None = None
 
     def checked(self, owner: str) -> Options:
-        """The options in the kinds that they are used in; checked before any file is opened.
+        """Check and normalize the options. Called before any file is opened.
 
         Raises:
-          TypeError, ValueError: one of them makes no sense, whatever the records are.
+          TypeError, ValueError: an option is invalid for any number of records.
         """
         wants_rng(owner, self.transform)
         return Options(
             arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
             arguments.flag(owner, "shuffle", self.shuffle),
-            None if self.seed is None else _checked_seed(owner, self.seed),
+            None if self.seed is None else arguments.seed(owner, self.seed),
             None
             if self.epochs is None
-            else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is without end"),
+            else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is endless"),
             arguments.shard(owner, self.shard, INT64_MAX),
             arguments.flag(owner, "drop_remainder", self.drop_remainder),
             arguments.flag(owner, "across_epochs", self.across_epochs),
@@ -57,31 +57,41 @@ class Options(NamedTuple):
         )
 
 
-def _checked_seed(owner: str, seed: Any) -> int:
-    return arguments.whole(owner, "seed", seed, 0, INT64_MAX)
-
-
 class RecordSource(Source):
-    """Order, shards, epochs and transform over anything whose records have numbers.
+    """A source over numbered records.
 
-    A subclass sets what it needs, calls `super().__init__`, and gives `_record_spec` and `_gather`.
+    Provides order, shards, epochs, transforms and exact resume. A subclass implements `record_spec` and `gather`. Its
+    `__init__` must set what these need before it calls `super().__init__`.
+
+    >>> from staging_tf1.spec import ArraySpec
+    >>> class Squares(RecordSource):
+    ...     def record_spec(self, batch_dim):
+    ...         return ArraySpec((batch_dim,), np.int64)
+    ...
+    ...     def gather(self, records):
+    ...         if isinstance(records, slice):
+    ...             records = np.arange(records.start, records.stop, records.step)
+    ...         return records**2
+    >>> squares = Squares(10, batch_size=4, epochs=1)
+    >>> squares.num_batches, squares.batch(2).tolist()
+    (3, [64, 81])
 
     Args:
-      num_records: of all shards together.
-      batch_size: records in a batch, up to 2**31 - 1.
-      shuffle: a new order of all records for each epoch. Flags are True or False.
-      seed: from 0 to 2**63 - 1; None draws one, which `seed` then tells.
-      epochs: how often to go through the records; None without end.
-      shard: (index, count): only every `count`-th record in order, from the `index`-th.
-      drop_remainder: leave out a batch that is not full.
-      across_epochs: fill up a batch from the next epoch; by default, as in `tf.data` when `batch` comes
-        before `repeat`, an epoch ends with a partial batch.
-      transform: called as `transform(batch)` or `transform(batch, rng)`, as its parameters say, with fresh arrays
-        that it may change in place; returns the batch to deliver. Called from several threads at once. `rng`
-        depends on the seed, the batch's number and the shard only.
+      num_records: the number of records, over all shards.
+      batch_size: records in a batch, at most 2**31 - 1.
+      shuffle: shuffle all records, in a new order for each epoch.
+      seed: from 0 to 2**63 - 1. None draws a seed, which the `seed` property returns.
+      epochs: the number of passes over the records. None is endless.
+      shard: (index, count): use only every `count`-th record in order, starting with record `index`.
+      drop_remainder: skip partial batches.
+      across_epochs: fill the last batch of an epoch with records of the next epoch. By default an epoch ends with a
+        partial batch, as in `tf.data` when `batch` comes before `repeat`.
+      transform: a function `transform(batch)` or `transform(batch, rng)` that returns the batch to deliver. It gets
+        fresh arrays and may change them in place. It is called from several threads at the same time. `rng` is a numpy
+        random generator that depends only on the seed, the index of the batch and the shard.
 
     Raises:
-      TypeError, ValueError: a bad argument; the message says which and what to write.
+      TypeError, ValueError: an argument is invalid.
     """
 
     def __init__(
@@ -113,12 +123,24 @@ class RecordSource(Source):
         self._take_shard(*arguments.shard(owner, options.shard, num_records))
 
     @abc.abstractmethod
-    def _record_spec(self, batch_dim: int | None) -> Any:
-        """The spec of what `_gather` returns; may read the first record to find out."""
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of what `gather` returns: a nest of `ArraySpec`.
+
+        It may read a record to find out.
+
+        Args:
+          batch_dim: the first dimension of each shape.
+        """
 
     @abc.abstractmethod
-    def _gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """The given records in that order, in fresh aligned arrays. Thread-safe."""
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Return the given records, in this order, as a nest of new arrays.
+
+        Must be thread-safe. Arrays made by `aligned_empty` are fed without a copy.
+
+        Args:
+          records: the numbers of the records, as an int64 array or as a slice with start, stop and step.
+        """
 
     @property
     def _owner(self) -> str:
@@ -130,9 +152,8 @@ class RecordSource(Source):
         if drop and batch_size > order.num_records and not self._endless_across_epochs:
             raise ValueError(
                 f"{self._owner}: batch_size={batch_size} is larger than the {order.num_records} records"
-                f"{f' of shard {index} of {count}' if count > 1 else ''}, so with drop_remainder=True there "
-                f"would be no batch at all. Use a batch_size of at most {order.num_records}, or "
-                "drop_remainder=False."
+                f"{f' of shard {index} of {count}' if count > 1 else ''}, so drop_remainder=True leaves no batch. Use "
+                f"a batch_size of at most {order.num_records}, or drop_remainder=False."
             )
         if self._schedule.across_epochs and batch_size > _MOST_EPOCHS_A_BATCH * order.num_records:
             raise ValueError(
@@ -156,19 +177,19 @@ class RecordSource(Source):
 
     @property
     def seed(self) -> int | None:
-        """The seed, given or drawn; None where nothing is random."""
+        """The seed, passed or drawn. None if no seed was passed and nothing is random."""
         return self._seed
 
     def with_seed(self: _Source, seed: int) -> _Source:
-        """The same records in the order that `seed` gives."""
+        """Return a source with the same records and another seed."""
         other = copy.copy(self)
-        other._seed, other.seed_was_drawn = _checked_seed(self._owner, seed), False
+        other._seed, other.seed_was_drawn = arguments.seed(self._owner, seed), False
         other._take_shard(self._order.shard_index, self._order.shard_count)
         return other
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`; with a transform, found by making batch 0."""
+        """A nest of `ArraySpec`. With a transform, it is inferred from batch 0."""
         with self._spec_lock:
             if self._spec is None:
                 self._spec = self._find_spec()
@@ -177,7 +198,7 @@ class RecordSource(Source):
     def _find_spec(self) -> Any:
         batch_dim = None if self._schedule.has_partial else self.batch_size
         if self._transform is None:
-            return self._record_spec(batch_dim)
+            return self.record_spec(batch_dim)
         return output_spec(self._read(0), self.batch(0), batch_dim)
 
     @property
@@ -192,32 +213,35 @@ class RecordSource(Source):
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch; None when they cross epochs and do not divide them."""
+        """Batches in one epoch.
+
+        None if batches cross epochs and do not divide them evenly.
+        """
         return self._schedule.batches_per_epoch
 
     @property
     def num_batches(self) -> int | None:
-        """Batches over all epochs; None without end."""
+        """Batches over all epochs. None if endless."""
         return self._schedule.num_batches
 
     @property
     def epochs(self) -> int | None:
-        """How often the records are gone through; None without end."""
+        """The number of passes over the records. None if endless."""
         return self._schedule.epochs
 
     def epoch_of(self, index: int) -> int:
-        """The epoch in which batch `index` starts, counted from 0.
+        """Return the epoch, counted from 0, in which batch `index` starts.
 
         Raises:
-          IndexError: there is no such batch.
+          IndexError: `index` is out of range.
         """
         return self._schedule.epoch_of(self._checked_index(index))
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
-        """The numbers of the records that make batch `index`: int64 [batch].
+        """Return the numbers of the records in batch `index`: int64 [batch].
 
         Raises:
-          IndexError: there is no such batch.
+          IndexError: `index` is out of range.
         """
         parts = [self._order.records(piece) for piece in self._schedule.pieces(self._checked_index(index))]
         return np.concatenate(
@@ -225,7 +249,7 @@ class RecordSource(Source):
         )
 
     def batch(self, index: int) -> Any:
-        """Batch `index`, counted from 0 over all epochs; see `Source.batch`."""
+        """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
         index = self._checked_index(index)
         batch = self._read(index)
         if self._transform is None:
@@ -239,21 +263,27 @@ class RecordSource(Source):
     def _read(self, index: int) -> Any:
         pieces = self._schedule.pieces(index)
         if len(pieces) == 1:
-            return self._gather(self._order.records(pieces[0]))
-        return self._gather(self.record_ids(index))
+            return self.gather(self._order.records(pieces[0]))
+        return self.gather(self.record_ids(index))
 
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)
 
     def shard(self: _Source, index: int, count: int) -> _Source:
-        """Every `count`-th record of this source in order, from the `index`-th; see `Source.shard`."""
+        """Return the source of every `count`-th record, starting with record `index`.
+
+        See `Source.shard`.
+        """
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
         part = copy.copy(self)
         part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
         return part
 
     def fingerprint(self) -> dict[str, int | str]:
-        """What decides the sequence of batches; see `Source.fingerprint`. `seed` is -1 where nothing is random."""
+        """Return what determines the sequence of batches. See `Source.fingerprint`.
+
+        `seed` is -1 if nothing is random.
+        """
         return {
             "source": type(self).__name__,
             "num_records": self._total_records,

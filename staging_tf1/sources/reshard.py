@@ -1,8 +1,9 @@
-"""Where a run goes on that deals out the same records otherwise: to other towers, shards or batches.
+"""Maps a saved position to other towers, shards or batch sizes.
 
-All of them walk through one common order, so what was consumed is arithmetic. A new shard goes on behind its longest
-run of whole batches that were consumed to the last record: records may come twice then, and none is left out. The
-alternative, shards that begin within a batch, would have to carry their beginning through every later checkpoint.
+All layouts follow one common order, so the consumed records can be computed from the saved position. A new shard
+resumes after its longest run of whole batches in which every record was consumed. Records may therefore be read twice,
+but none is skipped. Shards that start within a batch would avoid this, but would have to keep their offset in every
+later checkpoint.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from staging_tf1.sources.order import Schedule
 
 __all__ = ["BY_BATCHES", "Carried", "carried_over"]
 
-# In the fingerprint of what is dealt out batch by batch in rotation: batch `k` of `n` goes to shard `k % n`.
+# Part of the fingerprint of sources that distribute whole batches in rotation: batch `k` of `n` goes to shard `k % n`.
 BY_BATCHES = {"dealt": "batches"}
 
-# What may differ while the common order stays the same.
-_DEALING = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
+# Fingerprint entries that may differ while the common order stays the same.
+_LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
 
 
 @dataclass(frozen=True)
 class Carried:
-    """Positions in another dealing of the same order.
+    """A saved position, mapped to another layout of the same order.
 
     Attributes:
       unit: what is counted, "records" or "batches".
-      consumed: how many of them the old shards' batches held, all epochs together.
-      positions: for each of the present towers, the number of the batch to go on with.
-      repeated: how many of the consumed ones come again from there on. None is ever left out.
-      presumed: whether all that holds only if the shards of other processes had reached the same position.
+      consumed: how many units the saved run consumed, over all epochs.
+      positions: for each tower of the new run, the index of the batch to resume at.
+      repeated: how many consumed units are read again. None is ever skipped.
+      presumed: whether the result assumes that the shards of other processes had reached the same position.
     """
 
     unit: str
@@ -49,17 +50,18 @@ def carried_over(
     *,
     epochs: int | None = None,
 ) -> Carried | None:
-    """Carries the positions of `len(positions)` towers over to `towers` towers.
+    """Map the positions of `len(positions)` towers to positions of `towers` towers.
 
     Args:
-      saved: the fingerprint of the source, before it was dealt out to the towers; see `Source.fingerprint`.
-      positions: how many batches each tower's shard had delivered.
-      present: the fingerprint of the source now.
-      towers: how many there are now.
-      epochs: how often the records are gone through, before and now; None without end. Matters at the end only.
+      saved: the fingerprint of the source in the saved run, before it was divided among towers. See
+        `Source.fingerprint`.
+      positions: the number of batches that each tower's shard had delivered.
+      present: the fingerprint of the source in the new run.
+      towers: the number of towers in the new run.
+      epochs: the number of epochs in both runs. None is endless. It matters only at the end of the data.
 
     Returns:
-      None if the two have no order in common, or a fingerprint does not tell how the records are dealt out.
+      None if the two runs have no common order, or if a fingerprint does not describe how records are distributed.
 
     >>> fingerprint = ArraySource(np.arange(100), batch_size=4).fingerprint()
     >>> carried_over(fingerprint, [6], fingerprint, towers=2)
@@ -67,34 +69,37 @@ def carried_over(
     >>> carried_over(fingerprint, [6], {**fingerprint, "batch_size": 10}, towers=2)
     Carried(unit='records', consumed=24, positions=(1, 1), repeated=4, presumed=False)
     """
-    keys = {*saved, *present} - _DEALING
+    keys = {*saved, *present} - _LAYOUT_KEYS
     if any(saved.get(key) != present.get(key) for key in keys):
         return None
     if present.get("dealt") == BY_BATCHES["dealt"]:
         return None if saved != present else _batches_carried_over(positions, towers)
-    had, has = _dealing_of(saved, len(positions), epochs), _dealing_of(present, towers, epochs)
-    return None if had is None or has is None else _records_carried_over(had, positions, has)
+    old, new = _layout_of(saved, len(positions), epochs), _layout_of(present, towers, epochs)
+    return None if old is None or new is None else _records_carried_over(old, positions, new)
 
 
 def _batches_carried_over(positions: Sequence[int], towers: int) -> Carried:
-    # Batch k of tower i is batch k * n + i of the stream, which can only be read on from its first gap.
+    # Batch k of tower i is batch k * n + i of the stream, which can only be resumed at its first gap.
     first_gap = min(position * len(positions) + tower for tower, position in enumerate(positions))
     consumed = sum(positions)
-    # Tower j goes on with its first batch that is not before the gap.
+    # Tower j resumes at its first batch at or after the gap.
     following = tuple(-((tower - first_gap) // towers) for tower in range(towers))
     return Carried("batches", consumed, following, consumed - first_gap, presumed=False)
 
 
 @dataclass(frozen=True)
-class _Dealing:
-    """How one run deals out records: shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch."""
+class _Layout:
+    """How a run distributes records.
+
+    Shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch.
+    """
 
     num_records: int
     batch_size: int
     epochs: int | None
     drop_remainder: bool
     across_epochs: bool
-    # The source's own shard, which it deals out to its towers again.
+    # The shard of the source itself, which is divided again among the towers.
     index: int
     count: int
     towers: int
@@ -104,7 +109,7 @@ class _Dealing:
         return self.count * self.towers
 
     def own(self) -> range:
-        """This process's shards, one a tower."""
+        """The shards of this process, one per tower."""
         return range(self.index, self.shards, self.count)
 
     def schedule(self, shard: int) -> Schedule:
@@ -112,10 +117,10 @@ class _Dealing:
         return Schedule(records, self.batch_size, self.epochs, self.drop_remainder, self.across_epochs)
 
 
-def _dealing_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int | None) -> _Dealing | None:
-    if not {"num_records", *_DEALING} <= set(fingerprint):
+def _layout_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int | None) -> _Layout | None:
+    if not {"num_records", *_LAYOUT_KEYS} <= set(fingerprint):
         return None
-    return _Dealing(
+    return _Layout(
         int(fingerprint["num_records"]),
         int(fingerprint["batch_size"]),
         epochs,
@@ -127,32 +132,39 @@ def _dealing_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int |
     )
 
 
-def _records_carried_over(had: _Dealing, positions: Sequence[int], has: _Dealing) -> Carried:
-    alone = (had.index, had.count) == (has.index, has.count)
-    # With the same own shard, no record of another process is concerned; otherwise the cost is that of all together.
-    before = had.own() if alone else range(had.shards)
-    after = has.own() if alone or had.count == has.count else range(has.shards)
-    # Where another process's tower was is not known: where ours was.
-    reached = {shard: _reached(had.schedule(shard), positions[shard // had.count]) for shard in before}
-    going_on = {shard: _batches_passed(had, reached, has, shard) for shard in after}
+def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) -> Carried:
+    same_shard = (old.index, old.count) == (new.index, new.count)
+    # With the same shard of the source, no records of other processes are involved. Otherwise count those of all.
+    old_shards = old.own() if same_shard else range(old.shards)
+    new_shards = new.own() if same_shard or old.count == new.count else range(new.shards)
+    # The positions of other processes are unknown. Assume that they are ours.
+    progress = {shard: _progress(old.schedule(shard), positions[shard // old.count]) for shard in old_shards}
+    change = _Change(old, progress, new)
+    starts = {shard: change.first_batch(shard) for shard in new_shards}
     return Carried(
         "records",
-        sum(each.consumed() for each in reached.values()),
-        tuple(going_on[shard] for shard in has.own()),
-        sum(_repeated(had, reached, has, shard, batches) for shard, batches in going_on.items()),
-        presumed=not alone,
+        sum(each.consumed() for each in progress.values()),
+        tuple(starts[shard] for shard in new.own()),
+        sum(change.repeated(shard, batches) for shard, batches in starts.items()),
+        presumed=not same_shard,
     )
 
 
 @dataclass(frozen=True)
-class _Reached:
-    """How far a shard has come: its first `batches` batches; None is all that its schedule has."""
+class _Progress:
+    """The progress of a shard: its first `batches` batches.
+
+    None stands for all batches of its schedule.
+    """
 
     schedule: Schedule
     batches: int | None
 
     def next_record(self) -> tuple[int, int]:
-        """The (epoch, place in the shard) with which it goes on; what a batch left out has been passed, too."""
+        """The (epoch, place in the shard) of the next record.
+
+        Records in skipped partial batches count as passed.
+        """
         schedule, batches = self.schedule, self.batches or 0
         if not schedule.across_epochs:
             epoch, step = divmod(batches, _per_epoch(schedule))
@@ -163,7 +175,10 @@ class _Reached:
         return divmod(batches * schedule.batch_size, schedule.num_records)
 
     def delivered(self, epoch: int) -> int:
-        """How many records of the shard's `epoch` those batches hold: always its first ones."""
+        """How many records of one epoch the batches hold.
+
+        They are always the first records of the epoch.
+        """
         schedule = self.schedule
         if schedule.epochs is not None and epoch >= schedule.epochs:
             return 0
@@ -176,100 +191,119 @@ class _Reached:
         return min(here * schedule.batch_size, schedule.num_records)
 
     def consumed(self) -> int:
-        """How many records those batches hold, all epochs together."""
+        """How many records the batches hold, over all epochs."""
         schedule = self.schedule
         if schedule.across_epochs:
             upto = (self.batches or 0) * schedule.batch_size
-            # Only the very last batch can be partial.
+            # Only the last batch of all epochs can be partial.
             return upto if schedule.epochs is None else min(upto, schedule.epochs * schedule.num_records)
         epoch, _ = self.next_record()
-        return epoch * _Reached(schedule, None).delivered(0) + self.delivered(epoch)
+        return epoch * _Progress(schedule, None).delivered(0) + self.delivered(epoch)
 
 
-def _reached(schedule: Schedule, batches: int) -> _Reached:
-    # A smaller shard ends before ours does.
+def _progress(schedule: Schedule, batches: int) -> _Progress:
+    # A smaller shard may have fewer batches than ours.
     last = schedule.num_batches
-    return _Reached(schedule, batches if last is None else min(batches, last))
+    return _Progress(schedule, batches if last is None else min(batches, last))
 
 
 def _per_epoch(schedule: Schedule) -> int:
     batches = schedule.batches_per_epoch
-    assert batches is not None, "batches that cross epochs have no number an epoch"
+    assert batches is not None, "batches that cross epochs have no number per epoch"
     return batches
 
 
-def _batches_passed(had: _Dealing, reached: Mapping[int, _Reached], has: _Dealing, shard: int) -> int:
-    """How many batches of the new `shard` hold nothing but what the old shards have passed."""
-    schedule = has.schedule(shard)
-    epoch, place = min(_first_to_come(had, old, each, has, shard) for old, each in _akin(had, reached, has, shard))
-    if not schedule.across_epochs:
-        per_epoch = _per_epoch(schedule)
-        return epoch * per_epoch + min(place // schedule.batch_size, per_epoch)
-    last = schedule.num_batches
-    batches = (epoch * schedule.num_records + place) // schedule.batch_size
-    return batches if last is None or (schedule.epochs is not None and epoch < schedule.epochs) else last
-
-
-def _akin(had: _Dealing, reached: Mapping[int, _Reached], has: _Dealing, shard: int) -> Iterable[tuple[int, _Reached]]:
-    """The old shards that have records in common with the new `shard`."""
-    common = math.gcd(had.shards, has.shards)
-    for old, each in reached.items():
-        if (old - shard) % common == 0 and _first_common(had, old, has, shard) < had.num_records:
-            yield old, each
-
-
-def _first_common(had: _Dealing, old: int, has: _Dealing, shard: int) -> int:
-    """The first place that the old shard and the new one share, by the Chinese remainder theorem."""
-    common = math.gcd(had.shards, has.shards)
-    modulus = had.shards // common
-    steps = (old - shard) // common * pow(has.shards // common, -1, modulus) % modulus
-    return shard + has.shards * steps
-
-
-def _first_to_come(had: _Dealing, old: int, each: _Reached, has: _Dealing, shard: int) -> tuple[int, int]:
-    """The (epoch, place in the new shard) of the first record of both shards that has not been passed."""
-    first, every = _first_common(had, old, has, shard), math.lcm(had.shards, has.shards)
-    epoch, place = each.next_record()
-    lowest = old + had.shards * place
-    following = first + max(0, -((first - lowest) // every)) * every
-    # What the new shard leaves out of each epoch it need not wait for.
-    schedule = has.schedule(shard)
-    kept = schedule.num_records if schedule.across_epochs else _per_epoch(schedule) * schedule.batch_size
-    if following < min(had.num_records, shard + has.shards * kept):
-        return epoch, (following - shard) // has.shards
-    if first < shard + has.shards * kept:
-        return epoch + 1, (first - shard) // has.shards
-    return _NEVER
-
-
-# Later than any record: what is left out of every epoch.
+# Later than any record. Used for records that every epoch skips.
 _NEVER = (1 << 63, 0)
 
 
-def _repeated(had: _Dealing, reached: Mapping[int, _Reached], has: _Dealing, shard: int, batches: int) -> int:
-    """How many records that old shards delivered the new `shard` delivers from batch number `batches` on."""
-    schedule = has.schedule(shard)
-    begun, all_of_it = _Reached(schedule, batches), _Reached(schedule, None)
-    begins = begun.next_record()[0]
-    repeated = 0
-    for old, each in _akin(had, reached, has, shard):
-        first, every = _first_common(had, old, has, shard), math.lcm(had.shards, has.shards)
+@dataclass(frozen=True)
+class _Change:
+    """A change of layout.
 
-        def twice(epoch: int, old: int = old, each: _Reached = each, first: int = first, every: int = every) -> int:
-            lowest = shard + has.shards * begun.delivered(epoch)
-            beyond = min(old + had.shards * each.delivered(epoch), shard + has.shards * all_of_it.delivered(epoch))
-            return max(0, _upto(beyond, first, every) - _upto(lowest, first, every))
+    Attributes:
+      old, new: the two layouts.
+      progress: the progress of the old shards, by shard.
+    """
 
-        ends = each.next_record()[0]
-        # Every other epoch between is like the one after the first.
-        special = {epoch for epoch in (begins, ends, (schedule.epochs or 0) - 1) if begins <= epoch <= ends}
-        alike = [epoch for epoch in range(begins, min(ends, begins + 3) + 1) if epoch not in special]
-        repeated += sum(map(twice, special))
-        if alike:
-            repeated += (ends - begins + 1 - len(special)) * twice(alike[0])
-    return repeated
+    old: _Layout
+    progress: Mapping[int, _Progress]
+    new: _Layout
+
+    def first_batch(self, shard: int) -> int:
+        """The first batch of the new `shard` with a record that was not passed."""
+        schedule = self.new.schedule(shard)
+        epoch, place = min(self._next_common(old, each, shard) for old, each in self._overlapping(shard))
+        if not schedule.across_epochs:
+            per_epoch = _per_epoch(schedule)
+            return epoch * per_epoch + min(place // schedule.batch_size, per_epoch)
+        last = schedule.num_batches
+        batches = (epoch * schedule.num_records + place) // schedule.batch_size
+        return batches if last is None or (schedule.epochs is not None and epoch < schedule.epochs) else last
+
+    def repeated(self, shard: int, batches: int) -> int:
+        """How many delivered records the new `shard` repeats from `batches` on."""
+        first_epoch = _Progress(self.new.schedule(shard), batches).next_record()[0]
+        last_epoch = (self.new.epochs or 0) - 1
+        total = 0
+        for old, each in self._overlapping(shard):
+            final = each.next_record()[0]
+            # All epochs between these are like the one after the first.
+            special = {epoch for epoch in (first_epoch, final, last_epoch) if first_epoch <= epoch <= final}
+            alike = [epoch for epoch in range(first_epoch, min(final, first_epoch + 3) + 1) if epoch not in special]
+            total += sum(self._repeated_in(epoch, shard, batches, old) for epoch in special)
+            if alike:
+                total += (final - first_epoch + 1 - len(special)) * self._repeated_in(alike[0], shard, batches, old)
+        return total
+
+    def _repeated_in(self, epoch: int, shard: int, batches: int, old: int) -> int:
+        """The part of `repeated` that falls into one epoch and one old shard."""
+        first, every = self._first_common(old, shard), math.lcm(self.old.shards, self.new.shards)
+        schedule = self.new.schedule(shard)
+        begun, complete = _Progress(schedule, batches), _Progress(schedule, None)
+        start = shard + self.new.shards * begun.delivered(epoch)
+        stop = min(
+            old + self.old.shards * self.progress[old].delivered(epoch),
+            shard + self.new.shards * complete.delivered(epoch),
+        )
+        return max(0, _count_below(stop, first, every) - _count_below(start, first, every))
+
+    def _overlapping(self, shard: int) -> Iterable[tuple[int, _Progress]]:
+        """The old shards that have records in common with the new `shard`."""
+        common = math.gcd(self.old.shards, self.new.shards)
+        for old, each in self.progress.items():
+            if (old - shard) % common == 0 and self._first_common(old, shard) < self.old.num_records:
+                yield old, each
+
+    def _first_common(self, old: int, shard: int) -> int:
+        """The first place common to an old shard and the new one.
+
+        Computed with the Chinese remainder theorem.
+        """
+        common = math.gcd(self.old.shards, self.new.shards)
+        modulus = self.old.shards // common
+        steps = (old - shard) // common * pow(self.new.shards // common, -1, modulus) % modulus
+        return shard + self.new.shards * steps
+
+    def _next_common(self, old: int, each: _Progress, shard: int) -> tuple[int, int]:
+        """The first common record that the old shard has not passed.
+
+        Returns its (epoch, place in the new shard).
+        """
+        first, every = self._first_common(old, shard), math.lcm(self.old.shards, self.new.shards)
+        epoch, place = each.next_record()
+        lowest = old + self.old.shards * place
+        following = first + max(0, -((first - lowest) // every)) * every
+        # Records that the new shard skips in each epoch do not hold it back.
+        schedule = self.new.schedule(shard)
+        kept = schedule.num_records if schedule.across_epochs else _per_epoch(schedule) * schedule.batch_size
+        if following < min(self.old.num_records, shard + self.new.shards * kept):
+            return epoch, (following - shard) // self.new.shards
+        if first < shard + self.new.shards * kept:
+            return epoch + 1, (first - shard) // self.new.shards
+        return _NEVER
 
 
-def _upto(beyond: int, first: int, every: int) -> int:
-    """How many of first, first + every, ... are less than `beyond`."""
-    return max(0, -((first - beyond) // every))
+def _count_below(stop: int, first: int, every: int) -> int:
+    """How many of first, first + every, ... are less than `stop`."""
+    return max(0, -((first - stop) // every))

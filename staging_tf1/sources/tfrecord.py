@@ -1,4 +1,4 @@
-"""`TFRecordSource`: TFRecord files, read at random."""
+"""`TFRecordSource`: batches from TFRecord files, with random access."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from staging_tf1.arguments import choice, flag
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
+from staging_tf1.sources.parsing import Parsing
 from staging_tf1.sources.records import Options
-from staging_tf1.sources.serialized import Parsing, SerializedSource
+from staging_tf1.sources.serialized import SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["TFRecordSource"]
 
 
 class TFRecordSource(SerializedSource):
-    """Batches of records from TFRecord files, in any order, each record checked by its checksum.
+    """Batches of records from TFRecord files, with random access.
 
-    The first use of a file makes an index of its records beside it (one pass over the record headers;
-    `staging-tf1 index` does it beforehand); a compressed file is also unpacked there, once, at the cost of
-    its uncompressed size on disk. The index is mapped, so that memory and start do not grow with the number
-    of records.
+    The checksum of each record is verified. The first use of a file writes an index of its records next to it, in one
+    pass over the record headers. `staging-tf1 index` does this in advance. A compressed file is also decompressed
+    there, once, which takes its uncompressed size on disk. The index is memory-mapped, so memory and startup time do
+    not grow with the number of records.
 
-    What a batch is:
-      with neither `features` nor `parse_fn`: the serialized records, an object array of bytes, [batch];
-      with `features`: the same, and `tf.io.parse_example(batch, source.features)` makes tensors of it in the
-      graph; with `parse_fn`: what it returns for each record, stacked.
+    The content of a batch depends on the options:
+      by default: the serialized records, an object array of bytes, [batch];
+      with `features`: the same. `tf.io.parse_example(batch, source.features)` parses it in the graph;
+      with `parse_fn`: the results of `parse_fn` for each record, stacked;
+      with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
 
     Args:
-      files: a path or glob, or several. The files are taken in the order given, those of a glob by name. A path that
-        is listed twice is read twice. A file that a glob matches is read once, however often it is listed or matched
-        besides; a StagingWarning names it. Files are told apart by their absolute paths, not by what links lead to.
-      features: the `features` of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
-      parse_fn: from the bytes of one record to a nest of arrays and numbers, alike for all records. Called
-        from several threads at once.
-      as_uint8: see above.
-      skip_corrupt: leave out corrupt records and what lies behind a broken header, and count them
-        (`num_skipped`, `lost_bytes`); the batches they were in are smaller. By default they raise.
-      cache_bytes: keep up to so many bytes of records in memory, parsed if `parse_fn` parses them.
-      verify: check the checksum of each record that is read; False saves 0.2 us for 1 KB.
-      access: "mmap", or "pread" for slow or unreliable storage; see `RecordFiles`.
-      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in
-        `RecordSource`.
+      files: a path or glob, or several. Files are read in this order, and those of a glob in order of their names. A
+        path that is listed twice is read twice. A file that a glob matches is read once, even if it is also listed or
+        matched elsewhere; a StagingWarning names it. Files are identified by their absolute paths, without resolving
+        links.
+      features: the `features` argument of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
+      parse_fn: a function from the bytes of one record to a nest of arrays and numbers, with the same dtypes and shapes
+        for all records. It is called from several threads at the same time.
+      as_uint8: return records as rows of bytes. All records must have the same length.
+      skip_corrupt: skip corrupt records and everything after a broken header, and count them (`num_skipped`,
+        `lost_bytes`). Batches with corrupt records are smaller. By default corrupt records raise.
+      cache_bytes: keep up to this many bytes of records in memory, parsed if `parse_fn` is given.
+      verify: verify the checksum of each record. False saves 0.2 us per KB.
+      access: "mmap", or "pread" for slow or unreliable storage. See `RecordFiles`.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
-      RecordFileError: no such file, nothing matches a glob, an index is no index; (by `batch`) a file
+      RecordFileError: a file does not exist, a glob matches nothing, or an index is invalid; (by `batch`) a file has
         changed.
-      CorruptRecordError: a file is cut off or broken; (by `batch`) a record is.
-      TypeError, ValueError: a bad argument.
+      CorruptRecordError: a file is truncated or corrupt; (by `batch`) a record is corrupt.
+      TypeError, ValueError: an argument is invalid.
     """
 
     def __init__(
@@ -79,12 +81,12 @@ class TFRecordSource(SerializedSource):
         verify = flag(self._owner, "verify", verify)
         choice(self._owner, "access", access, ("mmap", "pread"))
         paths = matching_files(self._owner, files)
-        # A file that is listed twice has one index.
+        # A file that is listed twice shares one index.
         indexes = {path: open_index(path, skip_corrupt=parsing.skip_corrupt) for path in dict.fromkeys(paths)}
         self._indexes = [indexes[path] for path in paths]
         super().__init__(RecordFiles(self._indexes, verify=verify, access=access), parsing, options)
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes behind broken or cut-off headers, whose records cannot be found."""
+        """Bytes after broken or truncated headers, whose records cannot be located."""
         return sum(index.lost_bytes for index in self._indexes)

@@ -1,4 +1,7 @@
-"""A user's `transform(batch)` or `transform(batch, rng)`: its random numbers, the ownership and spec of its output."""
+"""Support for a user's `transform(batch)` or `transform(batch, rng)`.
+
+This module creates the random numbers, moves the output into new memory, and infers its spec.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
 
 def wants_rng(owner: str, transform: Transform | None) -> bool:
-    """Whether `transform` is to be called with random numbers: as `transform(batch, rng)`, not `transform(batch)`.
+    """Whether `transform` takes random numbers.
+
+    It is then called as `transform(batch, rng)` rather than `transform(batch)`.
 
     Raises:
-      TypeError: it can be called in neither way.
+      TypeError: it takes neither (batch) nor (batch, rng).
     """
     if transform is None:
         return False
@@ -32,7 +37,7 @@ def wants_rng(owner: str, transform: Transform | None) -> bool:
         refuse(owner, "transform", transform, "a function transform(batch) or transform(batch, rng)")
     try:
         signature = inspect.signature(transform)
-    except ValueError:  # written in C, and silent about its arguments
+    except ValueError:  # a C function without a signature
         return True
     if _takes(signature, None, None):
         return True
@@ -40,8 +45,8 @@ def wants_rng(owner: str, transform: Transform | None) -> bool:
         return False
     name = getattr(transform, "__name__", repr(transform))
     raise TypeError(
-        f"{owner}: transform {name}{signature} must take (batch) or (batch, rng): the batch's arrays and a numpy "
-        "random generator that depends on the seed and the batch's number only."
+        f"{owner}: transform {name}{signature} must take (batch) or (batch, rng): the arrays of a batch, and a numpy "
+        "random generator that depends only on the seed and the index of the batch."
     )
 
 
@@ -54,14 +59,20 @@ def _takes(signature: inspect.Signature, *arguments: None) -> bool:
 
 
 def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
-    """The generator of batch `index`: counter-based, so it needs nothing of the batches before."""
-    # numpy takes any ISeedSequence; its stubs know of one class only.
+    """Make the random generator of batch `index`.
+
+    It is counter-based, so it does not depend on earlier batches.
+    """
+    # numpy accepts any ISeedSequence. Its stubs list one class only.
     key: Any = _Key(seed, shard_index)
     return np.random.Generator(np.random.Philox(key, counter=index << 192))
 
 
 class _Key(ISeedSequence):
-    """Philox's key as it is; with `Philox(key=...)` numpy first asks the system for entropy, and drops it."""
+    """Passes a key to Philox.
+
+    `Philox(key=...)` first requests entropy from the system, and then drops it.
+    """
 
     def __init__(self, low: int, high: int) -> None:
         self._words = np.array([low, high], np.uint64)
@@ -71,14 +82,14 @@ class _Key(ISeedSequence):
 
 
 def hand_over(owner: str, batch: Any) -> Any:
-    """The batch in arrays that nobody else holds and that TensorFlow reads in place.
+    """Move a batch into arrays that TensorFlow reads in place.
 
-    Only memory from `aligned_empty` is taken as it is (the gathered batch itself lies in such memory).
-    Everything else is copied: numpy's own arrays start off a 64-byte boundary, so TensorFlow would copy them
-    anyway, and an aligned one may be a buffer that the transform means to use again.
+    Nothing else holds these arrays. Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they
+    are. All others are copied. TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and
+    an array that happens to be aligned may be a buffer that the transform reuses.
 
     Raises:
-      SpecError: a leaf is no array, or lies in memory that an earlier batch was handed over in.
+      SpecError: a leaf is not an array, or lies in the memory of an earlier batch.
     """
     memories, leaves = [], []
     for number, value in enumerate(flatten(batch)):
@@ -89,7 +100,7 @@ def hand_over(owner: str, batch: Any) -> Any:
         elif memory.given_away:
             raise SpecError(
                 f"{_place(owner, batch, number)} returned the memory of an earlier batch, which TensorFlow may still "
-                "read. Make a new aligned_empty array for each batch."
+                "be reading. Create a new aligned_empty array for each batch."
             )
         else:
             memories.append(memory)
@@ -105,7 +116,10 @@ def _place(owner: str, batch: Any, number: int) -> str:
 
 
 def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
-    """The spec of transformed batches, from a gathered batch `before` and what the transform made of it."""
+    """Infer the spec of transformed batches.
+
+    `before` and `after` are one batch before and after the transform.
+    """
     rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
     leaves = []
     for path, leaf in flatten_with_paths(after):

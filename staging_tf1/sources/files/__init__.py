@@ -1,4 +1,4 @@
-"""Record files: where their records stand, reading some of them, checking them, and writing new ones.
+"""Record files: indexing, reading, checking and writing.
 
-In which order records come, and what a batch of them looks like, is the business of the sources above.
+The sources in the parent package decide the order of records and the content of batches.
 """

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
-from staging_tf1.sources.files.record_write import write_records
+from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.replacing import replacing_path
 
 __all__ = ["ARRAY_RECORD_SUFFIXES", "write_array_records"]
 
 ARRAY_RECORD_SUFFIXES = (".array_record", ".arrayrecord")
 
-# The package's default was groups of 65,536 until lately, each of which is unpacked whole to read one of its records.
+# Older releases of array-record default to groups of 65,536 records. Reading one record decompresses its whole group.
 _OPTIONS = "group_size:1"
 
 
@@ -25,17 +25,17 @@ def write_array_records(
     shards: int = 1,
     progress: bool = False,
 ) -> list[str]:
-    """Writes records to ArrayRecord files whose records can be read one by one, and returns their names.
+    """Write records to ArrayRecord files with fast random access.
 
-    Each file appears when it is complete. A row of a dict of arrays becomes one `tf.train.Example`, as in
-    `write_tfrecords`.
+    Returns the names of the files. Files appear when they are complete. Each row of a dict of arrays becomes one
+    `tf.train.Example`, as in `write_tfrecords`.
 
     Args:
       arrays, out, shards, progress: as in `write_tfrecords`.
 
     Raises:
       ImportError: the package `array-record` is not installed.
-      SpecError: no records, arrays of different length, a dtype that an Example cannot hold.
+      SpecError: no records, arrays of different lengths, or a dtype that an Example cannot hold.
       OSError: a file cannot be written.
     """
     writer = array_record_module("write_array_records").ArrayRecordWriter
@@ -44,11 +44,12 @@ def write_array_records(
         with replacing_path(name) as temporary:
             _write(writer, temporary, records, bar)
 
-    return write_records("write_array_records", arrays, out, shards, progress, write_file)
+    return write_records(arrays, Output("write_array_records", out, shards, progress), write_file)
 
 
 def _write(writer: Any, path: str, records: Iterable[bytes], bar: Any) -> None:
-    open(path, "xb").close()  # Python says why a file cannot be written; the writer's word comes with the first record
+    # Python reports why a file cannot be written. The writer reports less, and only at the first record.
+    open(path, "xb").close()
     file = writer(path, _OPTIONS)
     try:
         for record in records:

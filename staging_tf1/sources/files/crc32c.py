@@ -1,11 +1,11 @@
-"""The checksum of TFRecord files: CRC-32C, masked as TensorFlow masks it.
+"""The checksum of TFRecord files: CRC-32C, masked as in TensorFlow.
 
-`google-crc32c` computes it (0.2 us for 1 KB) where it is installed, as with the extra `tfrecord`; else numpy
-does, with tables (5 us for 1 KB), since TensorFlow has no public name for its own.
+The package `google-crc32c` computes it in 0.2 us per KB if it is installed, for example with the extra `tfrecord`.
+Otherwise numpy computes it with tables, in 5 us per KB. TensorFlow's own implementation has no public name.
 
-The numpy way rests on the CRC being linear: leading zero bytes do not change it (the starting value of all
-ones is xored into the first four bytes instead), so all messages are cut into pieces of equal length, the
-first one padded in front, and the pieces of all messages are looked up in one go.
+The numpy implementation uses that the CRC is linear. Leading zero bytes do not change it, because the initial value of
+all ones is xored into the first four bytes instead. All messages are therefore divided into pieces of equal length,
+padded at the front, and the pieces of all messages are looked up together.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 
 __all__ = ["crc32c", "crc32c_many", "mask", "masked_crcs"]
 
-_POLYNOMIAL = 0x82F63B78  # Castagnoli's, its bits reversed (RFC 3720, appendix B.4)
+_POLYNOMIAL = 0x82F63B78  # Castagnoli's polynomial, bit-reversed (RFC 3720, appendix B.4)
 _ONES = 0xFFFFFFFF
-# TensorFlow: "rotate right by 15 bits and add a constant", so that a checksum of data with checksums in it is
-# none.
+# TensorFlow rotates the checksum right by 15 bits and adds this constant, because checksums of data that contains
+# checksums are weak.
 _MASK_DELTA = 0xA282EAD8
-_STRIDE = 64  # bytes looked up at once: as many tables of 1 KB each, which the first-level cache holds
-_PIECE = 1024  # bytes of a piece; the pieces of one message are joined in Python
+_STRIDE = 64  # bytes looked up at once. Needs one table of 1 KB per byte, which together fit into the L1 cache.
+_PIECE = 1024  # bytes per piece. The pieces of a message are joined in Python.
 
 
 @functools.lru_cache(maxsize=1)
@@ -39,7 +39,7 @@ def _compiled() -> Callable[[Any], int] | None:
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C of some bytes.
+    """Compute the CRC-32C of a byte string.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
@@ -48,7 +48,10 @@ def crc32c(data: bytes) -> int:
 
 
 def crc32c_many(messages: Sequence[Any]) -> list[int]:
-    """The CRC-32C of each of several byte strings, or rows of a uint8 matrix."""
+    """Compute the CRC-32C of each byte string, or of each row of a matrix.
+
+    The matrix is uint8.
+    """
     value = _compiled()
     if value is not None:
         return [value(message) for message in messages]
@@ -56,14 +59,17 @@ def crc32c_many(messages: Sequence[Any]) -> list[int]:
 
 
 def mask(crcs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """CRCs as they stand in a TFRecord file: uint32 of any shape."""
+    """Mask CRCs as in a TFRecord file. Takes and returns uint32 of any shape."""
     turned: np.ndarray[Any, Any] = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
     turned += np.uint32(_MASK_DELTA)
     return turned
 
 
 def masked_crcs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The masked CRC-32C of each row of a uint8 matrix with 4 to 64 columns: uint32 [rows]."""
+    """Compute the masked CRC-32C of each row: uint32 [rows].
+
+    The matrix is uint8 and has 4 to 64 columns.
+    """
     width = rows.shape[1]
     places = rows.astype(np.intp)
     places[:, :4] ^= 0xFF
@@ -86,7 +92,10 @@ def _with_numpy(messages: Sequence[Any]) -> list[int]:
 
 
 def _look_up(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The linear part of the CRC of each row; their length is a multiple of `_STRIDE`."""
+    """Compute the linear part of the CRC of each row.
+
+    The row length must be a multiple of `_STRIDE`.
+    """
     tables = _tables()
     offsets = np.arange(_STRIDE) * 256
     crcs = np.zeros(len(rows), "<u4")
@@ -99,7 +108,7 @@ def _look_up(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _xored(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # As Any: numpy's stubs differ from release to release on whether this call is right.
+    # Any, because numpy's stubs accept this call in some releases only.
     xor: Any = np.bitwise_xor
     reduced: np.ndarray[Any, Any] = xor.reduce(rows, -1)
     return reduced
@@ -136,7 +145,7 @@ def _append_zero(crcs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _tables() -> np.ndarray[Any, Any]:
-    """`tables[256 * j + b]`: byte `b` at place `j` of a block."""
+    """`tables[256 * j + b]` is the CRC of byte `b` at place `j` of a block."""
     rows = [_byte_table()]
     for _ in range(_STRIDE - 1):
         rows.append(_append_zero(rows[-1]))
@@ -145,7 +154,7 @@ def _tables() -> np.ndarray[Any, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _piece_shifts() -> list[list[int]]:
-    """`shifts[p][b]`: what a piece of zeros makes of a CRC whose byte `p` is `b`."""
+    """`shifts[p][b]` is a CRC with byte `p` equal to `b`, after a piece of zeros."""
     crcs = np.arange(256, dtype="<u4") << (8 * np.arange(4, dtype="<u4"))[:, None]
     for _ in range(_PIECE):
         crcs = _append_zero(crcs)

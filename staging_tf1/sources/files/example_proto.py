@@ -1,6 +1,6 @@
-"""Rows of arrays as `tf.train.Example` records, without TensorFlow.
+"""Encodes rows of arrays as `tf.train.Example` records, without TensorFlow.
 
-The wire format is that of `tensorflow/core/example/feature.proto`: a map from name to a list of bytes (field 1),
+The wire format is defined in `tensorflow/core/example/feature.proto`: a map from names to lists of bytes (field 1),
 float32 (field 2) or int64 (field 3).
 """
 
@@ -13,14 +13,16 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 
-__all__ = ["encode_example", "feature_text", "kind_of"]
+__all__ = ["encode_example", "feature_text", "storage_kind"]
 
 
-def kind_of(array: np.ndarray[Any, Any]) -> str:
-    """How rows of `array` are kept: "bytes", "raw" (the bytes of a uint8 row, as one string), "float" or "int64".
+def storage_kind(array: np.ndarray[Any, Any]) -> str:
+    """Return how rows of `array` are stored: "bytes", "raw", "float" or "int64".
+
+    "raw" stores a uint8 row as one string.
 
     Raises:
-      SpecError: the dtype has no place in an Example.
+      SpecError: an Example cannot hold the dtype.
     """
     kind = array.dtype.kind
     if array.dtype == np.uint8 and array.ndim > 1:
@@ -31,27 +33,27 @@ def kind_of(array: np.ndarray[Any, Any]) -> str:
         return "float"
     if kind in "SO":
         return "bytes"
-    raise SpecError(f"dtype {array.dtype} has no place in a tf.train.Example: it holds int64, float32 and bytes.")
+    raise SpecError(f"a tf.train.Example cannot hold dtype {array.dtype}: it supports int64, float32 and bytes.")
 
 
 def encode_example(row: Mapping[str, np.ndarray[Any, Any]], kinds: Mapping[str, str]) -> bytes:
-    """One serialized `tf.train.Example`.
+    """Serialize one `tf.train.Example`.
 
     Args:
-      row: by name, the values of one record, of any shape; they are flattened.
-      kinds: by name, what `kind_of` says of the whole array.
+      row: the values of one record by name. They are flattened.
+      kinds: the result of `storage_kind` for each array, by name.
     """
     entries = b"".join(_entry(name, kinds[name], np.asarray(value)) for name, value in sorted(row.items()))
     return _field(1, entries)
 
 
 def feature_text(name: str, array: np.ndarray[Any, Any]) -> str:
-    """The line that parses the component, to be pasted into a `features` dict.
+    """Return the entry of a `features` dict that parses the component.
 
     >>> feature_text("label", np.zeros(10, np.int64))
     "'label': tf.io.FixedLenFeature([], tf.int64)"
     """
-    kind = kind_of(array)
+    kind = storage_kind(array)
     dtype = {"raw": "string", "bytes": "string", "float": "float32", "int64": "int64"}[kind]
     shape = [] if kind == "raw" else list(array.shape[1:])
     hint = f",  # tf.io.decode_raw(x, tf.uint8), reshaped to {list(array.shape[1:])}" if kind == "raw" else ""
@@ -59,7 +61,7 @@ def feature_text(name: str, array: np.ndarray[Any, Any]) -> str:
 
 
 def _entry(name: str, kind: str, value: np.ndarray[Any, Any]) -> bytes:
-    """One entry of the map: its key, and a Feature with one of the three lists."""
+    """Encode an entry of the map: its key, and a Feature with one of the three lists."""
     if kind == "raw":
         values = _field(1, _field(1, value.tobytes()))
     elif kind == "bytes":
@@ -76,12 +78,12 @@ def _as_bytes(value: Any) -> bytes:
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encode a length-delimited field."""
     return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
 
 
 def _varint(value: int) -> bytes:
-    value = int(value) & 0xFFFF_FFFF_FFFF_FFFF  # negative numbers take ten bytes, as two's complement
+    value = int(value) & 0xFFFF_FFFF_FFFF_FFFF  # negative numbers are ten bytes in two's complement
     if value < 0x80:
         return bytes([value])
     encoded = bytearray()

@@ -1,4 +1,4 @@
-"""Files that are held open for the next read, up to a number."""
+"""A bounded pool of open files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Generic, TypeVar
 
 __all__ = ["OpenFiles"]
 
-# Files held open at once: well below the usual limit of 1,024 a process.
+# Well below the usual limit of 1,024 open files per process.
 _FILES_OPEN = 128
 
 _File = TypeVar("_File")
 
 
 class OpenFiles(Generic[_File]):
-    """Opens files by number, when they are first wanted, and lets go of those unused for longest. Thread-safe.
+    """Opens files by number on first use, and drops the least recently used.
 
-    A file must close itself when it is collected: another thread may still read what this one lets go.
+    Thread-safe. A file must close itself when it is garbage-collected, because another thread may still be reading a
+    dropped file.
 
     Args:
-      open_file: from a file's number to the open file.
+      open_file: opens a file by its number.
     """
 
     def __init__(self, open_file: Callable[[int], _File]) -> None:

@@ -1,4 +1,4 @@
-"""How the records of several files are numbered through."""
+"""Consecutive record numbers across several files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
 
 
 class RecordNumbers:
-    """The numbers of the records of several files, in the order of the files.
+    """Maps record numbers to files. Numbers continue from file to file.
 
     >>> numbers = RecordNumbers([4, 0, 7])
     >>> numbers.total, numbers.locate(5)
     (11, (2, 1))
 
     Args:
-      counts: how many records each file has.
+      counts: the number of records in each file.
     """
 
     def __init__(self, counts: Iterable[int]) -> None:
@@ -35,19 +35,19 @@ class RecordNumbers:
         return int(self._firsts[-1])
 
     def locate(self, record: int) -> tuple[int, int]:
-        """The number of the file that holds a record, and the record's number in that file."""
+        """Return the file of a record, and its number in that file."""
         file = int(np.searchsorted(self._firsts, record, side="right")) - 1
         return file, record - int(self._firsts[file])
 
     def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Deals out records to their files.
+        """Group records by file.
 
         Args:
-          records: their numbers, int64 [n].
+          records: the numbers of the records, int64 [n].
 
         Yields:
-          For each file that has some of them: its number, the places of its records in `records`, and their numbers
-          in the file.
+          For each file with at least one of the records: the number of the file, the places of its records in
+          `records`, and their numbers in the file.
         """
         files = np.searchsorted(self._firsts, records, side="right") - 1
         for file in np.unique(files).tolist():
@@ -55,15 +55,15 @@ class RecordNumbers:
             yield file, places, records[places] - self._firsts[file]
 
     def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
-        """Reads records of any of the files.
+        """Read records from any of the files.
 
         Args:
-          records: their numbers, int64 [n].
-          read_file: called with a file's number and the numbers of records in it; returns their bytes, and what is
-            wrong with the corrupt ones, by their place.
+          records: the numbers of the records, int64 [n].
+          read_file: called with the number of a file and the numbers of records in it. Returns the bytes of the
+            records, and the errors of corrupt records by their place.
 
         Returns:
-          The same of all `records`, in their order.
+          The bytes of all `records` in order, and the errors by place.
         """
         result = [b""] * len(records)
         errors: Errors = {}

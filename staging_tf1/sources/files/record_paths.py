@@ -1,4 +1,4 @@
-"""Which record files a user means."""
+"""Resolves the paths and globs of record files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["matching_files"]
 
 
 def matching_files(owner: str, files: Any) -> list[str]:
-    """Paths from a path or glob, or several: those of a glob sorted by name.
+    """Resolve a path or glob, or several. The matches of a glob are sorted by name.
 
-    A path that is listed twice comes twice. A file that a glob matches comes once, where it is first listed or matched:
-    globs that overlap are more often a mistake than a wish.
+    A path that is listed twice is returned twice. A file that a glob matches is returned once, at its first place,
+    because overlapping globs are usually a mistake.
 
     Raises:
-      TypeError, ValueError: no paths.
-      RecordFileError: nothing matches, or something else than a file does.
+      TypeError, ValueError: `files` is not a path or a list of paths.
+      RecordFileError: a path does not exist or is not a regular file, or a glob matches nothing.
     """
     found: list[str] = []
     seen: set[str] = set()
@@ -53,26 +53,26 @@ def _patterns(owner: str, files: Any) -> list[str]:
     several = arguments.listed(owner, "files", files, "a path or glob, or several: strings or os.PathLikes")
     patterns = [arguments.path(owner, "files", each) for each in several]
     if not patterns:
-        raise RecordFileError(f"{owner} got an empty list of files, wanted at least one path or glob.")
+        raise RecordFileError(f"{owner} got an empty list of files, expected at least one path or glob.")
     return patterns
 
 
 def _warn_of_repeats(owner: str, again: list[str]) -> None:
     others = f" and {len(again) - 1} more" if len(again) > 1 else ""
     warnings.warn(
-        f"{owner}: the file {again[0]}{others} is matched by a glob and listed or matched again; it is read once. To "
-        f"read a file twice, list its path twice; otherwise list it once.",
+        f"{owner}: the file {again[0]}{others} is matched by a glob and also listed or matched again; it is read once. "
+        f"To read a file twice, list its path twice without a glob.",
         StagingWarning,
         stacklevel=4,
     )
 
 
 def _matches(pattern: str) -> list[str]:
-    """The files that a glob means: not the indexes that stand beside them."""
+    """Return the files that match a glob, without the indexes next to them."""
     found = sorted(glob.glob(pattern, recursive=True))
     kept = [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
     if not kept:
         raise RecordFileError(
-            f"no file matches {pattern!r} (looked from {os.getcwd()}). Check the path; a glob may hold *, ? and **."
+            f"no file matches {pattern!r} (current folder: {os.getcwd()}). Check the path; globs support *, ? and **."
         )
     return kept

@@ -1,11 +1,11 @@
-"""Arrays and records on their way into files: what the formats have in common."""
+"""Writing of arrays and records to files, independent of the format."""
 
 from __future__ import annotations
 
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -13,50 +13,71 @@ from tqdm import tqdm
 from staging_tf1 import arguments
 from staging_tf1.arrays import as_array
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.files.example_proto import encode_example, kind_of
+from staging_tf1.sources.files.example_proto import encode_example, storage_kind
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 
-# As many as the names have digits for.
+# File names have five digits for the number of the shard.
 _MOST_SHARDS = 99_999
 
-__all__ = ["load_npz", "shard_names", "write_records"]
+__all__ = ["Output", "load_npz", "shard_names", "write_records"]
+
+# Writes one file from its name, its records, and the progress bar to update.
+WriteFile = Callable[[str, Iterable[bytes], Any], None]
 
 
-def write_records(
-    owner: str,
-    arrays: Mapping[str, Any] | Iterable[bytes],
-    out: str | os.PathLike[str],
-    shards: int,
-    progress: bool,
-    write_file: Callable[[str, Iterable[bytes], Any], None],
-) -> list[str]:
-    """Deals out records to files, and returns their names; see `write_tfrecords`.
+class Output(NamedTuple):
+    """The files to write. See `write_tfrecords`.
 
-    Args:
+    Attributes:
       owner: the function that the user called, for messages.
-      write_file: writes one file, from its name, its records and the progress bar to be updated.
+      path: the path of the file, without the suffix of the shard.
+      shards: the number of files.
+      progress: whether to show a progress bar.
     """
-    shards = arguments.whole(owner, "shards", shards, 1, _MOST_SHARDS, "files to write")
-    progress = arguments.flag(owner, "progress", progress)
+
+    owner: str
+    path: str | os.PathLike[str]
+    shards: int
+    progress: bool
+
+    def checked(self) -> Output:
+        """Check and normalize the arguments.
+
+        Raises:
+          TypeError, ValueError: an argument is invalid.
+        """
+        shards = arguments.whole(self.owner, "shards", self.shards, 1, _MOST_SHARDS, "files to write")
+        progress = arguments.flag(self.owner, "progress", self.progress)
+        return Output(self.owner, arguments.path(self.owner, "out", self.path), shards, progress)
+
+
+def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, write_file: WriteFile) -> list[str]:
+    """Write arrays or serialized records to files, and return the names of the files.
+
+    See `write_tfrecords`.
+    """
+    output = output.checked()
     no_rows = isinstance(arrays, np.ndarray) and not arrays.ndim
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable) or no_rows:
-        arguments.refuse(owner, "arrays", arrays, "a dict of arrays, or an iterable of serialized records")
-    out = arguments.path(owner, "out", out)
-    if not isinstance(arrays, Mapping):
-        if shards > 1:
-            raise ValueError(f"{owner}: shards={shards} needs arrays, whose length is known beforehand.")
-        arguments.output_file(owner, "out", out)
-        with tqdm(unit=" records", disable=not progress) as bar:
-            write_file(out, _serialized(owner, arrays), bar)
-        return [out]
-    columns = _check_columns(arrays)
-    total = len(next(iter(columns.values())))
+        arguments.refuse(output.owner, "arrays", arrays, "a dict of arrays, or an iterable of serialized records")
+    if isinstance(arrays, Mapping):
+        return _write_columns(_check_columns(arrays), output, write_file)
+    if output.shards > 1:
+        raise ValueError(f"{output.owner}: shards={output.shards} needs arrays, whose length is known in advance.")
+    name = arguments.output_file(output.owner, "out", output.path)
+    with tqdm(unit=" records", disable=not output.progress) as bar:
+        write_file(name, _serialized(output.owner, arrays), bar)
+    return [name]
+
+
+def _write_columns(columns: Mapping[str, np.ndarray[Any, Any]], output: Output, write_file: WriteFile) -> list[str]:
+    total, shards = len(next(iter(columns.values()))), output.shards
     if shards > total:
-        raise ValueError(f"{owner}: shards={shards} are more than the {total} records.")
-    names = shard_names(out, shards)
+        raise ValueError(f"{output.owner}: shards={shards} is more than the {total} records.")
+    names = shard_names(os.fspath(output.path), shards)
     for name in names:
-        arguments.output_file(owner, "out", name)
-    with tqdm(total=total, unit=" records", disable=not progress) as bar:
+        arguments.output_file(output.owner, "out", name)
+    with tqdm(total=total, unit=" records", disable=not output.progress) as bar:
         for number, name in enumerate(names):
             rows = range(total * number // shards, total * (number + 1) // shards)
             write_file(name, _examples(columns, rows), bar)
@@ -64,7 +85,7 @@ def write_records(
 
 
 def shard_names(out: str, shards: int) -> list[str]:
-    """The names of the files.
+    """Return the names of the files.
 
     >>> shard_names("train.tfrecord", 2)
     ['train.tfrecord-00000-of-00002', 'train.tfrecord-00001-of-00002']
@@ -73,36 +94,36 @@ def shard_names(out: str, shards: int) -> list[str]:
 
 
 def load_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an `.npz` file, without pickles.
+    """Load the arrays of an `.npz` file, without pickles.
 
     Raises:
-      SpecError: it is no such file, or holds objects.
+      SpecError: the file is not an `.npz` file, or holds objects.
     """
-    wanted = "wanted an .npz file of named arrays: np.savez(path, x=...)"
+    expected = "expected an .npz file of named arrays: np.savez(path, x=...)"
     if (kind := arguments.kind_of_file(os.fspath(path))) is not None:
-        raise SpecError(f"{path} is {kind}, {wanted}.")
+        raise SpecError(f"{path} is {kind}, {expected}.")
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as file:
             if file.read(len(NPY_MAGIC)) == NPY_MAGIC:
-                raise SpecError(f"{path} holds one array, {wanted}.")
-        raise SpecError(f"{path} is no .npz file of plain arrays: it is no zip archive. Write it with numpy.savez.")
+                raise SpecError(f"{path} holds one array, {expected}.")
+        raise SpecError(f"{path} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
     try:
-        # Opened here, because np.load leaves a file open that turns out to be damaged.
+        # np.load would leave the file open if it is damaged.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: _plain_array(path, name, archive[name]) for name in archive.files}
     except SpecError:
         raise
-    # Whatever zipfile and numpy raise on a damaged file.
+    # zipfile and numpy raise many types on a damaged file.
     except Exception as error:
-        # numpy's own words recommend to load pickles, which can run any code.
+        # numpy's message recommends loading pickles, which can run any code.
         pickled = "an array in it holds Python objects; save numbers, or strings of a fixed length"
         reason = pickled if "allow_pickle" in str(error) else error
-        raise SpecError(f"{path} is no .npz file of plain arrays: {reason}") from error
+        raise SpecError(f"{path} is not an .npz file of plain arrays: {reason}") from error
 
 
 def _plain_array(path: str | os.PathLike[str], name: str, found: Any) -> np.ndarray[Any, Any]:
     if not isinstance(found, np.ndarray):  # a member without the .npy header comes as bytes
-        raise SpecError(f"{path} holds {name!r}, which is no array. Write the file with np.savez.")
+        raise SpecError(f"{path} holds {name!r}, which is not an array. Write the file with np.savez.")
     return found
 
 
@@ -110,8 +131,8 @@ def _serialized(owner: str, records: Iterable[Any]) -> Iterator[bytes]:
     for number, record in enumerate(records):
         if not isinstance(record, (bytes, bytearray, memoryview)):
             raise TypeError(
-                f"{owner}: record {number} of arrays is {arguments.shown(record)}, a {type(record).__name__}, wanted "
-                f"bytes: a serialized record. For arrays, give a dict: {{'x': array}}."
+                f"{owner}: record {number} of arrays is {arguments.shown(record)}, a {type(record).__name__}, expected "
+                f"bytes: a serialized record. To write arrays, pass a dict: {{'x': array}}."
             )
         yield bytes(record)
 
@@ -120,22 +141,22 @@ def _check_columns(arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]
     columns = {str(name): as_array(value, None, f"array '{name}'") for name, value in arrays.items()}
     for name, column in columns.items():
         if not column.ndim:
-            raise SpecError(f"array '{name}' is one number, wanted an array with a row a record.")
+            raise SpecError(f"array '{name}' is one number, expected an array with one row per record.")
     lengths = {name: len(column) for name, column in columns.items()}
     if not lengths or max(lengths.values()) < 1:
-        raise SpecError(f"there are no records to write: got the arrays {lengths or 'of an empty dict'}.")
+        raise SpecError(f"got no records to write: {f'the lengths are {lengths}' if lengths else 'the dict is empty'}.")
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"'{name}' has {length}" for name, length in lengths.items())
-        raise SpecError(f"arrays of different length: {listed}. Record i is row i of each of them; leave some out.")
+        raise SpecError(f"arrays have different lengths: {listed}. Record i is row i of each array.")
     for name, column in columns.items():
         try:
-            kind_of(column)
+            storage_kind(column)
         except SpecError as error:
             raise SpecError(f"array '{name}': {error}") from error
     return columns
 
 
 def _examples(columns: Mapping[str, np.ndarray[Any, Any]], rows: range) -> Iterator[bytes]:
-    kinds = {name: kind_of(column) for name, column in columns.items()}
+    kinds = {name: storage_kind(column) for name, column in columns.items()}
     for row in rows:
         yield encode_example({name: column[row] for name, column in columns.items()}, kinds)

@@ -1,4 +1,4 @@
-"""Regular files: nothing else is read, and what is written appears when it is complete."""
+"""Checks that files are regular, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ __all__ = ["check_regular", "replacing", "replacing_path"]
 
 
 def check_regular(path: str) -> None:
-    """Refuses what is no regular file before it is opened: a named pipe would block, and a device has no end.
+    """Check that a path is a regular file.
+
+    Opening a named pipe would block, and a device has no end.
 
     Raises:
-      RecordFileError: it is none, or nothing is there.
+      RecordFileError: the path does not exist, or is not a regular file.
     """
     try:
         kind = kind_of_file(path)
     except OSError as error:
         raise RecordFileError(f"cannot read record file {path!r}: {error.strerror}.") from error
     if kind is not None:
-        raise RecordFileError(f"record file {path!r} is {kind}, wanted a regular file.")
+        raise RecordFileError(f"record file {path!r} is {kind}, expected a regular file.")
 
 
 @contextlib.contextmanager
 def replacing_path(path: str) -> Iterator[str]:
-    """A name to write to; that file takes the place of `path` when the block ends well, and vanishes when it does not.
+    """Yield a temporary path, and rename it to `path` on success.
 
-    The name is new, and stands in the same folder.
+    It is in the same folder. If the block raises, the temporary file is deleted.
 
     Raises:
-      RecordFileError: something else than a file stands at `path`; to replace a device would remove it.
+      RecordFileError: `path` exists and is not a regular file. Replacing a device would remove it.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if (kind := kind_of_file(path)) is not None:
-            raise RecordFileError(f"cannot write {path}: it is {kind}, wanted the path of a regular file.")
+            raise RecordFileError(f"cannot write {path}: it is {kind}, expected the path of a regular file.")
     folder, name = os.path.split(os.path.abspath(path))
-    # Not tempfile's, whose files nobody else may read.
+    # tempfile would create a file that only its owner can read.
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     try:
         yield temporary
@@ -54,6 +56,6 @@ def replacing_path(path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[IO[bytes]]:
-    """As `replacing_path`, with the file open for writing."""
+    """Do what `replacing_path` does, and open the temporary file for writing."""
     with replacing_path(path) as temporary, open(temporary, "xb") as file:
         yield file

@@ -1,8 +1,9 @@
-"""The index of a TFRecord file: where each record begins, kept in a plain `.npy` array beside the file.
+"""Indexes of TFRecord files: the offsets of their records.
 
-The array is int64: a magic number, the version, size and time of the record file, and the offsets of the
-records with the end of the last. It is mapped, not loaded, so that opening it costs the same for 10^5 records
-and 10^8; `allow_pickle` is off, so a hostile file can give an error and nothing else.
+They are `.npy` files next to the record files. An index is an int64 array: a magic number that includes the version,
+the size and time of the record file, the number of lost bytes, a damage flag, and the offsets of the records with the
+end of the last. It is memory-mapped, so opening it takes the same time for 10^5 records and for 10^8. `allow_pickle` is
+off: a malicious index can cause an error, but cannot run code.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ __all__ = [
 INDEX_SUFFIX = ".index.npy"
 UNPACKED_SUFFIX = ".unpacked"
 
-_MAGIC = 0x5354_4731_4944_5801  # "STG1IDX" and the version of this layout
-# How each .npy file begins.
+_MAGIC = 0x5354_4731_4944_5801  # "STG1IDX" and the version of this format
+# The first bytes of an .npy file.
 NPY_MAGIC = b"\x93NUMPY"
-_HEAD = 5  # magic, size, time, bytes lost, damaged or not: then the offsets
+_HEAD = 5  # magic, size, time, lost bytes, damage flag
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordIndex:
-    """One record file, ready to be read at random.
+    """The index of one record file.
 
     Attributes:
-      path: the file that the user named.
-      data_path: the file to read: the same, or its unpacked copy.
-      size, mtime_ns: of `path` when it was indexed.
-      offsets: int64: where each record begins, and where the last one ends; mapped from the index file.
-      lost_bytes: behind the last record that could be found.
-      damaged: whether bytes are lost, or the compressed stream was cut off.
-      location: the index file, or None where it could not be written.
+      path: the file that the user passed.
+      data_path: the file to read: `path`, or its decompressed copy.
+      size, mtime_ns: the size and modification time of `path` when it was indexed.
+      offsets: int64, the offset of each record and the end of the last one. Mapped from the index file.
+      lost_bytes: bytes after the last record that could be located.
+      damaged: whether bytes are lost, or the compressed stream is truncated.
+      location: the index file, or None if it could not be written.
     """
 
     path: str
@@ -78,22 +79,22 @@ def open_index(
     force: bool = False,
     progress: Callable[[int], Any] | None = None,
 ) -> RecordIndex:
-    """The index of a record file: mapped if it is there and fits, else made and written.
+    """Open the index of a record file. Creates it if it is missing or outdated.
 
-    It stands beside the file, or in `cache_dir()` if that folder cannot be written; it is written under
-    another name and then renamed, so several processes may do so at once. It is made again when the file's
-    size or time has changed.
+    The index is stored next to the file, or in `cache_dir()` if that folder is not writable. It is written to a
+    temporary file and renamed, so several processes can do this at the same time. It is outdated if the size or the
+    modification time of the file has changed.
 
     Args:
-      path: a TFRecord file, plain, gzip or zlib. A compressed one is unpacked once, beside its index (that
-        costs its uncompressed size on disk), because a compressed stream cannot be entered in the middle.
+      path: a TFRecord file, plain, gzip or zlib. Compressed streams do not support random access, so a compressed file
+        is decompressed once, next to its index. This takes its uncompressed size on disk.
       skip_corrupt: as in `scan`.
-      force: make it again in any case.
-      progress: called with the number of bytes indexed, now and then.
+      force: create the index even if it exists.
+      progress: called now and then with the number of bytes indexed.
 
     Raises:
-      RecordFileError: there is no such file, or what stands at the index's place is no index.
-      CorruptRecordError: the file is cut off or broken.
+      RecordFileError: the file does not exist, or the existing index file is not an index.
+      CorruptRecordError: the file is truncated or corrupt.
     """
     name = os.fspath(path)
     check_regular(name)
@@ -102,11 +103,14 @@ def open_index(
         found = None if force else _load(place, name, status)
         if found is not None and (skip_corrupt or not found.damaged):
             return found
-    return _make(name, status, skip_corrupt, progress)
+    return _create(name, status, skip_corrupt, progress)
 
 
 def cache_dir() -> Path:
-    """Where indexes of files in read-only folders go: $STAGING_TF1_CACHE, or the user's cache folder."""
+    """Return the folder for indexes of files in read-only folders.
+
+    It is $STAGING_TF1_CACHE, or `staging_tf1` in the user's cache folder.
+    """
     chosen = os.environ.get("STAGING_TF1_CACHE")
     if chosen:
         return Path(chosen)
@@ -114,7 +118,7 @@ def cache_dir() -> Path:
 
 
 def index_file(path: str | os.PathLike[str]) -> str:
-    """Where the index of a record file stands when its folder can be written."""
+    """Return the path of the index of a record file in a writable folder."""
     return os.fspath(path) + INDEX_SUFFIX
 
 
@@ -125,33 +129,33 @@ def _places(name: str) -> list[str]:
 
 
 def _load(place: str, name: str, status: os.stat_result) -> RecordIndex | None:
-    """The index at `place`, or None if there is none or it is of an earlier state of the file."""
+    """Load the index at `place`. Returns None if it is missing or outdated."""
     try:
         array = _mapped(place)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    # numpy's own words recommend to load pickles, which can run any code.
+    # numpy's message is not shown, because it recommends loading pickles, which can run any code.
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise _not_an_index(place, name, reason or "it holds something else") from error
+        raise _not_an_index(place, name, reason or "it has another format") from error
     if array is None or array.dtype != np.int64 or array.ndim != 1 or len(array) <= _HEAD:
-        raise _not_an_index(place, name, "it holds something else")
+        raise _not_an_index(place, name, "it has another format")
     magic, size, mtime_ns, lost, damaged = array[:_HEAD].tolist()
     if magic != _MAGIC:
-        raise _not_an_index(place, name, "it does not begin as one")
+        raise _not_an_index(place, name, "its header is invalid")
     if (size, mtime_ns) != (status.st_size, status.st_mtime_ns):
         return None
     data_path = _data_path(name, place)
-    offsets = np.asarray(array)[_HEAD:]  # a plain view of the mapped memory is faster to index
+    offsets = np.asarray(array)[_HEAD:]  # indexing a plain view is faster than indexing a memmap
     if not os.path.isfile(data_path):
         return None
     if int(offsets[0]) != 0 or int(offsets[-1]) + lost != os.path.getsize(data_path):
-        raise _not_an_index(place, name, "its offsets do not reach from the file's beginning to its end")
+        raise _not_an_index(place, name, "its offsets do not cover the file")
     return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), place)
 
 
 def _mapped(place: str) -> np.ndarray[Any, Any] | None:
-    """The array in the file at `place`; None if it is no `.npy` file."""
+    """Map the array in an `.npy` file. Returns None for other files."""
     if kind_of_file(place) is not None:  # a named pipe would block
         return None
     with open(place, "rb") as file:
@@ -163,8 +167,8 @@ def _mapped(place: str) -> np.ndarray[Any, Any] | None:
 
 def _not_an_index(place: str, name: str, reason: str) -> RecordFileError:
     return RecordFileError(
-        f"{place} stands where the index of {name} belongs, but it is not that index: {reason}. Delete it, "
-        f"and it is made again at the next use; or make it now: staging-tf1 index --force {name}"
+        f"{place} should be the index of {name}, but is not: {reason}. Delete it to have it recreated at the next use, "
+        f"or recreate it now: staging-tf1 index --force {name}"
     )
 
 
@@ -172,26 +176,20 @@ def _data_path(name: str, place: str) -> str:
     return place.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX if is_compressed(name) else name
 
 
-def _make(name: str, status: os.stat_result, skip_corrupt: bool, progress: Callable[[int], Any] | None) -> RecordIndex:
+def _create(
+    name: str, status: os.stat_result, skip_corrupt: bool, progress: Callable[[int], Any] | None
+) -> RecordIndex:
     failure: OSError | None = None
     for place in _places(name):
-        data_path, whole = _data_path(name, place), True
+        data_path, complete = _data_path(name, place), True
         try:
             os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
             if data_path != name:
                 with replacing(data_path) as file:
-                    whole = unpacked(name, file, skip_corrupt)
+                    complete = unpacked(name, file, skip_corrupt)
             offsets, lost = scan(data_path, skip_corrupt=skip_corrupt, progress=progress)
-            index = RecordIndex(
-                name,
-                data_path,
-                status.st_size,
-                status.st_mtime_ns,
-                offsets,
-                lost,
-                bool(lost) or not whole,
-                place,
-            )
+            damaged = bool(lost) or not complete
+            index = RecordIndex(name, data_path, status.st_size, status.st_mtime_ns, offsets, lost, damaged, place)
             save_index(index)
         except RecordFileError:
             raise
@@ -201,13 +199,12 @@ def _make(name: str, status: os.stat_result, skip_corrupt: bool, progress: Calla
             return index
     if is_compressed(name):
         raise RecordFileError(
-            f"{name} is compressed, so it must be unpacked to be read at random, but neither its folder nor "
-            f"the cache folder {cache_dir()} can be written ({failure}). Set STAGING_TF1_CACHE to a folder "
-            "that can."
+            f"{name} is compressed and must be decompressed for random access, but neither its folder nor the cache "
+            f"folder {cache_dir()} is writable ({failure}). Set STAGING_TF1_CACHE to a writable folder."
         )
     warnings.warn(
-        f"the index of {name} could not be written ({failure}), so each process makes it again. Set "
-        f"STAGING_TF1_CACHE to a folder that can be written.",
+        f"cannot write the index of {name} ({failure}), so each process creates it again. Set STAGING_TF1_CACHE to a "
+        f"writable folder.",
         StagingWarning,
         stacklevel=3,
     )
@@ -216,7 +213,7 @@ def _make(name: str, status: os.stat_result, skip_corrupt: bool, progress: Calla
 
 
 def save_index(index: RecordIndex) -> None:
-    """Writes an index to its `location`, all of it or nothing."""
+    """Write an index to its `location` atomically."""
     assert index.location is not None
     head = [_MAGIC, index.size, index.mtime_ns, index.lost_bytes, int(index.damaged)]
     with replacing(index.location) as file:

@@ -1,4 +1,4 @@
-"""Reads records of several indexed files by number, and checks them."""
+"""Reads and verifies records of indexed TFRecord files by number."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ _FOUR = np.arange(4, 0, -1)
 
 
 class RecordFiles:
-    """The records of several files, numbered through in the order of the files. Thread-safe.
+    """The records of several TFRecord files, with consecutive numbers across files.
+
+    Thread-safe.
 
     Args:
-      indexes: one a file.
-      verify: check the checksum of each record that is read.
-      access: "mmap" reads from the page cache without a system call a record. "pread" makes one, and releases
-        the interpreter while it waits: better for storage that is slow or that can fail, as network file
-        systems do, where a mapped file would end the process with a bus error.
+      indexes: the index of each file.
+      verify: verify the checksum of each record.
+      access: "mmap" reads from the page cache without system calls. "pread" makes one system call per record and
+        releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
+        where a read error in a mapped file ends the process with a bus error.
     """
 
     def __init__(
@@ -57,18 +59,18 @@ class RecordFiles:
         return [index.path for index in self.indexes]
 
     def first_length(self) -> int:
-        """Bytes in the first record."""
+        """Return the number of bytes in the first record."""
         file, local = self._numbers.locate(0)
         begin, end = self.indexes[file].offsets[local : local + 2].tolist()
         return int(end - begin - FRAMING_BYTES)
 
     def describe(self, record: int) -> str:
-        """Names record number `record`, for messages."""
+        """Name record number `record`, for messages."""
         file, local = self._numbers.locate(record)
         return f"{self.indexes[file].path}: record {local}, at byte {int(self.indexes[file].offsets[local])}"
 
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Reads records; see `SerializedFiles.read`."""
+        """Read records. See `SerializedFiles.read`."""
         if len(self.indexes) == 1:
             return self._read_file(0, records)
         return self._numbers.read(records, self._read_file)
@@ -76,7 +78,7 @@ class RecordFiles:
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Reads records of one length; see `SerializedFiles.read_rows`."""
+        """Read records of the same length. See `SerializedFiles.read_rows`."""
         if len(self.indexes) == 1:
             return self._read_file_rows(0, records, length)
         rows = aligned_empty((len(records), length), np.uint8)
@@ -101,8 +103,8 @@ class RecordFiles:
             place = int(odd[0])
             raise SpecError(
                 f"{span.file.path}: record {int(span.records[place])} has "
-                f"{int(span.ends[place] - span.starts[place]) - FRAMING_BYTES} bytes, the first one has {length}; "
-                f"as_uint8=True is for records of one length."
+                f"{int(span.ends[place] - span.starts[place]) - FRAMING_BYTES} bytes, but the first record has "
+                f"{length}. as_uint8=True requires records of the same length."
             )
 
     def _read_file(
@@ -122,7 +124,7 @@ class RecordFiles:
         return span
 
     def _check(self, span: _Span, found: _Found) -> dict[int, CorruptRecordError]:
-        """The corrupt ones of the records that were found, by their place."""
+        """Return the errors of corrupt records by their place."""
         misplaced = np.flatnonzero(found.lengths != span.ends - span.starts - FRAMING_BYTES)
         if len(misplaced):
             raise _misplaced(span.file, int(span.starts[misplaced[0]]))
@@ -136,24 +138,23 @@ class RecordFiles:
 
 def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
     return RecordFileError(
-        f"{index.path} has another record at byte {start} than its index {index.location} says: the index is "
-        "that of another file, or the file was changed in place. Write it again: staging-tf1 index --force "
-        f"{index.path}"
+        f"{index.path}: the record at byte {start} does not match the index {index.location}. The index belongs to "
+        f"another file, or the file was changed in place. Recreate it: staging-tf1 index --force {index.path}"
     )
 
 
 def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
-    where = index.path if index.data_path == index.path else f"{index.path} (unpacked)"
+    where = index.path if index.data_path == index.path else f"{index.path} (decompressed)"
     return CorruptRecordError(
-        f"{where}: record {number}, at byte {start}, is corrupt: its checksum does not fit its bytes. Copy "
-        "the file again, or give skip_corrupt=True to leave such records out and count them.",
+        f"{where}: record {number}, at byte {start}, is corrupt: its checksum does not match. Copy the file again, or "
+        "use skip_corrupt=True to skip and count such records.",
         index.path,
         start,
     )
 
 
 class _Span(NamedTuple):
-    """Where some records of a file stand, by its index."""
+    """The positions of some records of a file, from its index."""
 
     file: RecordIndex
     records: np.ndarray[Any, Any]
@@ -162,7 +163,7 @@ class _Span(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Records as they stand in a file, with what their frames say."""
+    """Records as read from a file, with their framing."""
 
     payloads: list[Any]
     lengths: np.ndarray[Any, Any]
@@ -170,9 +171,9 @@ class _Found(NamedTuple):
 
 
 class _OpenFile:
-    """One open file, which stays readable when its name is removed."""
+    """One open file. It stays readable if it is deleted."""
 
-    # On the class, because __del__ runs even where __init__ has failed.
+    # A class attribute, because __del__ also runs after a failed __init__.
     _descriptor = -1
 
     def __init__(self, index: RecordIndex, access: Literal["mmap", "pread"]) -> None:
@@ -181,8 +182,8 @@ class _OpenFile:
             self._descriptor = os.open(index.data_path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             raise RecordFileError(
-                f"record file {index.data_path} cannot be opened any more: {error.strerror}. It was there, "
-                f"with {index.num_records} records, when the source was made."
+                f"record file {index.data_path} can no longer be opened: {error.strerror}. It had "
+                f"{index.num_records} records when the source was created."
             ) from error
         self._end = int(index.offsets[-1])
         self._check_unchanged()
@@ -196,10 +197,10 @@ class _OpenFile:
             os.close(self._descriptor)
 
     def read(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
-        """The records between each start and end."""
+        """Read the records between each start and end."""
         if self._map is None:
             return self._read_by_call(starts, ends)
-        # Reading a mapped file behind its end kills the process, so look first whether it was cut.
+        # Reading a mapped file beyond its end kills the process, so check first that it was not truncated.
         self._check_size()
         mapped = self._map
         spans = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
@@ -210,7 +211,7 @@ class _OpenFile:
         )
 
     def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Found]:
-        """The records of `length` bytes at each start, as a matrix."""
+        """Read the records of `length` bytes at each start into a matrix."""
         whole = length + FRAMING_BYTES
         places, odd = np.divmod(starts, whole)
         if self._map is None or odd.any():
@@ -219,7 +220,7 @@ class _OpenFile:
             rows.reshape(-1)[:] = np.frombuffer(b"".join(found.payloads), np.uint8)
             return rows, found
         self._check_size()
-        # All that is before has the same length, so the file is a matrix, and this is one gather.
+        # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
         frames = aligned_empty((len(starts), whole), np.uint8)
         matrix.take(places, axis=0, out=frames, mode="clip")
@@ -259,8 +260,8 @@ class _OpenFile:
         indexed = index.data_path == index.path
         if indexed and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
             raise RecordFileError(
-                f"record file {index.path} has changed since the source was made: it has {status.st_size} "
-                f"bytes now, its index was made for {index.size}. Make the source again."
+                f"record file {index.path} has changed since the source was created: it has {status.st_size} bytes, "
+                f"its index expects {index.size}. Create the source again."
             )
         self._check_size()
 
@@ -271,6 +272,6 @@ class _OpenFile:
 
     def _cut(self, size: int) -> RecordFileError:
         return RecordFileError(
-            f"record file {self._index.data_path} was cut to {size} bytes while it was in use; its index "
-            f"says {self._end}."
+            f"record file {self._index.data_path} was truncated to {size} bytes while in use; its index expects "
+            f"{self._end}."
         )

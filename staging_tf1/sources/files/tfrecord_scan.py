@@ -1,7 +1,7 @@
-"""Finds where the records of a TFRecord file begin.
+"""Finds the offsets of the records in a TFRecord file.
 
-The format, as `tensorflow/core/lib/io/record_writer.h` gives it: for each record its length (uint64), the
-masked CRC-32C of those eight bytes, the data, and the masked CRC-32C of the data; all little-endian.
+The format is defined in `tensorflow/core/lib/io/record_writer.h`. Each record consists of its length (uint64), the
+masked CRC-32C of these eight bytes, the data, and the masked CRC-32C of the data, all little-endian.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 
-# Records between two looks at the checksums: a wrong length is found before it leads far astray.
+# Headers per checksum verification. A corrupt length is found before it leads far astray.
 _BATCH = 8192
+
+_BAD_LENGTH = "the checksum of its length does not match"
 
 _length_at = struct.Struct("<Q").unpack_from
 
 
 def plain_header(header: bytes) -> bool:
-    """Whether the first 12 bytes of a file are the header of a record, so that the file is not compressed."""
+    """Whether the first 12 bytes of a file are a record header.
+
+    Otherwise the file may be compressed.
+    """
     if len(header) < HEADER_BYTES:
         return False
     rows = np.frombuffer(header, np.uint8, HEADER_BYTES).reshape(1, -1)
@@ -40,19 +45,21 @@ def plain_header(header: bytes) -> bool:
 def scan(
     path: str | os.PathLike[str], *, skip_corrupt: bool = False, progress: Callable[[int], Any] | None = None
 ) -> tuple[np.ndarray[Any, Any], int]:
-    """The offsets of the records of an uncompressed file, from one pass over their headers.
+    """Find the offsets of the records of an uncompressed file.
+
+    Reads the headers in one pass.
 
     Args:
       path: the file.
-      skip_corrupt: leave out what follows a header that is broken or cut off (its length says where the next
-        record begins, so nothing behind it can be found), instead of raising.
-      progress: called with the number of bytes passed, now and then.
+      skip_corrupt: stop at a corrupt or truncated header instead of raising. Its length gives the position of the next
+        record, so later records cannot be located.
+      progress: called now and then with the number of bytes scanned.
 
     Returns:
-      int64 offsets: one a record, and the end of the last; and how many bytes behind it are lost.
+      int64 offsets, one per record, followed by the end of the last record; and the number of lost bytes after it.
 
     Raises:
-      CorruptRecordError: a header is broken, or the last record is cut off.
+      CorruptRecordError: a header is corrupt, or the last record is truncated.
     """
     size = os.path.getsize(path)
     if not size:
@@ -63,15 +70,15 @@ def scan(
             starts, position, problem = _walk(data, position, size)
             good = _good_headers(data, starts)
             if good < len(starts):
-                position, problem = int(starts[good]), "the checksum of its length does not fit"
+                position, problem = int(starts[good]), _BAD_LENGTH
             parts.append(starts[:good])
             if progress is not None:
                 progress(position)
     if problem and not skip_corrupt:
         number = sum(map(len, parts))
         raise CorruptRecordError(
-            f"{os.fspath(path)}: record {number}, at byte {position}, is corrupt: {problem}. Copy the file "
-            f"again, or give skip_corrupt=True to leave out the {size - position} bytes from there on.",
+            f"{os.fspath(path)}: record {number}, at byte {position}, is corrupt: {problem}. Copy the file again, or "
+            f"use skip_corrupt=True to skip the {size - position} bytes from there on.",
             os.fspath(path),
             position,
         )
@@ -79,22 +86,21 @@ def scan(
 
 
 def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, Any], int, str]:
-    """Up to `_BATCH` record starts from `position`, where the next would be, and what is wrong there."""
+    """Follow up to `_BATCH` headers.
+
+    Returns their offsets, the offset of the next one, and what is wrong with it.
+    """
     starts: list[int] = []
     for _ in range(_BATCH):
         if position == size:
             break
         if position + HEADER_BYTES > size:
-            return np.array(starts, np.int64), position, "the file ends within its header"
+            return np.array(starts, np.int64), position, "the file ends inside its header"
         end = position + FRAMING_BYTES + _length_at(data, position)[0]
         if end > size:
-            # A broken length looks the same; its checksum tells which, so it must be looked at as well.
-            sound = plain_header(data[position : position + HEADER_BYTES])
-            problem = (
-                f"the file ends {end - size} bytes before it does"
-                if sound
-                else "the checksum of its length does not fit"
-            )
+            # The file is truncated, or the length is corrupt. The checksum of the length tells which.
+            truncated = plain_header(data[position : position + HEADER_BYTES])
+            problem = f"the file ends {end - size} bytes before the end of the record" if truncated else _BAD_LENGTH
             return np.array(starts, np.int64), position, problem
         starts.append(position)
         position = end
@@ -102,7 +108,7 @@ def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, An
 
 
 def _good_headers(data: mmap.mmap, starts: np.ndarray[Any, Any]) -> int:
-    """How many headers, from the first on, fit their checksums."""
+    """How many headers match their checksums, up to the first that does not."""
     if not len(starts):
         return 0
     headers = np.frombuffer(b"".join([data[start : start + HEADER_BYTES] for start in starts.tolist()]), np.uint8)

@@ -1,4 +1,4 @@
-"""Compressed TFRecord files, unpacked once so that their records can be reached."""
+"""Decompresses TFRecord files, because random access needs plain files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from staging_tf1.sources.files.tfrecord_scan import HEADER_BYTES, plain_header
 
 __all__ = ["is_compressed", "unpacked"]
 
-_EITHER_FORMAT = 32 + zlib.MAX_WBITS  # zlib's word for "look whether it is gzip or zlib"
+_EITHER_FORMAT = 32 + zlib.MAX_WBITS  # makes zlib detect whether a stream is gzip or zlib
 _CHUNK_BYTES = 1 << 20
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file starts like gzip or zlib, and not with the header of a record."""
+    """Whether a file starts with a gzip or zlib header rather than a record header."""
     with open(path, "rb") as file:
         head = file.read(HEADER_BYTES)
     gzip = head[:2] == b"\x1f\x8b"
@@ -25,13 +25,13 @@ def is_compressed(path: str) -> bool:
 
 
 def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
-    """Writes the uncompressed bytes of `path` to `out`; concatenated gzip members are one file.
+    """Decompress `path` to `out`. Supports concatenated gzip members.
 
     Returns:
-      Whether the stream is whole.
+      Whether the stream is complete.
 
     Raises:
-      CorruptRecordError: the compressed stream is broken or cut off, and `skip_corrupt` is False.
+      CorruptRecordError: the compressed stream is corrupt or truncated, and `skip_corrupt` is False.
     """
     with open(path, "rb") as file:
         stream = zlib.decompressobj(_EITHER_FORMAT)
@@ -44,13 +44,13 @@ def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
                     if stream.eof:
                         stream = zlib.decompressobj(_EITHER_FORMAT) if chunk else stream
             if not stream.eof:
-                problem = "it ends in the middle of its compressed stream"
+                problem = "the compressed stream is truncated"
         except zlib.error as error:
-            problem = f"its compressed stream is broken ({error})"
+            problem = f"the compressed stream is corrupt ({error})"
         if problem and not skip_corrupt:
             raise CorruptRecordError(
                 f"{path}: byte {file.tell()} of {os.path.getsize(path)}: {problem}. Copy the file again, or "
-                "give skip_corrupt=True to take the records before.",
+                "use skip_corrupt=True to read the records before that byte.",
                 path,
                 file.tell(),
             )

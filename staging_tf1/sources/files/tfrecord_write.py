@@ -1,4 +1,4 @@
-"""Writes TFRecord files, with their indexes."""
+"""Writes TFRecord files and their indexes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.sources.files.crc32c import crc32c_many, mask
-from staging_tf1.sources.files.record_write import write_records
+from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.replacing import replacing
 from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
 from staging_tf1.sources.files.tfrecord_scan import FRAMING_BYTES
 
 __all__ = ["write_tfrecords"]
 
-# Records whose checksums are computed at once.
+# Checksums of this many records are computed at once.
 _BATCH = 256
 
 
@@ -28,23 +28,23 @@ def write_tfrecords(
     shards: int = 1,
     progress: bool = False,
 ) -> list[str]:
-    """Writes records to TFRecord files with an index beside each, and returns their names.
+    """Write records to TFRecord files, each with an index next to it.
 
-    Each file appears when it is complete. A row of a dict of arrays becomes one `tf.train.Example`: integers are kept
-    as int64, floats as float32, strings as bytes, and rows of uint8 with more than a number in them (images) as one
-    string, which `tf.io.decode_raw(x, tf.uint8)` turns back.
+    Returns the names of the files. Files appear when they are complete. Each row of a dict of arrays becomes one
+    `tf.train.Example`: integers are stored as int64, floats as float32, and strings as bytes. A uint8 row with more
+    than one number, such as an image, is stored as one string, which `tf.io.decode_raw(x, tf.uint8)` decodes.
 
     Args:
-      arrays: a dict of arrays that share their first dimension; or serialized records, if `shards` is 1.
-      out: the file. With several shards, `out-00000-of-00004` and so on, as TensorFlow's own tools name them.
-      shards: how many files; record `i` stands before record `i+1`, in the same or the next one.
+      arrays: a dict of arrays that share their first dimension, or serialized records if `shards` is 1.
+      out: the path of the file. Several shards are named `out-00000-of-00004` and so on, as in TensorFlow's tools.
+      shards: the number of files. Records are written in order, from file to file.
       progress: show a progress bar.
 
     Raises:
-      SpecError: no records, arrays of different length, a dtype that an Example cannot hold.
+      SpecError: no records, arrays of different lengths, or a dtype that an Example cannot hold.
       OSError: a file cannot be written.
     """
-    return write_records("write_tfrecords", arrays, out, shards, progress, _write_file)
+    return write_records(arrays, Output("write_tfrecords", out, shards, progress), _write_file)
 
 
 def _write_file(name: str, records: Iterable[bytes], bar: Any) -> None:
@@ -57,7 +57,7 @@ def _write_file(name: str, records: Iterable[bytes], bar: Any) -> None:
             bar.update(len(batch))
     status = os.stat(name)
     place = index_file(name)
-    with contextlib.suppress(OSError):  # it is made at the first use as well
+    with contextlib.suppress(OSError):  # the first use of the file creates the index if it is missing
         save_index(
             RecordIndex(name, name, status.st_size, status.st_mtime_ns, np.array(offsets, np.int64), 0, False, place)
         )

@@ -1,0 +1,111 @@
+"""Options and stacking that turn serialized records into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from staging_tf1 import arguments
+from staging_tf1.arrays import as_array, describe, is_plain
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, flatten_with_paths, pack
+
+__all__ = ["Parsing", "parsed_spec", "stack"]
+
+
+class Parsing(NamedTuple):
+    """How serialized records become batches. See `TFRecordSource`."""
+
+    features: Any = None
+    parse_fn: Callable[[bytes], Any] | None = None
+    as_uint8: bool = False
+    skip_corrupt: bool = False
+    cache_bytes: int = 0
+
+    def checked(self, owner: str, transform: Any) -> Parsing:
+        """Check and normalize the options.
+
+        Raises:
+          TypeError, ValueError: an option is invalid, or two options exclude each other.
+        """
+        as_uint8 = arguments.flag(owner, "as_uint8", self.as_uint8)
+        skip_corrupt = arguments.flag(owner, "skip_corrupt", self.skip_corrupt)
+        cache_bytes = arguments.whole(
+            owner, "cache_bytes", self.cache_bytes, 0, arguments.INT64_MAX, "bytes to keep in memory"
+        )
+        if self.features is not None:
+            _check_features(owner, self.features)
+        if self.parse_fn is not None:
+            arguments.function(owner, "parse_fn", self.parse_fn, "a function from bytes to arrays")
+        given = {"features=": self.features is not None, "parse_fn=": self.parse_fn is not None, "as_uint8=": as_uint8}
+        chosen = [name for name, is_given in given.items() if is_given]
+        if len(chosen) > 1:
+            raise ValueError(
+                f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
+                f"and as_uint8= does not parse: choose one."
+            )
+        if as_uint8 and cache_bytes:
+            raise ValueError(
+                f"{owner} got as_uint8= and cache_bytes=. The page cache of the system already holds such records."
+            )
+        if self.features is not None and transform is not None:
+            raise ValueError(
+                f"{owner} got features= and transform=. The transform would get serialized records, because features= "
+                "parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
+            )
+        return Parsing(self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes)
+
+
+def _check_features(owner: str, features: Any) -> None:
+    # Duck-typed, because sources do not import TensorFlow. All feature classes are named tuples with a dtype.
+    if not isinstance(features, Mapping) or not all(
+        isinstance(name, str) and isinstance(feature, tuple) and hasattr(feature, "dtype")
+        for name, feature in features.items()
+    ):
+        expected = "a dict of tf.io.FixedLenFeature and the like, as in tf.io.parse_example"
+        arguments.refuse(owner, "features", features, expected)
+
+
+def parsed_spec(record: Any, batch_dim: int | None) -> Any:
+    """Return the spec of batches of parsed records like `record`."""
+    leaves = []
+    for path, leaf in flatten_with_paths(record):
+        array = as_array(leaf, None, f"parse_fn: {component_name(path)}")
+        leaves.append(ArraySpec((batch_dim, *array.shape), array.dtype, path or None))
+    return pack(record, leaves)
+
+
+def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record: Callable[[int], str]) -> Any:
+    """Stack parsed records into new aligned arrays.
+
+    Each record is copied before the next one is taken.
+
+    Args:
+      like: a record that sets the structure, dtypes and shapes.
+      numbers: the numbers of the records.
+      records: the records.
+      describe_record: names a record by its number, for messages.
+
+    Raises:
+      SpecError: a record differs from `like`.
+    """
+    specs = flatten(parsed_spec(like, None))
+    batch = [aligned_empty((len(numbers), *spec.shape[1:]), spec.dtype) for spec in specs]
+    for row, (number, record) in enumerate(zip(numbers, records, strict=True)):
+        try:
+            arrays = [
+                (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, component_name(path)))
+                for spec, (path, leaf) in zip(specs, flatten_up_to(like, record))
+            ]
+        except SpecError as error:
+            raise SpecError(f"{describe_record(number)}: parse_fn: {error}") from error
+        for target, spec, (path, array) in zip(batch, specs, arrays):
+            if array.shape != spec.shape[1:] or array.dtype != spec.dtype:
+                raise SpecError(
+                    f"{describe_record(number)}: parse_fn returned {f'component {path!r} as ' if path else ''}"
+                    f"{describe(array.dtype, array.shape)}, but {describe(spec.dtype, spec.shape[1:])} for the first "
+                    "record. All records must have the same dtype and shape: pad or crop them."
+                )
+            target[row] = array if array.ndim else array[()]
+    return pack(like, batch)
