@@ -173,8 +173,8 @@ class Steps:
             self._failed(demand, isinstance(error, Exception))
             raise
         with self._lock:
+            self.failed_batches.succeeded(demand.sinks)
             self._under_way -= 1
-        self.failed_batches.succeeded(demand.sinks)
         for lockstep, towers in demand.lockstep:
             lockstep.after(towers)
         return result
