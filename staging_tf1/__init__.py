@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from staging_tf1 import errors, legacy, sources, testing
-    from staging_tf1.build.custom_runner import CustomRunner
-    from staging_tf1.build.staged import staged
+    from staging_tf1.define.custom_runner import CustomRunner
+    from staging_tf1.define.staged import staged
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
     from staging_tf1.lifecycle.hook import StagingHook
@@ -44,14 +44,14 @@ __all__ = [
 
 # The module that defines each name. Public modules are not listed.
 _HOMES = {
-    "CustomRunner": "build.custom_runner",
+    "CustomRunner": "define.custom_runner",
     "MapStagingArea": "graph.map_area",
     "PipelineStats": "lifecycle.stats",
     "StagingArea": "graph.areas",
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "lifecycle.summary_hook",
-    "staged": "build.staged",
+    "staged": "define.staged",
     "start": "lifecycle.start",
 }
 

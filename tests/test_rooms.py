@@ -117,7 +117,7 @@ def offenders(allowed: set[str], finds: dict[str, set[str]]) -> dict[str, set[st
 def test_only_two_rooms_make_ops() -> None:
     finds = {file: uses_of_tf(tree_of(file)) - NO_OPS for file in FILES}
     assert offenders(may("make ops"), finds) == {}
-    assert "placeholder" in finds["build/inputs.py"] and "FIFOQueue" in uses_of_tf(tree_of("graph/token_area.py"))
+    assert "placeholder" in finds["define/inputs.py"] and "FIFOQueue" in uses_of_tf(tree_of("graph/token_area.py"))
 
 
 def test_only_two_rooms_start_threads() -> None:
@@ -153,6 +153,6 @@ def test_only_the_sources_draw_random_numbers() -> None:
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
-    named = set(re.findall(r"`?((?:graph|build|feed|lifecycle|doctor|sources)/[\w/]+\.py)", DESIGN))
+    named = set(re.findall(r"`?((?:graph|define|feed|lifecycle|doctor|sources)/[\w/]+\.py)", DESIGN))
     assert len(named) > 30
     assert sorted(name for name in named if not (PACKAGE / name).exists()) == []

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.build.specs import can_be_split
+from staging_tf1.define.specs import can_be_split
 from staging_tf1.sources import (
     ArraySource,
     GeneratorSource,

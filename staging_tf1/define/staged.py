@@ -10,7 +10,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, MOST_STAGED, MOST_THREADS, choice, flag, op_name, refuse, shown, whole
-from staging_tf1.build.inputs import Input, fitted, inputs_for
+from staging_tf1.define.inputs import Input, fitted, inputs_for
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
 from staging_tf1.feed.resume import RESUME_MODES

@@ -11,7 +11,7 @@ import numpy as np
 
 from staging_tf1._tf import Dataset, tf
 from staging_tf1.arrays import as_array, describe
-from staging_tf1.build import specs
+from staging_tf1.define import specs
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.position import Position

@@ -9,7 +9,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
-from staging_tf1.build.specs import as_tf_dtype, can_be_split
+from staging_tf1.define.specs import as_tf_dtype, can_be_split
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
@@ -194,9 +194,7 @@ class CustomRunner:
         """`one` with its source; or one for each of several sources, with a thread each."""
         if len(sources) == 1:
             return (replace(one, source=sources[0]),)
-        return tuple(
-            replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources)
-        )
+        return tuple(replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources))
 
     def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
         """None, or a whole number."""

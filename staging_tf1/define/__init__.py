@@ -1,0 +1,1 @@
+"""Build time: what `staged()` and `CustomRunner` do while the graph is open."""
