@@ -278,17 +278,23 @@ def forks(batch):
     return batch
 
 def interrupted(batch):
-    reader, writer = os.pipe()
+    from_child, to_parent = os.pipe()
+    from_parent, to_child = os.pipe()
     pid = os.fork()
     if not pid:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
         # What arrives before Python has set up the child is lost.
-        os.write(writer, b"ready")
-        signal.pause()
-    os.read(reader, 5)
+        os.write(to_parent, b"ready")
+        # signal.pause() would wait forever for a signal that arrives just before it.
+        os.read(from_parent, 4)
+        os._exit(1)
+    os.read(from_child, 5)
     os.kill(pid, signal.SIGTERM)
-    os.waitpid(pid, 0)
-    os.close(reader)
-    os.close(writer)
+    os.write(to_child, b"sent")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    for end in (from_child, to_parent, from_parent, to_child):
+        os.close(end)
     return batch
 
 def forgets_to_exit(batch):
