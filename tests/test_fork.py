@@ -185,6 +185,35 @@ def test_the_child_of_a_process_with_sessions(run_python: Any, tmp_path: Path, p
     succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=500))
 
 
+UNSTARTED = """
+# To free a session that has threads of its own joins them.
+options = dict(checkpoint_dir=folder, config=tf.ConfigProto(use_per_session_threads=True))
+x, step = staging.staged(source()), tf.train.get_or_create_global_step()
+nothing = tf.no_op()
+with staging.StagingSession(**options) as sess:
+    sess.run(x)
+os.truncate(tf.train.latest_checkpoint(folder) + ".index", 3)
+gc.disable()
+# Its tf.Session has been made, and nobody has got it.
+assert report(lambda: staging.StagingSession(**options)).startswith("CheckpointError")
+others = tf.Session(config=options["config"])
+others.run(nothing)
+
+def collected():
+    global others
+    others = None
+    gc.collect()
+
+for exits in (False, True):
+    said = in_child(collected, exits)
+    assert said == "returned None", said
+"""
+
+
+def test_the_child_frees_no_session_that_was_never_started(run_python: Any, tmp_path: Path) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNSTARTED, tmp_path, timeout=500))
+
+
 BLOCK = """
 x = staging.staged(source())
 tf.summary.scalar("x", tf.reduce_sum(x))
