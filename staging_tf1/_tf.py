@@ -32,6 +32,7 @@ __all__ = [
     "fast_callable",
     "has_default_graph",
     "is_closed",
+    "never_free_sessions",
     "original_stack",
     "run_unwrapped",
     "scope_device",
@@ -101,6 +102,15 @@ def abandon(session: Any) -> None:
     not exist.
     """
     session._session = None
+
+
+def never_free_sessions() -> None:
+    """Makes the deletion of a session free nothing, whoever made the session; see `abandon`.
+
+    For a forked process: a session whose start has failed is known to nobody, and is deleted at the next garbage
+    collection.
+    """
+    _session.BaseSession.__del__ = lambda session: None
 
 
 def close_summary_writers() -> None:

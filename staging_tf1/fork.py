@@ -11,7 +11,7 @@ import os
 import weakref
 from typing import Any
 
-from staging_tf1._tf import abandon, abandon_eager_context, close_summary_writers, sessions_created
+from staging_tf1._tf import abandon, abandon_eager_context, close_summary_writers, never_free_sessions, sessions_created
 from staging_tf1.errors import ForkedError
 
 # Set in the parent just before each fork. The child must not call TensorFlow, which may wait for a lock.
@@ -62,6 +62,7 @@ def _in_child() -> None:
     _lost = True
     for session in list(_sessions):
         abandon(session)
+    never_free_sessions()
     abandon_eager_context()
     close_summary_writers()
     _leave_event_files()

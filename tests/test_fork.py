@@ -185,6 +185,35 @@ def test_the_child_of_a_process_with_sessions(run_python: Any, tmp_path: Path, p
     succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=500))
 
 
+UNSTARTED = """
+# To free a session that has threads of its own joins them.
+options = dict(checkpoint_dir=folder, config=tf.ConfigProto(use_per_session_threads=True))
+x, step = staging.staged(source()), tf.train.get_or_create_global_step()
+nothing = tf.no_op()
+with staging.StagingSession(**options) as sess:
+    sess.run(x)
+os.truncate(tf.train.latest_checkpoint(folder) + ".index", 3)
+gc.disable()
+# Its tf.Session has been made, and nobody has got it.
+assert report(lambda: staging.StagingSession(**options)).startswith("CheckpointError")
+others = tf.Session(config=options["config"])
+others.run(nothing)
+
+def collected():
+    global others
+    others = None
+    gc.collect()
+
+for exits in (False, True):
+    said = in_child(collected, exits)
+    assert said == "returned None", said
+"""
+
+
+def test_the_child_frees_no_session_that_was_never_started(run_python: Any, tmp_path: Path) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNSTARTED, tmp_path, timeout=500))
+
+
 BLOCK = """
 x = staging.staged(source())
 tf.summary.scalar("x", tf.reduce_sum(x))
@@ -278,17 +307,23 @@ def forks(batch):
     return batch
 
 def interrupted(batch):
-    reader, writer = os.pipe()
+    from_child, to_parent = os.pipe()
+    from_parent, to_child = os.pipe()
     pid = os.fork()
     if not pid:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
         # What arrives before Python has set up the child is lost.
-        os.write(writer, b"ready")
-        signal.pause()
-    os.read(reader, 5)
+        os.write(to_parent, b"ready")
+        # signal.pause() would wait forever for a signal that arrives just before it.
+        os.read(from_parent, 4)
+        os._exit(1)
+    os.read(from_child, 5)
     os.kill(pid, signal.SIGTERM)
-    os.waitpid(pid, 0)
-    os.close(reader)
-    os.close(writer)
+    os.write(to_child, b"sent")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    for end in (from_child, to_parent, from_parent, to_child):
+        os.close(end)
     return batch
 
 def forgets_to_exit(batch):
@@ -310,11 +345,11 @@ def pools(batch):
     with fork.Pool(2, initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)) as pool:
         return pool.map(square, [batch])[0]
 
-def train(source, **options):
+def train(source, stall_raises=False, **options):
     with tf.Graph().as_default():
         x = staging.staged(source, **options)
         got = []
-        with staging.StagingSession() as sess:
+        with staging.StagingSession(stall_raises=stall_raises, stall_secs=120) as sess:
             while not sess.should_stop():
                 got.append(int(sess.run(x)[0]))
                 if len(got) == 2:
@@ -326,7 +361,7 @@ count = 6
 for transform in (subprocesses, forks, interrupted, forgets_to_exit, pools):
     for options in (dict(num_threads=2), dict(lockstep=True)):
         if transform is forgets_to_exit and options.get("lockstep"):
-            continue  # there the child goes on in the loop
+            options["stall_raises"] = True  # otherwise the loop itself reads, and the child goes on in there
         if transform is pools and "num_threads" in options:
             options = dict(num_threads=1)  # two pools that threads make at once may wait for each other's workers
         print(transform, options, flush=True)

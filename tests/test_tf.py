@@ -157,6 +157,17 @@ def test_session_session_is_what_is_freed() -> None:
     del session
 
 
+def test_base_session_del(monkeypatch: Any) -> None:
+    base = tf.Session.__base__
+    monkeypatch.setattr(base, "__del__", base.__del__)
+    assert "__del__" not in vars(tf.Session) and "__del__" not in vars(tf.InteractiveSession)
+    _tf.never_free_sessions()
+    session = tf.Session()
+    session.__del__()
+    assert session.run(tf.constant(1)) == 1
+    session.close()
+
+
 def test_eager_context_handle() -> None:
     from tensorflow.python.eager import context
 

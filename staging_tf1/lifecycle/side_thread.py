@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
+
 
 class SideThread:
     """One daemon thread that makes one call at a time, for one caller.
@@ -54,6 +56,10 @@ class SideThread:
             try:
                 call()
             except BaseException as error:
+                if has_lost_tensorflow():
+                    # The call has forked, and this is the child, in which nobody waits for the outcome.
+                    raise
                 self._outcomes.put(error)
             else:
+                refuse_if_forked("A feed thread")
                 self._outcomes.put(None)
