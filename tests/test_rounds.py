@@ -142,10 +142,10 @@ def histories(draw: Any) -> tuple[int, list[tuple[str, Any]]]:
 
 
 class Model:
-    """Plays events against `Rounds`, and knows of each whether it may let a tower go on without the others."""
+    """Plays events against a `TowerBarrier`, and knows of each whether it may let a tower go on without the others."""
 
     def __init__(self, towers: int) -> None:
-        self.rounds, self.towers = Rounds(towers), range(towers)
+        self.rounds, self.towers = TowerBarrier(towers), range(towers)
         self.staged, self.released = [0] * towers, [0] * towers
         self.ended: set[int] = set()
         self.closed: list[int] = []
