@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from staging_tf1._tf import tf
@@ -43,19 +44,22 @@ def elements_of(graph: Any, fetches: Any) -> list[Any]:
     Raises:
       KeyError, TypeError, ValueError: `fetches` holds something that is not in the graph.
     """
-    return [graph.as_graph_element(leaf) for leaf in _leaves(fetches)]
+    leaves = [part for leaf in _leaves(fetches) for part in tf.nest.flatten(leaf, expand_composites=True)]
+    return [graph.as_graph_element(leaf) for leaf in leaves]
 
 
 def _leaves(fetches: Any) -> Iterator[Any]:
-    """The leaves of a nest. Its dicts may have keys that cannot be sorted: a MonitoredSession's are its hooks."""
-    if isinstance(fetches, Mapping):
-        for each in fetches.values():
-            yield from _leaves(each)
-    elif isinstance(fetches, (list, tuple)):
-        for each in fetches:
-            yield from _leaves(each)
+    """What the containers hold that `Session.run` looks into.
+
+    `tf.nest` would sort the keys of a dict. That fails for keys of several types, and a MonitoredSession's keys are its
+    hooks.
+    """
+    held = _held(fetches.__class__)
+    if held is None:
+        yield fetches
     else:
-        yield from tf.nest.flatten(fetches, expand_composites=True)
+        for _, each in held(fetches):
+            yield from _leaves(each)
 
 
 def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
@@ -101,8 +105,9 @@ class ByFetches(Generic[Answer]):
 
     def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
         self._question = question
-        # The fetches are kept with each answer, so that no other object can get their id.
-        self._answers: dict[Any, tuple[Answer, Any]] = {}
+        # Fetches and feeds are kept with each answer, so that no other object can get their id: the tensors themselves,
+        # because the caller may remove them from a list.
+        self._answers: dict[Any, tuple[Answer, list[Any]]] = {}
 
     def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
         """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
@@ -113,14 +118,31 @@ class ByFetches(Generic[Answer]):
         if known is None:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers.clear()
-            known = self._answers[key] = (self._question(fetches, fed), (fetches, fed))
+            known = self._answers[key] = (self._question(fetches, fed), list(_leaves([fetches, fed])))
         return known[0]
 
 
 def _identity(fetches: Any) -> Any:
-    kind = type(fetches)
+    # Of a proxy, such as a dict that a tf.Module keeps, type() would not be the type of what it stands for.
+    kind = fetches.__class__
     if kind is list or kind is tuple:
         return tuple([_identity(each) for each in fetches])
     if kind is dict:
-        return tuple([(name, _identity(each)) for name, each in fetches.items()])
-    return fetches if kind is str else id(fetches)
+        # Marked as a dict, because a list may hold pairs, too.
+        return dict, tuple(fetches), tuple([_identity(each) for each in fetches.values()])
+    if kind is str:
+        return fetches
+    held = _held(kind)
+    return id(fetches) if held is None else (dict, *[(name, _identity(each)) for name, each in held(fetches)])
+
+
+@lru_cache(maxsize=1000)
+def _held(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """A function for the (name, value) pairs of a container of that class; None if `Session.run` looks into no such."""
+    if issubclass(kind, (list, tuple)):
+        return enumerate
+    if issubclass(kind, Mapping):
+        return lambda fetches: fetches.items()
+    if hasattr(kind, "__attrs_attrs__"):
+        return lambda fetches: [(field.name, getattr(fetches, field.name)) for field in kind.__attrs_attrs__]
+    return None
