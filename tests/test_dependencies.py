@@ -67,6 +67,12 @@ def v1_control_flow() -> Iterator[None]:
         tf.enable_control_flow_v2()
 
 
+@pytest.fixture
+def control_flow_of_functions() -> None:
+    if not tf.control_flow_v2_enabled():
+        pytest.skip("control flow is not made of functions here")
+
+
 # The ops of a run.
 
 NESTED: dict[str, Callable[[Any, Any], Any]] = {
@@ -158,9 +164,7 @@ def test_control_flow_with_back_edges_is_walked_once(graph: Any, v1_control_flow
 
 
 @pytest.mark.parametrize("build", ["while_loop", "cond"])
-def test_functions_need_what_they_capture(graph: Any, build: str) -> None:
-    if not tf.control_flow_v2_enabled():
-        pytest.skip("control flow is not made of functions here")
+def test_functions_need_what_they_capture(graph: Any, control_flow_of_functions: None, build: str) -> None:
     a, b = constants("a", "b")
     if build == "while_loop":
         out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
@@ -572,14 +576,7 @@ def test_a_dequeue_in_a_branch_is_found(graph: Any, v1_control_flow: None) -> No
     assert [op.type for op in ancestors([x]) if can_end(op)] == ["QueueDequeueV2"]
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="nothing looks into the functions of an op, so a step in lockstep over such values loses the last batch",
-)
-def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any) -> None:
-    if not tf.control_flow_v2_enabled():
-        pytest.skip("control flow is not made of functions here")
+def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any, control_flow_of_functions: None) -> None:
     queue, given_one = ended_queue(), tf.placeholder(tf.bool)
     x = tf.cond(given_one, lambda: tf.constant(1), queue.dequeue)
     with tf.Session() as sess:
@@ -589,3 +586,105 @@ def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any) -> None:
     area = staging.StagingArea([tf.int32], [[]])
     put = area.put([x])
     assert [tensor.name for tensor in cut_before(put, [x])] == [x.name]
+
+
+def while_once(body: Callable[[Any], Any], first: Any = 0) -> Any:
+    """A loop that runs `body` once."""
+    return tf.while_loop(lambda i, _: i < 1, lambda i, x: (i + 1, body(x)), [0, first])[1]
+
+
+def if_true(then: Callable[[], Any]) -> Any:
+    return tf.cond(tf.placeholder_with_default(True, []), then, lambda: tf.constant(1))
+
+
+def called(function: Callable[..., Any], *args: Any) -> Any:
+    return tf.function(function, autograph=False)(*args)
+
+
+def two_deep() -> Any:
+    queue = ended_queue()
+    return while_once(lambda x: if_true(lambda: called(lambda: queue.dequeue() + x)))
+
+
+ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "cond": lambda: if_true(ended_queue().dequeue),
+    "while_loop": lambda: (lambda queue: while_once(lambda _: queue.dequeue()))(ended_queue()),
+    "condition of a while_loop": lambda: (
+        lambda queue: tf.while_loop(lambda i: queue.dequeue() < i, lambda i: i + 1, [0])
+    )(ended_queue()),
+    "switch_case": lambda: tf.switch_case(
+        tf.placeholder_with_default(1, []), [lambda: tf.constant(1), ended_queue().dequeue]
+    ),
+    "function": lambda: (lambda iterator: called(iterator.get_next))(ended_iterator()),
+    "functions in functions": two_deep,
+    "map_fn": lambda: (lambda queue: tf.map_fn(lambda x: x + queue.dequeue(), tf.constant([1, 2])))(ended_queue()),
+    "py_func": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32)),
+    "py_func without state": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32, stateful=False)),
+    "py_func of a constant": lambda: if_true(lambda: tf.py_func(stop, [tf.constant(1)], tf.int32)),
+    "py_func of a constant outside": lambda: (
+        lambda one: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [one], tf.int32), []))
+    )(tf.constant(1)),
+}
+
+
+@pytest.mark.parametrize("where", ENDING_IN_FUNCTIONS)
+def test_functions_in_which_the_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
+    made = ENDING_IN_FUNCTIONS[where]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(made)
+    assert len([op for op in ancestors([made]) if can_end(op)]) == 1
+
+
+def chain_of_functions() -> Any:
+    """A chain of functions each of which calls the one before it twice."""
+    function: Callable[[Any], Any] = lambda x: x + 1  # noqa: E731
+    for _ in range(5):
+        function = tf.function(lambda x, inner=function: tf.cond(x > 0, lambda: inner(x), lambda: inner(-x)))
+    return function(tf.constant(1))
+
+
+NOT_ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "cond": lambda: if_true(lambda: tf.constant(2)),
+    "while_loop": lambda: while_once(lambda x: x + 1),
+    "size": lambda: (lambda queue: called(queue.size))(ended_queue()),
+    "py_func of what a function computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x + 1], tf.int32), []))
+    )(tf.constant(1)),
+    "py_func of what the graph computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x], tf.int32), []))
+    )(tf.constant(1) + 1),
+    "function of a dataset": lambda: tf.data.experimental.cardinality(
+        tf.data.Dataset.range(2).map(lambda _: tf.py_func(stop, [], tf.int32))
+    ),
+    "many functions": chain_of_functions,
+}
+
+
+@pytest.mark.parametrize("where", NOT_ENDING_IN_FUNCTIONS)
+def test_functions_in_which_no_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
+    made = NOT_ENDING_IN_FUNCTIONS[where]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        sess.run(made)
+    assert not any(can_end(each) for each in ancestors([made]))
+
+
+def test_a_function_that_is_built_later_is_found(graph: Any, control_flow_of_functions: None) -> None:
+    first = if_true(lambda: tf.constant(2))
+    assert not any(can_end(op) for op in ancestors([first]))
+    later = if_true(ended_queue().dequeue)
+    assert any(can_end(op) for op in ancestors([later]))
+
+
+def test_the_data_can_end_within_a_function_that_is_being_built(graph: Any, control_flow_of_functions: None) -> None:
+    queue, seen = ended_queue(), []
+
+    def build() -> Any:
+        made = if_true(queue.dequeue)
+        seen.extend(op.type for op in ancestors([made]) if can_end(op))
+        return made
+
+    called(build)
+    assert seen == ["If"]

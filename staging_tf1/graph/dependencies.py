@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.graph_state import state_of
 
 # Ops that raise OutOfRangeError when there is no more.
 _ENDING_OPS = frozenset(
@@ -17,6 +18,9 @@ _ENDING_OPS = frozenset(
 # A Python function ends the data by raising StopIteration; one that has inputs only transforms them.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
+# Ops that run functions of the graph's library: tf.cond, tf.switch_case, tf.while_loop and tf.function make them.
+_CHOOSING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall"}
 
 Answer = TypeVar("Answer")
 
@@ -69,10 +73,55 @@ def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] 
 
 
 def can_end(op: Any) -> bool:
-    """Whether `op` raises OutOfRangeError when there is no more data."""
+    """Whether `op`, or an op in the functions that it calls, raises OutOfRangeError when there is no more data."""
     if op.type in _PYTHON_OPS:
         return all(tensor.op.type in _GIVEN_OPS for tensor in op.inputs)
-    return op.type in _ENDING_OPS
+    if op.type not in _CALLING_OPS:
+        return op.type in _ENDING_OPS
+    return _Functions(op.graph).can_end(op.node_def, [tensor.op.type in _GIVEN_OPS for tensor in op.inputs])
+
+
+class _Functions:
+    """Looks for the end of the data in the functions of a graph, such as the branches of `tf.cond`."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        self._known = state_of(graph).functions
+        # The calls that have been looked into: a function may call itself.
+        self._seen: set[tuple[str, tuple[bool, ...]]] = set()
+
+    def can_end(self, node: Any, given: Sequence[bool]) -> bool:
+        """Whether the data can end at `node`; `given` tells which of its inputs nothing computes."""
+        if node.op in _PYTHON_OPS:
+            return all(given)
+        if node.op not in _CALLING_OPS:
+            return node.op in _ENDING_OPS
+        # The first input only chooses a function.
+        arguments = tuple(given[1:] if node.op in _CHOOSING_OPS else given)
+        return any(self._ends_in(name, arguments) for name in _functions_of(node))
+
+    def _ends_in(self, name: str, arguments: tuple[bool, ...]) -> bool:
+        if (name, arguments) in self._seen:
+            return False
+        self._seen.add((name, arguments))
+        function = self._function(name)
+        given = dict(zip((each.name for each in function.signature.input_arg), arguments, strict=False))
+        given |= {node.name: node.op in _GIVEN_OPS for node in function.node_def}
+        return any(
+            self.can_end(node, [given[each.split(":")[0]] for each in node.input if not each.startswith("^")])
+            for node in function.node_def
+        )
+
+    def _function(self, name: str) -> Any:
+        if name not in self._known:
+            # This serializes the whole graph, so all functions are kept. A function never changes under its name.
+            self._known.update((each.signature.name, each) for each in self._graph.as_graph_def().library.function)
+        return self._known[name]
+
+
+def _functions_of(node: Any) -> Iterator[str]:
+    for value in node.attr.values():
+        yield from (each.name for each in [value.func, *value.list.func] if each.name)
 
 
 def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
@@ -87,7 +136,9 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     cut = [output for op in ending for output in op.outputs]
     # A control edge around the cut would run the op again, and drop its outputs.
     clean = not any(can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
-    if clean and all(map(_is_feedable, cut)):
+    # A loop has outputs for all that its body uses, however large and whether anything reads them.
+    calls = any(op.type in _CALLING_OPS for op in ending)
+    if clean and not calls and all(map(_is_feedable, cut)):
         return cut
     return [value for value in values if any(can_end(op) for op in ancestors([value]))]
 
