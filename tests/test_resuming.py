@@ -228,9 +228,6 @@ def test_a_drawn_seed_is_compared_where_the_rest_differs() -> None:
     assert began.first == (3,) and began.held["fingerprint"] == records(20).fingerprint()
 
 
-@pytest.mark.xfail(
-    raises=(TypeError, ValueError), strict=True, reason="the source checks the seed, and nobody names the checkpoint"
-)
 @pytest.mark.parametrize("seed", [2**63, True])
 def test_a_damaged_seed_is_named(seed: int) -> None:
     held = after(records(), 3)
