@@ -167,6 +167,9 @@ DAMAGED: dict[str, dict[str, Any]] = {
     "brackets without end": {"fingerprint": "[" * 200_000},
     "batches of nothing": {"fingerprint": {**records().fingerprint(), "batch_size": 0}},
     "batches of text": {"fingerprint": {**records().fingerprint(), "batch_size": "four"}},
+    "more shards than records": {"fingerprint": {**records().fingerprint(), "shard_count": 2**31}},
+    "a shard that is not there": {"fingerprint": {**records().fingerprint(), "shard_index": 1}},
+    "a shard before the first": {"fingerprint": {**records().fingerprint(), "shard_index": -1}},
     "no shards": {"fingerprint": {**records().fingerprint(), "shard_count": 0}},
 }
 

@@ -21,6 +21,9 @@ BY_BATCHES = {"dealt": "batches"}
 # What may differ while the common order stays the same.
 _DEALING = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
 
+# More shards than any cluster has processes.
+_MOST_SHARDS = 1 << 16
+
 
 @dataclass(frozen=True)
 class Carried:
@@ -61,6 +64,9 @@ def carried_over(
     Returns:
       None if the two have no order in common, or a fingerprint does not tell how the records are dealt out.
 
+    Raises:
+      ArithmeticError, ValueError: `saved` is damaged.
+
     >>> fingerprint = ArraySource(np.arange(100), batch_size=4).fingerprint()
     >>> carried_over(fingerprint, [6], fingerprint, towers=2)
     Carried(unit='records', consumed=24, positions=(3, 3), repeated=0, presumed=False)
@@ -73,6 +79,8 @@ def carried_over(
     if present.get("dealt") == BY_BATCHES["dealt"]:
         return None if saved != present else _batches_carried_over(positions, towers)
     had, has = _dealing_of(saved, len(positions), epochs), _dealing_of(present, towers, epochs)
+    if had is not None:
+        _check_shards(had)
     return None if had is None or has is None else _records_carried_over(had, positions, has)
 
 
@@ -125,6 +133,12 @@ def _dealing_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int |
         int(fingerprint["shard_count"]),
         towers,
     )
+
+
+def _check_shards(had: _Dealing) -> None:
+    # All shards are gone through, one by one: a damaged number could take hours.
+    if not 0 <= had.index < had.count <= min(had.num_records, _MOST_SHARDS):
+        raise ValueError(f"shard {had.index} of {had.count}, of {had.num_records} records")
 
 
 def _records_carried_over(had: _Dealing, positions: Sequence[int], has: _Dealing) -> Carried:
