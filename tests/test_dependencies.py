@@ -6,6 +6,7 @@ import collections
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
-from staging_tf1.lifecycle.needs import ByFetches, Needs, ops_of_run
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
+from staging_tf1.graph.dependencies import ByFetches, ancestors, can_end, cut_before
+from staging_tf1.graph.dependencies import ops_of_run as ops_by_name
+from staging_tf1.lifecycle.steps import Steps
 
 LIMIT_SECS = 200.0
 
@@ -25,6 +27,30 @@ LIMIT_SECS = 200.0
 class Pair(NamedTuple):
     first: Any
     second: Any
+
+
+class Two:
+    """A class of attrs, as far as TensorFlow looks at it: attrs need not be installed."""
+
+    __attrs_attrs__ = (SimpleNamespace(name="first"), SimpleNamespace(name="second"))
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self.first, self.second = first, second
+
+
+def in_a_module(fetches: Any) -> Any:
+    """What a `tf.Module` keeps of a list or dict: an object that stands for it."""
+    module = tf.Module()
+    module.fetches = fetches
+    assert type(module.fetches) not in (list, dict)
+    return module.fetches
+
+
+def ops_of_run(*run: Any, **kwargs: Any) -> set[str]:
+    """The names of the ops of a run."""
+    ops = ops_by_name(*run, **kwargs)
+    assert all(op.name == name for name, op in ops.items())
+    return set(ops)
 
 
 def constants(*names: str) -> list[Any]:
@@ -41,6 +67,12 @@ def v1_control_flow() -> Iterator[None]:
         tf.enable_control_flow_v2()
 
 
+@pytest.fixture
+def control_flow_of_functions() -> None:
+    if not tf.control_flow_v2_enabled():
+        pytest.skip("control flow is not made of functions here")
+
+
 # The ops of a run.
 
 NESTED: dict[str, Callable[[Any, Any], Any]] = {
@@ -50,6 +82,9 @@ NESTED: dict[str, Callable[[Any, Any], Any]] = {
     "dict with numbers for keys": lambda a, b: {1: a, 2: b},
     "OrderedDict": lambda a, b: collections.OrderedDict(x=a, y=b),
     "namedtuple": Pair,
+    "attrs": Two,
+    "attrs with a dict whose keys have no order": lambda a, b: Two([a], {"x": b, 1: b}),
+    "dict of a module": lambda a, b: in_a_module({"x": a, "y": [b]}),
     "operations": lambda a, b: [a.op, b.op],
     "names of tensors": lambda a, b: ["a:0", "b:0"],
     "names of operations": lambda a, b: Pair("a", "b"),
@@ -86,12 +121,12 @@ def test_a_dict_with_keys_that_have_no_order_is_looked_into(graph: Any) -> None:
     assert ops_of_run(graph, {a.ref(): b}, []) == {"b"}, "one key needs no order"
 
 
-@pytest.mark.xfail(raises=TypeError, strict=True, reason="tf.nest sorts the keys of a dict; Session.run does not")
-def test_a_dict_with_keys_of_several_kinds_is_looked_into(graph: Any) -> None:
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.UserDict])
+def test_a_dict_with_keys_of_several_kinds_is_looked_into(graph: Any, kind: type[Any]) -> None:
     a, b = constants("a", "b")
     with tf.Session() as sess:
-        sess.run({"x": a, 1: b})
-    assert ops_of_run(graph, {"x": a, 1: b}, []) == {"a", "b"}
+        sess.run(kind({"x": a, 1: b}))
+    assert ops_of_run(graph, kind({"x": a, 1: b}), []) == {"a", "b"}
 
 
 def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
@@ -129,9 +164,7 @@ def test_control_flow_with_back_edges_is_walked_once(graph: Any, v1_control_flow
 
 
 @pytest.mark.parametrize("build", ["while_loop", "cond"])
-def test_functions_need_what_they_capture(graph: Any, build: str) -> None:
-    if not tf.control_flow_v2_enabled():
-        pytest.skip("control flow is not made of functions here")
+def test_functions_need_what_they_capture(graph: Any, control_flow_of_functions: None, build: str) -> None:
     a, b = constants("a", "b")
     if build == "while_loop":
         out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
@@ -188,24 +221,30 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
     two = staging.staged(source, devices=["/cpu:0"] * 2, name="two")
     one = staging.staged(source, name="one")
     (other,) = constants("other")
-    needs = Needs(graph, [feed.pipeline for feed in pipelines_of(graph)])
     with tf.control_dependencies([two[1]["y"]]):
         behind = tf.identity(other)
-    for fetches, fed, expected in [
-        (other, None, set()),
-        (two[0]["x"], None, {("two", 0)}),
-        ({"a": two[1]["x"], "b": one["y"].name}, None, {("two", 1), ("one", 0)}),
-        (behind.op, None, {("two", 1)}),
-        ([tf.reduce_sum(one["x"]), two], None, {("two", 0), ("two", 1), ("one", 0)}),
-        ([one["x"], two[0]["x"]], {one["x"]: [1, 2]}, {("two", 0)}),
-        ([one["x"], one["y"]], {one["x"]: [1, 2]}, {("one", 0)}),
-        (behind, {other: 1.0}, {("two", 1)}),
-    ]:
-        assert needs.of(fetches, fed) == expected, f"{fetches} with {fed}"
+    with tf.Session() as sess:
+        steps = Steps(sess, pipelines_of(graph), {}, lambda fetches, call: call)
+        for fetches, fed, expected in [
+            (other, None, set()),
+            (two[0]["x"], None, {"two/0"}),
+            ({"a": two[1]["x"], "b": one["y"].name}, None, {"two/1", "one"}),
+            (behind.op, None, {"two/1"}),
+            ([tf.reduce_sum(one["x"]), two], None, {"two/0", "two/1", "one"}),
+            ([one["x"], two[0]["x"]], {one["x"]: [1, 2]}, {"two/0"}),
+            ([one["x"], one["y"]], {one["x"]: [1, 2]}, {"one"}),
+            (behind, {other: 1.0}, {"two/1"}),
+        ]:
+            demand = steps.demand(fetches, fed)
+            taken = set() if demand is None else {sink.name for sink in demand.sinks}
+            assert taken == expected, f"{fetches} with {fed}"
 
 
-def test_without_a_pipeline_nothing_is_looked_up(graph: Any) -> None:
-    assert Needs(graph, []).of("no such op", None) == frozenset()
+def test_without_a_pipeline_a_run_takes_nothing(graph: Any) -> None:
+    (other,) = constants("other")
+    with tf.Session() as sess:
+        steps = Steps(sess, [], {}, lambda fetches, call: call)
+        assert steps.demand(other, None) is None and steps.demand("no such op", None) is None
 
 
 # The answers that are kept.
@@ -276,7 +315,6 @@ def test_other_fetches_and_feeds_are_looked_up_anew(graph: Any) -> None:
         assert asked.count == number
 
 
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="a dict has the key of the list of its items")
 def test_a_dict_is_not_the_list_of_its_items(graph: Any) -> None:
     (a, _) = constants("a", "b")
     asked = Asked()
@@ -294,17 +332,36 @@ def test_lists_and_dicts_that_have_changed_are_looked_up_anew(graph: Any) -> Non
     assert cache.of(listed, None) == cache.of(named, None) == {"a", "b"}
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="a container of any other class is known by its identity alone"
-)
-@pytest.mark.parametrize("kind", [collections.OrderedDict, collections.UserDict])
-def test_other_containers_that_have_changed_are_looked_up_anew(graph: Any, kind: type[Any]) -> None:
+class Several(list[Any]):
+    """A list of a class of its own."""
+
+
+# Each is made of one fetch, and gets a second one by the function beside it.
+CHANGED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
+    "OrderedDict": (lambda a: collections.OrderedDict(a=a), lambda fetches, b: fetches.update(b=b)),
+    "defaultdict": (lambda a: collections.defaultdict(list, a=[a]), lambda fetches, b: fetches["b"].append(b)),
+    "UserDict": (lambda a: collections.UserDict(a=a), lambda fetches, b: fetches.update(b=b)),
+    "subclass of list": (lambda a: Several([a]), lambda fetches, b: fetches.append(b)),
+    "list in a namedtuple": (lambda a: Pair([a], []), lambda fetches, b: fetches.second.append(b)),
+    "list in an OrderedDict": (lambda a: collections.OrderedDict(a=[a]), lambda fetches, b: fetches["a"].append(b)),
+    "attrs": (lambda a: Two(a, []), lambda fetches, b: setattr(fetches, "second", b)),
+    "dict of a module": (lambda a: in_a_module({"a": a}), lambda fetches, b: fetches.update(b=b)),
+    "list of a module": (lambda a: in_a_module([a]), lambda fetches, b: fetches.append(b)),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_other_containers_that_have_changed_are_looked_up_anew(graph: Any, kind: str) -> None:
+    make, change = CHANGED[kind]
     a, b = constants("a", "b")
     cache = ByFetches(lambda fetches, fed: ops_of_run(graph, fetches, fed))
-    fetches = kind(a=a)
-    assert cache.of(fetches, None) == {"a"}
-    fetches["b"] = b
-    assert cache.of(fetches, None) == {"a", "b"}
+    fetches = make(a)
+    with tf.Session() as sess:
+        sess.run(fetches)
+        assert cache.of(fetches, None) == {"a"}
+        change(fetches, b)
+        sess.run(fetches)
+        assert cache.of(fetches, None) == {"a", "b"}
 
 
 SHORT_LIVED: dict[str, Callable[[Fetch], tuple[Any, Any]]] = {
@@ -320,6 +377,14 @@ def test_no_object_gets_the_answer_of_another_that_is_gone(where: str) -> None:
     cache = ByFetches(lambda *run: {each.number for each in tf.nest.flatten(run) if isinstance(each, Fetch)})
     for number in range(2500):
         assert cache.of(*SHORT_LIVED[where](Fetch(number))) == {number}
+
+
+def test_no_object_gets_the_answer_of_another_that_was_in_the_same_list() -> None:
+    cache = ByFetches(lambda fetches, fed: fetches[0].number)
+    fetches: list[Any] = [None]
+    for number in range(2500):
+        fetches[0] = Fetch(number)
+        assert cache.of(fetches, None) == number
 
 
 def test_only_so_many_answers_are_kept() -> None:
@@ -511,14 +576,7 @@ def test_a_dequeue_in_a_branch_is_found(graph: Any, v1_control_flow: None) -> No
     assert [op.type for op in ancestors([x]) if can_end(op)] == ["QueueDequeueV2"]
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="nothing looks into the functions of an op, so a step in lockstep over such values loses the last batch",
-)
-def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any) -> None:
-    if not tf.control_flow_v2_enabled():
-        pytest.skip("control flow is not made of functions here")
+def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any, control_flow_of_functions: None) -> None:
     queue, given_one = ended_queue(), tf.placeholder(tf.bool)
     x = tf.cond(given_one, lambda: tf.constant(1), queue.dequeue)
     with tf.Session() as sess:
@@ -528,3 +586,105 @@ def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any) -> None:
     area = staging.StagingArea([tf.int32], [[]])
     put = area.put([x])
     assert [tensor.name for tensor in cut_before(put, [x])] == [x.name]
+
+
+def while_once(body: Callable[[Any], Any], first: Any = 0) -> Any:
+    """A loop that runs `body` once."""
+    return tf.while_loop(lambda i, _: i < 1, lambda i, x: (i + 1, body(x)), [0, first])[1]
+
+
+def if_true(then: Callable[[], Any]) -> Any:
+    return tf.cond(tf.placeholder_with_default(True, []), then, lambda: tf.constant(1))
+
+
+def called(function: Callable[..., Any], *args: Any) -> Any:
+    return tf.function(function, autograph=False)(*args)
+
+
+def two_deep() -> Any:
+    queue = ended_queue()
+    return while_once(lambda x: if_true(lambda: called(lambda: queue.dequeue() + x)))
+
+
+ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "cond": lambda: if_true(ended_queue().dequeue),
+    "while_loop": lambda: (lambda queue: while_once(lambda _: queue.dequeue()))(ended_queue()),
+    "condition of a while_loop": lambda: (
+        lambda queue: tf.while_loop(lambda i: queue.dequeue() < i, lambda i: i + 1, [0])
+    )(ended_queue()),
+    "switch_case": lambda: tf.switch_case(
+        tf.placeholder_with_default(1, []), [lambda: tf.constant(1), ended_queue().dequeue]
+    ),
+    "function": lambda: (lambda iterator: called(iterator.get_next))(ended_iterator()),
+    "functions in functions": two_deep,
+    "map_fn": lambda: (lambda queue: tf.map_fn(lambda x: x + queue.dequeue(), tf.constant([1, 2])))(ended_queue()),
+    "py_func": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32)),
+    "py_func without state": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32, stateful=False)),
+    "py_func of a constant": lambda: if_true(lambda: tf.py_func(stop, [tf.constant(1)], tf.int32)),
+    "py_func of a constant outside": lambda: (
+        lambda one: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [one], tf.int32), []))
+    )(tf.constant(1)),
+}
+
+
+@pytest.mark.parametrize("where", ENDING_IN_FUNCTIONS)
+def test_functions_in_which_the_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
+    made = ENDING_IN_FUNCTIONS[where]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(made)
+    assert len([op for op in ancestors([made]) if can_end(op)]) == 1
+
+
+def chain_of_functions() -> Any:
+    """A chain of functions each of which calls the one before it twice."""
+    function: Callable[[Any], Any] = lambda x: x + 1  # noqa: E731
+    for _ in range(5):
+        function = tf.function(lambda x, inner=function: tf.cond(x > 0, lambda: inner(x), lambda: inner(-x)))
+    return function(tf.constant(1))
+
+
+NOT_ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "cond": lambda: if_true(lambda: tf.constant(2)),
+    "while_loop": lambda: while_once(lambda x: x + 1),
+    "size": lambda: (lambda queue: called(queue.size))(ended_queue()),
+    "py_func of what a function computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x + 1], tf.int32), []))
+    )(tf.constant(1)),
+    "py_func of what the graph computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x], tf.int32), []))
+    )(tf.constant(1) + 1),
+    "function of a dataset": lambda: tf.data.experimental.cardinality(
+        tf.data.Dataset.range(2).map(lambda _: tf.py_func(stop, [], tf.int32))
+    ),
+    "many functions": chain_of_functions,
+}
+
+
+@pytest.mark.parametrize("where", NOT_ENDING_IN_FUNCTIONS)
+def test_functions_in_which_no_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
+    made = NOT_ENDING_IN_FUNCTIONS[where]()
+    with tf.Session() as sess:
+        sess.run(tf.get_collection("end"))
+        sess.run(made)
+    assert not any(can_end(each) for each in ancestors([made]))
+
+
+def test_a_function_that_is_built_later_is_found(graph: Any, control_flow_of_functions: None) -> None:
+    first = if_true(lambda: tf.constant(2))
+    assert not any(can_end(op) for op in ancestors([first]))
+    later = if_true(ended_queue().dequeue)
+    assert any(can_end(op) for op in ancestors([later]))
+
+
+def test_the_data_can_end_within_a_function_that_is_being_built(graph: Any, control_flow_of_functions: None) -> None:
+    queue, seen = ended_queue(), []
+
+    def build() -> Any:
+        made = if_true(queue.dequeue)
+        seen.extend(op.type for op in ancestors([made]) if can_end(op))
+        return made
+
+    called(build)
+    assert seen == ["If"]

@@ -87,6 +87,25 @@ def test_every_record_is_delivered_once(
         assert list(ids) == list(range(records))
 
 
+@pytest.mark.parametrize("kind", ["cond", "while_loop", "function"])
+@pytest.mark.parametrize("of", ["dequeue", "get_next"])
+def test_lockstep_delivers_the_last_batch_of_what_control_flow_reads(graph: Any, kind: str, of: str) -> None:
+    # Both have 5 numbers.
+    if of == "dequeue":
+        read = tf.train.input_producer(tf.range(5), element_shape=[], num_epochs=1, shuffle=False).dequeue
+    else:
+        dataset = tf.data.Dataset.range(5).map(lambda x: tf.cast(x, tf.int32))
+        read = tf.data.make_one_shot_iterator(dataset).get_next
+    other = tf.constant(0)
+    if kind == "cond":
+        x = tf.cond(tf.placeholder_with_default(True, []), read, lambda: other)
+    elif kind == "while_loop":
+        _, x = tf.while_loop(lambda i, _: i < 1, lambda i, _: (i + 1, read()), [0, other])
+    else:
+        x = tf.function(read, autograph=False)()
+    assert run_to_the_end(staging.staged(x + 100, lockstep=True)) == [100, 101, 102, 103, 104]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     mode=st.sampled_from(["source", "source-lockstep", "stream", "stream-lockstep", "dataset", "tensors"]),

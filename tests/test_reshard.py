@@ -164,3 +164,13 @@ def test_it_is_arithmetic_for_a_billion_records_and_epochs() -> None:
     carried = carried_over(had, [10**12] * 64, {**had, "batch_size": 96}, 48)
     assert carried is not None and carried.consumed > 10**15
     assert len(set(carried.positions)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("num_records", "index", "count"), [(1 << 40, 0, 1 << 31), (9, 0, 10), (9, 3, 3), (9, -1, 3), (9, 0, 0)]
+)
+def test_a_damaged_shard_is_refused_at_once(num_records: int, index: int, count: int) -> None:
+    present = Dealing(2, False, False, 0, 2, 1).fingerprint(num_records)
+    saved = {**present, "shard_index": index, "shard_count": count}
+    with pytest.raises(ValueError, match=f"shard {index} of {count}, of {num_records} records"):
+        carried_over(saved, [1], present, 1, epochs=1)

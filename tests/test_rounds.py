@@ -142,7 +142,7 @@ def histories(draw: Any) -> tuple[int, list[tuple[str, Any]]]:
 
 
 class Model:
-    """Plays events against `Rounds`, and knows of each whether it may let a tower go on without the others."""
+    """Plays events against a `TowerBarrier`, and knows of each whether it may let a tower go on without the others."""
 
     def __init__(self, towers: int) -> None:
         self.rounds, self.towers = TowerBarrier(towers), range(towers)

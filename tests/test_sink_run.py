@@ -28,16 +28,16 @@ SOURCE = ArraySource(np.arange(100), batch_size=1)
 def area(name: str = "area", towers: int = 1, capacity: int = 2, **options: Any) -> tuple[list[Any], list[Any]]:
     """An area of `capacity` for each tower, which nothing feeds: the sinks, and the tensors that take."""
     taken = staging.staged(SOURCE, devices=["/cpu:0"] * towers, capacity=capacity, name=name, **options)
-    (feed,) = (feed for feed in pipelines_of(tf.get_default_graph()) if feed.name == name)
-    return [lane.sink for lane in feed.lanes], taken
+    (pipeline,) = (each for each in pipelines_of(tf.get_default_graph()) if each.name == name)
+    return list(pipeline.sinks), taken
 
 
 def queue(capacity: int = 2) -> tuple[Any, Any]:
     """A queue of `capacity`, which nothing feeds: the sink, and the tensor that takes."""
     runner = staging.CustomRunner(SOURCE, queue="fifo", capacity=capacity, batch_size=1, name="queue")
     taken = runner.get_inputs()
-    (feed,) = (feed for feed in pipelines_of(tf.get_default_graph()) if feed.name == "queue")
-    return feed.lanes[0].sink, taken
+    (pipeline,) = (each for each in pipelines_of(tf.get_default_graph()) if each.name == "queue")
+    return pipeline.sinks[0], taken
 
 
 @pytest.fixture
@@ -210,14 +210,16 @@ def test_it_may_be_closed_twice_and_cancelled_afterwards(graph: Any, kind: str) 
         assert rest(sess, taken) == [7]
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_the_last_lane_is_the_last_for_one_caller_only(graph: Any, pool: ThreadPoolExecutor, lanes: int) -> None:
+@pytest.mark.parametrize("producers", [1, 2, 5])
+def test_the_last_producer_is_the_last_for_one_caller_only(
+    graph: Any, pool: ThreadPoolExecutor, producers: int
+) -> None:
     (sink,), _ = area()
     with begun(sink) as sess:
-        run = SinkRun(sink, sess, lanes)
-        assert not any(run.lane_ended() for _ in range(lanes - 2)), "there are others"
-        left = min(lanes, 2)
-        ended = [pool.submit(run.lane_ended) for _ in range(left)]
+        run = SinkRun(sink, sess, producers)
+        assert not any(run.producer_ended() for _ in range(producers - 2)), "there are others"
+        left = min(producers, 2)
+        ended = [pool.submit(run.producer_ended) for _ in range(left)]
         assert sorted(each.result(LIMIT_SECS) for each in ended) == [False] * (left - 1) + [True]
 
 

@@ -60,7 +60,7 @@ def test_a_source_five_times_as_slow_as_the_step_binds_the_loop(graph: Any, lock
     # Other load on the machine makes the step longer.
     assert 0.5 < stats.waited_share < 0.95
     assert stats.verdict.startswith("input-bound: steps waited ")
-    cure = "let a thread read ahead: lockstep=False" if lockstep else "make the source faster, or give one that "
+    cure = "let a thread read ahead: lockstep=False" if lockstep else "make the source faster, or use one that "
     assert cure in stats.verdict
     assert stats.source_secs >= _STEPS * 5 * _SECS
 
@@ -118,6 +118,13 @@ def test_memory_held_at_most_of_tensors_comes_from_their_shapes(graph: Any) -> N
     assert _stats_of_all(staging.staged(dataset, capacity=3)).full_bytes == 3 * 4 * 8
 
 
+@pytest.mark.parametrize("how", [dict(), dict(lockstep=True)], ids=["thread", "lockstep"])
+def test_strings_count_with_the_bytes_that_were_delivered(graph: Any, how: dict[str, Any]) -> None:
+    text = np.array(["\N{SNOWMAN}" * 100] * 40)
+    stats = _stats_of_all(staging.staged(staging.sources.ArraySource(text, batch_size=4, epochs=1), capacity=3, **how))
+    assert stats.bytes == 40 * 300 and stats.full_bytes == 3 * 4 * 300
+
+
 def test_memory_that_nobody_can_tell_is_zero(graph: Any) -> None:
     assert _stats_of_all(staging.staged(tf.data.Dataset.range(41).batch(4))).full_bytes == 0
 
@@ -140,7 +147,7 @@ def test_lockstep_counts_what_it_reads(graph: Any) -> None:
     ("kind", "threads", "cure"),
     [
         ("source", 2, "add feed threads (num_threads=4), or make the source faster"),
-        ("stream", 1, "make the source faster, or give one that several threads can read"),
+        ("stream", 1, "make the source faster, or use one that several threads can read"),
         ("graph", 1, "make the ops that compute it faster (tf.data in parallel), or add feed threads"),
         ("lockstep", 0, "let a thread read ahead: lockstep=False"),
     ],

@@ -87,9 +87,9 @@ class _Resumption:
         saved = position.parsed(values)
         present, first = position.fingerprint, (0,) * len(producers)
         if any(saved.positions):
-            producers, present = _with_saved_seed(producers, present, saved.fingerprint)
             before = _Before(pipeline.name, saved.positions, saved.fingerprint)
             try:
+                producers, present = _with_saved_seed(producers, present, saved.fingerprint)
                 first = before.resume(producers, present, pipeline.resume)
             except ResumeError:
                 raise

@@ -36,7 +36,9 @@ class ThreadState:
     batches: int = 0
     ignored: int = 0
     records: int = 0
+    # Of everything delivered, and of the strings among it.
     bytes: int = 0
+    string_bytes: int = 0
     source_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
@@ -46,10 +48,17 @@ class ThreadState:
     on_left: Callable[[ThreadState, float, float], None] | None = None
 
     def count(self, arrays: list[np.ndarray[Any, Any]]) -> None:
-        """Counts a batch that was delivered."""
+        """Counts a batch that was delivered; its strings are `bytes` objects."""
         self.batches += 1
         self.records += len(arrays[0]) if arrays and arrays[0].ndim else 1
-        self.bytes += sum(array.nbytes for array in arrays)
+        for array in arrays:
+            if array.dtype.hasobject:
+                # nbytes would count the pointers.
+                of_strings = sum(map(len, array.reshape(-1).tolist()))
+                self.string_bytes += of_strings
+                self.bytes += of_strings
+            else:
+                self.bytes += array.nbytes
 
     def now(self, doing: str) -> float:
         """Enters the state `doing`; returns the seconds that the one before it lasted."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.graph_state import state_of
 
 # Ops that raise OutOfRangeError when there is no more.
 _ENDING_OPS = frozenset(
@@ -16,6 +18,9 @@ _ENDING_OPS = frozenset(
 # A Python function ends the data by raising StopIteration; one that has inputs only transforms them.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
+# Ops that run functions of the graph's library: tf.cond, tf.switch_case, tf.while_loop and tf.function make them.
+_CHOOSING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall"}
 
 Answer = TypeVar("Answer")
 
@@ -43,19 +48,22 @@ def elements_of(graph: Any, fetches: Any) -> list[Any]:
     Raises:
       KeyError, TypeError, ValueError: `fetches` holds something that is not in the graph.
     """
-    return [graph.as_graph_element(leaf) for leaf in _leaves(fetches)]
+    leaves = [part for leaf in _leaves(fetches) for part in tf.nest.flatten(leaf, expand_composites=True)]
+    return [graph.as_graph_element(leaf) for leaf in leaves]
 
 
 def _leaves(fetches: Any) -> Iterator[Any]:
-    """The leaves of a nest. Its dicts may have keys that cannot be sorted: a MonitoredSession's are its hooks."""
-    if isinstance(fetches, Mapping):
-        for each in fetches.values():
-            yield from _leaves(each)
-    elif isinstance(fetches, (list, tuple)):
-        for each in fetches:
-            yield from _leaves(each)
+    """What the containers hold that `Session.run` looks into.
+
+    `tf.nest` would sort the keys of a dict. That fails for keys of several types, and a MonitoredSession's keys are its
+    hooks.
+    """
+    held = _held(fetches.__class__)
+    if held is None:
+        yield fetches
     else:
-        yield from tf.nest.flatten(fetches, expand_composites=True)
+        for _, each in held(fetches):
+            yield from _leaves(each)
 
 
 def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
@@ -65,10 +73,55 @@ def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] 
 
 
 def can_end(op: Any) -> bool:
-    """Whether `op` raises OutOfRangeError when there is no more data."""
+    """Whether `op`, or an op in the functions that it calls, raises OutOfRangeError when there is no more data."""
     if op.type in _PYTHON_OPS:
         return all(tensor.op.type in _GIVEN_OPS for tensor in op.inputs)
-    return op.type in _ENDING_OPS
+    if op.type not in _CALLING_OPS:
+        return op.type in _ENDING_OPS
+    return _Functions(op.graph).can_end(op.node_def, [tensor.op.type in _GIVEN_OPS for tensor in op.inputs])
+
+
+class _Functions:
+    """Looks for the end of the data in the functions of a graph, such as the branches of `tf.cond`."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        self._known = state_of(graph).functions
+        # The calls that have been looked into: a function may call itself.
+        self._seen: set[tuple[str, tuple[bool, ...]]] = set()
+
+    def can_end(self, node: Any, given: Sequence[bool]) -> bool:
+        """Whether the data can end at `node`; `given` tells which of its inputs nothing computes."""
+        if node.op in _PYTHON_OPS:
+            return all(given)
+        if node.op not in _CALLING_OPS:
+            return node.op in _ENDING_OPS
+        # The first input only chooses a function.
+        arguments = tuple(given[1:] if node.op in _CHOOSING_OPS else given)
+        return any(self._ends_in(name, arguments) for name in _functions_of(node))
+
+    def _ends_in(self, name: str, arguments: tuple[bool, ...]) -> bool:
+        if (name, arguments) in self._seen:
+            return False
+        self._seen.add((name, arguments))
+        function = self._function(name)
+        given = dict(zip((each.name for each in function.signature.input_arg), arguments, strict=False))
+        given |= {node.name: node.op in _GIVEN_OPS for node in function.node_def}
+        return any(
+            self.can_end(node, [given[each.split(":")[0]] for each in node.input if not each.startswith("^")])
+            for node in function.node_def
+        )
+
+    def _function(self, name: str) -> Any:
+        if name not in self._known:
+            # This serializes the whole graph, so all functions are kept. A function never changes under its name.
+            self._known.update((each.signature.name, each) for each in self._graph.as_graph_def().library.function)
+        return self._known[name]
+
+
+def _functions_of(node: Any) -> Iterator[str]:
+    for value in node.attr.values():
+        yield from (each.name for each in [value.func, *value.list.func] if each.name)
 
 
 def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
@@ -83,7 +136,9 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     cut = [output for op in ending for output in op.outputs]
     # A control edge around the cut would run the op again, and drop its outputs.
     clean = not any(can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
-    if clean and all(map(_is_feedable, cut)):
+    # A loop has outputs for all that its body uses, however large and whether anything reads them.
+    calls = any(op.type in _CALLING_OPS for op in ending)
+    if clean and not calls and all(map(_is_feedable, cut)):
         return cut
     return [value for value in values if any(can_end(op) for op in ancestors([value]))]
 
@@ -101,8 +156,9 @@ class ByFetches(Generic[Answer]):
 
     def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
         self._question = question
-        # The fetches are kept with each answer, so that no other object can get their id.
-        self._answers: dict[Any, tuple[Answer, Any]] = {}
+        # Fetches and feeds are kept with each answer, so that no other object can get their id: the tensors themselves,
+        # because the caller may remove them from a list.
+        self._answers: dict[Any, tuple[Answer, list[Any]]] = {}
 
     def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
         """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
@@ -113,14 +169,31 @@ class ByFetches(Generic[Answer]):
         if known is None:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers.clear()
-            known = self._answers[key] = (self._question(fetches, fed), (fetches, fed))
+            known = self._answers[key] = (self._question(fetches, fed), list(_leaves([fetches, fed])))
         return known[0]
 
 
 def _identity(fetches: Any) -> Any:
-    kind = type(fetches)
+    # Of a proxy, such as a dict that a tf.Module keeps, type() would not be the type of what it stands for.
+    kind = fetches.__class__
     if kind is list or kind is tuple:
         return tuple([_identity(each) for each in fetches])
     if kind is dict:
-        return tuple([(name, _identity(each)) for name, each in fetches.items()])
-    return fetches if kind is str else id(fetches)
+        # Marked as a dict, because a list may hold pairs, too.
+        return dict, tuple(fetches), tuple([_identity(each) for each in fetches.values()])
+    if kind is str:
+        return fetches
+    held = _held(kind)
+    return id(fetches) if held is None else (dict, *[(name, _identity(each)) for name, each in held(fetches)])
+
+
+@lru_cache(maxsize=1000)
+def _held(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """A function for the (name, value) pairs of a container of that class; None if `Session.run` looks into no such."""
+    if issubclass(kind, (list, tuple)):
+        return enumerate
+    if issubclass(kind, Mapping):
+        return lambda fetches: fetches.items()
+    if hasattr(kind, "__attrs_attrs__"):
+        return lambda fetches: [(field.name, getattr(fetches, field.name)) for field in kind.__attrs_attrs__]
+    return None

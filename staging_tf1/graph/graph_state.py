@@ -34,6 +34,8 @@ class GraphState:
     stores: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
     searched_ops: int = 0
+    # The functions that its ops call, as FunctionDefs by name, as of the last look at them.
+    functions: dict[str, Any] = field(default_factory=dict)
 
     def note_run(self) -> None:
         """Counts a run that is about to begin.

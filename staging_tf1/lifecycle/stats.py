@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped
+from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
@@ -36,7 +36,7 @@ class PipelineStats:
       name: the pipeline's name; with towers one record each, "name/0", "name/1".
       batches: batches that steps have taken.
       records: records that the feed threads have delivered; 0 where the graph computes the batches.
-      bytes: bytes that the feed threads have delivered; 0 where the graph computes the batches.
+      bytes: bytes that the feed threads have delivered, a string by its length; 0 where the graph computes the batches.
       wait_secs: seconds that the steps waited for a batch, in all.
       feeder_wait_secs: seconds that the feed threads spent in the put, mostly waiting for room, in all.
       source_secs: seconds that the feed threads spent in the source, in all.
@@ -185,7 +185,10 @@ def _kind(pipeline: Pipeline) -> str:
 
 
 def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
-    """Bytes in a full area or queue: by the static shapes, else by what was delivered; 0 if neither tells."""
+    """Bytes in a full area or queue; 0 if unknown.
+
+    Static shapes tell them. Where one is open, or a component is a string, what was delivered does.
+    """
     holds_batches = sink.area is not None or sink.put.type == "QueueEnqueueV2"
     held = sink.placeholders if sink.area is None else sink.outputs
     if holds_batches and held and all(_is_known(tensor) for tensor in held):
@@ -194,19 +197,22 @@ def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
     delivered = sum(state.bytes for state in states)
     if not delivered or not elements:
         return 0
-    # What cast= makes of it: open dimensions are the same before and after.
+    strings = sum(state.string_bytes for state in states)
+    # What cast= makes of the numbers: open dimensions are the same before and after.
     fed = _bytes_of(sink.placeholders)
     growth = _bytes_of(held) / fed if fed else 1
-    return round(sink.capacity * delivered / elements * growth)
+    return round(sink.capacity * ((delivered - strings) * growth + strings) / elements)
 
 
 def _is_known(tensor: Any) -> bool:
-    return tensor.shape.is_fully_defined() and bool(tensor.dtype.base_dtype.is_numpy_compatible)
+    dtype = tensor.dtype.base_dtype
+    return tensor.shape.is_fully_defined() and bool(dtype.is_numpy_compatible) and dtype != tf.string
 
 
 def _bytes_of(tensors: Sequence[Any]) -> int:
-    """Bytes of all tensors, with open dimensions counted as 1."""
-    return sum(int(tensor.dtype.size) * math.prod(dim or 1 for dim in _dims(tensor)) for tensor in tensors)
+    """Bytes of all tensors except strings, with open dimensions counted as 1."""
+    numbers = [tensor for tensor in tensors if tensor.dtype.base_dtype != tf.string]
+    return sum(int(tensor.dtype.size) * math.prod(dim or 1 for dim in _dims(tensor)) for tensor in numbers)
 
 
 def _dims(tensor: Any) -> list[int | None]:

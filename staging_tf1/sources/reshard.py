@@ -22,6 +22,9 @@ BY_BATCHES = {"dealt": "batches"}
 # Fingerprint entries that may differ while the common order stays the same.
 _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
 
+# More shards than any cluster has processes.
+_MOST_SHARDS = 1 << 16
+
 
 @dataclass(frozen=True)
 class Carried:
@@ -63,6 +66,9 @@ def carried_over(
     Returns:
       None if the two runs have no common order, or if a fingerprint does not describe how records are distributed.
 
+    Raises:
+      ArithmeticError, ValueError: `saved` is damaged.
+
     >>> fingerprint = ArraySource(np.arange(100), batch_size=4).fingerprint()
     >>> carried_over(fingerprint, [6], fingerprint, towers=2)
     Carried(unit='records', consumed=24, positions=(3, 3), repeated=0, presumed=False)
@@ -75,6 +81,8 @@ def carried_over(
     if present.get("dealt") == BY_BATCHES["dealt"]:
         return None if saved != present else _batches_carried_over(positions, towers)
     old, new = _layout_of(saved, len(positions), epochs), _layout_of(present, towers, epochs)
+    if old is not None:
+        _check_shards(old)
     return None if old is None or new is None else _records_carried_over(old, positions, new)
 
 
@@ -130,6 +138,12 @@ def _layout_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int | 
         int(fingerprint["shard_count"]),
         towers,
     )
+
+
+def _check_shards(old: _Layout) -> None:
+    # The shards are visited one by one: a damaged number could take hours.
+    if not 0 <= old.index < old.count <= min(old.num_records, _MOST_SHARDS):
+        raise ValueError(f"shard {old.index} of {old.count}, of {old.num_records} records")
 
 
 def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) -> Carried:

@@ -1,4 +1,4 @@
-"""Which batches went to failed steps, from what the meters counted and which steps succeeded."""
+"""Which batches went to failed steps, from what the gets counted and which steps succeeded."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import hypothesis.strategies as st
 import numpy as np
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
-from staging_tf1.lifecycle.account import Account
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.graph.sink import Sink
+from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import ArraySource
 
 TOWERS = 2
@@ -26,21 +27,25 @@ class Steps:
         source = ArraySource(np.arange(100), batch_size=1)
         self._taken = staging.staged(source, devices=["/cpu:0"] * TOWERS, lockstep=True, name="x")
         (pipeline,) = pipelines_of(graph)
-        self.sinks = {("x", tower): lane.sink for tower, lane in enumerate(feed.lanes)}
+        self.sinks = pipeline.sinks
         self._sess = sess
         self.begin()
 
     def begin(self) -> None:
         self._sess.run(tf.global_variables_initializer())
-        self._sess.run([sink.reset for sink in self.sinks.values()])
+        self._sess.run([sink.reset for sink in self.sinks])
 
-    def take(self, towers: frozenset[int]) -> frozenset[tuple[str, int]]:
-        """Runs a step; returns what it needs."""
+    def take(self, towers: frozenset[int]) -> frozenset[Sink]:
+        """Runs a step; returns the sinks that it takes from."""
         for tower in towers:
-            sink = self.sinks["x", tower]
+            sink = self.sinks[tower]
             self._sess.run(sink.put, {sink.placeholders[0]: [0]})
         self._sess.run([self._taken[tower] for tower in towers])
-        return frozenset(("x", tower) for tower in towers)
+        return frozenset(self.sinks[tower] for tower in towers)
+
+
+def by_name(batches: FailedBatches) -> dict[str, list[int]]:
+    return {sink.name: numbers for sink, numbers in batches.numbers.items()}
 
 
 SOME = st.frozensets(st.sampled_from(sorted(EVERY)))
@@ -53,7 +58,7 @@ STEPS = st.lists(st.tuples(SOME, st.none() | SOME), max_size=12)
 def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[Any, Any]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
-        account = Account(sess, played.sinks)
+        batches = FailedBatches(sess, played.sinks)
         taken = dict.fromkeys(EVERY, 0)
         failed: dict[int, list[int]] = {tower: [] for tower in EVERY}
         for needed, had in steps:
@@ -62,55 +67,55 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
                 if had is not None:
                     failed[tower].append(taken[tower])
                 taken[tower] += 1
-            gates = played.take(needed if had is None else had)
+            sinks = played.take(needed if had is None else had)
             if had is None:
-                account.succeeded(gates)
+                batches.succeeded(sinks)
             else:
-                account.settle()
-        assert account.failed == {("x", tower): numbers for tower, numbers in failed.items()}
-        account.settle()
-        account.settle()
-        assert account.failed_by_sink() == {f"x/{tower}": numbers for tower, numbers in failed.items()}
+                batches.settle()
+        assert batches.numbers == {played.sinks[tower]: numbers for tower, numbers in failed.items()}
+        batches.settle()
+        batches.settle()
+        assert by_name(batches) == {f"x/{tower}": numbers for tower, numbers in failed.items()}
 
 
 def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        account = Account(sess, played.sinks)
-        account.succeeded(played.take(EVERY))
+        batches = FailedBatches(sess, played.sinks)
+        batches.succeeded(played.take(EVERY))
         for _ in range(3):
-            account.settle()
-        account.succeeded(played.take(EVERY))
-        account.settle()
-        assert account.failed_by_sink() == {"x/0": [], "x/1": []}
+            batches.settle()
+        batches.succeeded(played.take(EVERY))
+        batches.settle()
+        assert by_name(batches) == {"x/0": [], "x/1": []}
 
 
 def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        account = Account(sess, played.sinks)
-        account.succeeded(played.take(EVERY))
+        batches = FailedBatches(sess, played.sinks)
+        batches.succeeded(played.take(EVERY))
         played.take(frozenset([1]))
         played.take(EVERY)
-        account.settle()
-        assert account.failed_by_sink() == {"x/0": [1], "x/1": [1, 2]}
+        batches.settle()
+        assert by_name(batches) == {"x/0": [1], "x/1": [1, 2]}
 
 
-def test_each_session_has_an_account_of_its_own(graph: Any) -> None:
+def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
         played.take(EVERY)
         played.begin()
-        account = Account(sess, played.sinks)
-        account.succeeded(played.take(EVERY))
-        account.settle()
-        assert account.failed_by_sink() == {"x/0": [], "x/1": []}
+        batches = FailedBatches(sess, played.sinks)
+        batches.succeeded(played.take(EVERY))
+        batches.settle()
+        assert by_name(batches) == {"x/0": [], "x/1": []}
 
 
 def test_without_areas_there_is_nothing_to_settle(graph: Any) -> None:
     tf.no_op()
     with tf.Session() as sess:
-        account = Account(sess, {})
-        account.succeeded(frozenset())
-        account.settle()
-        assert account.failed == account.failed_by_sink() == {}
+        batches = FailedBatches(sess, ())
+        batches.succeeded(frozenset())
+        batches.settle()
+        assert batches.numbers == {}
