@@ -203,7 +203,9 @@ def test_too_large_python_integers_are_refused() -> None:
     area = StagingArea([tf.float32, tf.uint8])
     with pytest.raises(SpecError, match=r"component 0 got 16777217 .*does not fit into float32"):
         area.put([2**24 + 1, 0])
-    with pytest.raises(SpecError, match=r"component 1 got 256 .*does not fit into uint8|cannot be converted to an array"):
+    with pytest.raises(
+        SpecError, match=r"component 1 got 256 .*does not fit into uint8|cannot be converted to an array"
+    ):
         area.put([0, 256])
     with pytest.raises(SpecError, match=r"component 0 got 1e\+300 .*does not fit into float32"):
         area.put([1e300, 0])

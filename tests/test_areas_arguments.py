@@ -104,7 +104,9 @@ def test_wrong_arguments_are_refused_and_add_no_op(
 def test_tensors_in_place_of_dtypes_are_told_of_from_tensors() -> None:
     images = tf.placeholder(tf.float32)
     for dtypes in ([images], images, [tf.float32, images]):
-        with pytest.raises(TypeError, match=r"got tensors as dtypes, .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."):
+        with pytest.raises(
+            TypeError, match=r"got tensors as dtypes, .* write StagingArea\.from_tensors\(\[\.\.\.\]\)\."
+        ):
             StagingArea(dtypes)
 
 

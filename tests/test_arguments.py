@@ -37,8 +37,8 @@ from staging_tf1.sources.files import arrayrecord_read, tfrecord_read
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 # How a message says what is wanted, or what to do.
 _WANTS = re.compile(
-    r"wanted|expected|must|takes|declared|out of range|no file|no such file|neither|numbered|interpreted|a component\b|may"
-    r"|Cannot be None|\b(give|name|put|write|use|declare|raise|pass|leave|convert|knows|wrap)\b|got no",
+    r"wanted|expected|must|takes|declared|out of range|no file|no such file|neither|numbered|interpreted|a component\b"
+    r"|may|Cannot be None|\b(give|name|put|write|use|declare|raise|pass|leave|convert|knows|wrap)\b|got no",
     re.IGNORECASE,
 )
 

@@ -132,7 +132,9 @@ def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> Non
 
 def test_after_finalize(graph: Any) -> None:
     graph.finalize()
-    with pytest.raises(BuildError, match=r"built after the graph was finalized \(by a MonitoredSession, .*Build it once"):
+    with pytest.raises(
+        BuildError, match=r"built after the graph was finalized \(by a MonitoredSession, .*Build it once"
+    ):
         make()
 
 
