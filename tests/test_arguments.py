@@ -589,7 +589,7 @@ def test_a_monitored_argument_takes_its_values_or_names_them(name: str) -> None:
 
 
 def test_an_unknown_monitored_argument_is_named(graph: Any) -> None:
-    with pytest.raises(TypeError, match=r"^StagingSession got an unknown argument 'max_wait'; those that it hands"):
+    with pytest.raises(TypeError, match=r"^StagingSession got unknown argument 'max_wait'\. It passes these"):
         staging.StagingSession(max_wait=3, trace_file="never.json")
     assert not os.path.exists("never.json")
 

@@ -179,7 +179,7 @@ def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, c
         sess.close()
     sess.close()  # a second call is harmless
     assert feed_threads() == []
-    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Make a new one"):
+    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Create a new"):
         sess.run(x)
 
 

@@ -242,7 +242,7 @@ def test_fewer_records_than_min_after_dequeue(graph: Any) -> None:
         cause = stall(sess, take)
     assert cause == (
         "queue 'shuffled' holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must "
-        "stay; nothing adds more. Close the queue at the end of the data, put more, or lower "
+        "stay; nothing adds more. Close the queue at the end of the data, put more elements, or lower "
         "min_after_dequeue."
     )
 
