@@ -240,5 +240,7 @@ def test_generators_must_agree(graph: Any) -> None:
 
 
 def test_threads_and_generators_must_be_as_many(graph: Any) -> None:
-    with pytest.raises(ValueError, match="got 2 generator functions and num_threads=3. Each generator has a thread of"):
+    with pytest.raises(
+        ValueError, match="got 2 generator functions and num_threads=3. Each generator has its own thread"
+    ):
         staging.CustomRunner([batches, batches], batch_size=2, num_threads=3)
