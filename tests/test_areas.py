@@ -175,8 +175,8 @@ def test_eager_tensors_and_partitioned_variables_are_values_too() -> None:
         (True, r"got True \(a Python bool\), declared int64 \[32\]"),
         ("x", r"got 'x' \(a Python str\), declared int64 \[32\]"),
         (None, r"got None \(a Python NoneType\), declared int64 \[32\]"),
-        ([1, [2]], r"got \[1, \[2\]\] \(a Python list\), declared int64 \[32\]\. It does not make an array"),
-        ([2**63], r"The value does not fit into int64|It does not make an array"),
+        ([1, [2]], r"got \[1, \[2\]\] \(a Python list\), declared int64 \[32\]\. It cannot be converted to an array"),
+        ([2**63], r"The value does not fit into int64|It cannot be converted to an array"),
         ([1, 2], r"got int64 \[2\] \(a numpy value\), .* Reshape it, or declare the shape"),
     ],
 )
@@ -203,7 +203,9 @@ def test_too_large_python_integers_are_refused() -> None:
     area = StagingArea([tf.float32, tf.uint8])
     with pytest.raises(SpecError, match=r"component 0 got 16777217 .*does not fit into float32"):
         area.put([2**24 + 1, 0])
-    with pytest.raises(SpecError, match=r"component 1 got 256 .*does not fit into uint8|does not make an array"):
+    with pytest.raises(
+        SpecError, match=r"component 1 got 256 .*does not fit into uint8|cannot be converted to an array"
+    ):
         area.put([0, 256])
     with pytest.raises(SpecError, match=r"component 0 got 1e\+300 .*does not fit into float32"):
         area.put([1e300, 0])
@@ -216,22 +218,22 @@ def test_tensors_of_other_kinds_are_refused() -> None:
         area.put([sparse])
     with pytest.raises(SpecError, match=r"got a list of tensors.*tf\.stack\(\[\.\.\.\]\)"):
         area.put([[tf.constant(1.0), tf.constant(2.0)]])
-    with pytest.raises(SpecError, match=r"component 0 got string \[\].*Strings are not cast"):
+    with pytest.raises(SpecError, match=r"component 0 got string \[\].*Strings cannot be cast"):
         area.put([tf.constant("x")])
 
 
 def test_the_number_and_names_of_values_are_checked() -> None:
     plain = StagingArea([tf.float32, tf.int32])
     named = StagingArea([tf.float32, tf.int32], names=["x", "y"])
-    with pytest.raises(SpecError, match=r"put got 1 value, .* 2 components \(component 1 missing\)\."):
+    with pytest.raises(SpecError, match=r"put got 1 value, expected 2, .* \(component 1 missing\)\."):
         plain.put([1.0])
-    with pytest.raises(SpecError, match=r"put got 3 values, declared are 2 components\."):
+    with pytest.raises(SpecError, match=r"put got 3 values, expected 2, one per component\."):
         plain.put([1.0, 2, 3])
     with pytest.raises(SpecError, match=r"put got a dict, but the area has no names\..*names=\['x', 'y'\]"):
         plain.put({"x": 1.0, "y": 2})
     with pytest.raises(SpecError, match=r"put got 1 value, .*\(component 'y' missing\)"):
         named.put({"x": 1.0})
-    with pytest.raises(SpecError, match=r"put got the name 'z', declared are \['x', 'y'\]\."):
+    with pytest.raises(SpecError, match=r"put got unknown name 'z', expected \['x', 'y'\]\."):
         named.put({"x": 1.0, "z": 2})
     with pytest.raises(SpecError, match=r"put got a list, but the area has names\. Put a dict with the keys"):
         named.put([1.0, 2])
@@ -243,7 +245,7 @@ def test_values_of_another_graph_are_refused() -> None:
     with tf.Graph().as_default():
         stranger = tf.constant(1.0, name="stranger")
     area = StagingArea([tf.float32])
-    with pytest.raises(SpecError, match="component 0 got 'stranger:0', which belongs to another graph"):
+    with pytest.raises(SpecError, match="component 0 got 'stranger:0', which belongs to a different graph"):
         area.put([stranger])
 
 
@@ -282,7 +284,7 @@ def test_from_tensors_takes_one_a_list_and_names() -> None:
     ("tensors", "names", "kind", "message"),
     [
         ([], None, ValueError, "got no tensors"),
-        ({"x": np.zeros(1)}, ["x"], ValueError, "a dict's keys are the names"),
+        ({"x": np.zeros(1)}, ["x"], ValueError, "the keys of a dict are the names"),
         ({1: np.zeros(1)}, None, TypeError, r"keys \[1\]; component names must be strings"),
         ([1.0], None, TypeError, "component 0 is a float.*tf.convert_to_tensor"),
     ],

@@ -170,7 +170,7 @@ def test_map_areas_that_were_imported_are_known_by_their_kind() -> None:
         # The other kind of area has its own names, and a get of one component does not show the other components.
         StagingArea([tf.float32], shared_name="m", capacity=3)
         MapStagingArea([tf.int32, tf.string], shared_name="m", ordered=True)
-        with pytest.raises(SpecError, match="has capacity=1 where that one has capacity=0"):
+        with pytest.raises(SpecError, match="has capacity=1, expected capacity=0"):
             MapStagingArea([tf.int32, tf.string], shared_name="m", ordered=True, capacity=1)
 
 

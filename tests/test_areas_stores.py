@@ -69,11 +69,11 @@ def test_the_same_shared_name_shares_the_store() -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"capacity": 3}, r"has capacity=3 where that one has capacity=2"),
-        ({"capacity": 2, "memory_limit": 9}, r"has memory_limit=9 where that one has memory_limit=0"),
+        ({"capacity": 3}, r"has capacity=3, expected capacity=2"),
+        ({"capacity": 2, "memory_limit": 9}, r"has memory_limit=9, expected memory_limit=0"),
         (
             {"capacity": 2, "dtypes": [tf.int64]},
-            r"has dtypes=\['int64'\] where that one has dtypes=\['int32'\]",
+            r"has dtypes=\['int64'\], expected dtypes=\['int32'\]",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_an_unnamed_area_never_shares() -> None:
 
 def test_the_ops_of_raw_code_count_as_areas() -> None:
     tf.raw_ops.Stage(values=[tf.constant(1)], shared_name="raw", capacity=4)
-    with pytest.raises(SpecError, match=r"shares its name with the op '.*', but has capacity=1 where"):
+    with pytest.raises(SpecError, match=r"shares its name with the op '.*', but has capacity=1, expected"):
         StagingArea([tf.int32], shared_name="raw", capacity=1)
 
 
@@ -108,7 +108,7 @@ def test_cached_ops_are_made_once_and_not_after_finalize(graph: Any) -> None:
     late = StagingArea([tf.int32])
     graph.finalize()
     assert area.clear_op() is not None
-    with pytest.raises(BuildError, match="clear is wanted after the graph was finalized"):
+    with pytest.raises(BuildError, match="clear was requested after the graph was finalized"):
         late.clear_op()
     assert areas_of(graph) == [area, late]
 

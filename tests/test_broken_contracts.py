@@ -66,7 +66,7 @@ def test_threads_that_step_past_each_other_are_told(graph: Any) -> None:
         other = threading.Thread(target=sess.run, args=(held,))
         other.start()
         assert inside.wait(LIMIT_SECS)
-        with pytest.raises(RuntimeError, match="'train' is in lockstep, and two threads take steps of it at once"):
+        with pytest.raises(RuntimeError, match="'train' is in lockstep, and two threads run steps of it at once"):
             sess.run(batch)
         told.set()
         other.join(LIMIT_SECS)

@@ -95,32 +95,32 @@ REFUSED = [
     (
         {"picture": tf.float16},
         SpecError,
-        "staged() got cast= for the component 'picture', which there is not. The components are 'image', 'name'.",
+        "staged(): cast= names unknown component 'picture'. The components are 'image', 'name'.",
     ),
     (
         {"name": tf.float16},
         SpecError,
-        "staged(): component 'name' is of dtype string, which cannot be cast to float16. Name in cast= only components "
-        "that hold numbers.",
+        "staged(): component 'name' is of dtype string and cannot be cast to float16. Name only components that hold "
+        "numbers in cast=.",
     ),
     (
         tf.float16,
         SpecError,
-        "staged(): component 'name' is of dtype string, which cannot be cast to float16. Name in cast= only components "
-        "that hold numbers.",
+        "staged(): component 'name' is of dtype string and cannot be cast to float16. Name only components that hold "
+        "numbers in cast=.",
     ),
     (
         {"image": "half a float"},
         TypeError,
-        "staged() got cast={'image': 'half a float'}, wanted a dtype of numbers, such as tf.float16.",
+        "staged() got cast={'image': 'half a float'}, expected a dtype of numbers, such as tf.float16.",
     ),
     (
         {"image": tf.string},
         TypeError,
-        "staged() got cast={'image': tf.string}, wanted a dtype of numbers, such as tf.float16.",
+        "staged() got cast={'image': tf.string}, expected a dtype of numbers, such as tf.float16.",
     ),
-    ({"image": None}, TypeError, "staged() got cast={'image': None}, wanted a dtype of numbers, such as tf.float16."),
-    (3.5, TypeError, "staged() got cast=3.5, wanted a dtype of numbers, such as tf.float16."),
+    ({"image": None}, TypeError, "staged() got cast={'image': None}, expected a dtype of numbers, such as tf.float16."),
+    (3.5, TypeError, "staged() got cast=3.5, expected a dtype of numbers, such as tf.float16."),
 ]
 
 
@@ -137,6 +137,6 @@ def test_a_single_component_has_no_path(graph: Any) -> None:
     with pytest.raises(SpecError) as caught:
         staging.staged(ArraySource(IMAGES, batch_size=4), cast={"image": tf.float16})
     assert str(caught.value) == (
-        "staged() got cast= for the component 'image', which there is not. There is one component, without a name: "
-        "give its dtype alone, as in cast=tf.float16."
+        "staged(): cast= names unknown component 'image'. There is one component, and it has no name: give its dtype "
+        "alone, as in cast=tf.float16."
     )

@@ -208,7 +208,7 @@ def test_the_checkpoint_of_another_program(saved: Path, tmp_path: Path, other: s
     error = first_error(way, folder, built)
     assert isinstance(error, CheckpointError)
     assert str(folder / "model.ckpt-6") in str(error) and words in str(error)
-    assert "Give checkpoint_dir a folder with checkpoints of this program" in str(error)
+    assert "Set checkpoint_dir to an empty folder or one with checkpoints of this program" in str(error)
     assert feed_threads() == []
 
 

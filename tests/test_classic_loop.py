@@ -272,9 +272,9 @@ def test_the_report_of_a_drain_after_the_end_of_a_queue(graph: Any) -> None:
         cause = stall(sess, got)
     assert cause.startswith("area 'StagingArea' (made at test_classic_loop.py:")
     assert cause.endswith(
-        "is empty and stays so, because its input has ended: queue 'numbers' is closed and holds 0. The step that met "
-        "the end has put nothing, and its get may have taken the last element, which is lost then: count the batches "
-        "and leave the last put out, or use staged()."
+        "is empty and its input has ended: queue 'numbers' is closed and holds 0. The step that met the end of the "
+        "data put nothing, and may have lost the last element to its get. Count the batches and leave out the last "
+        "put, or use staged()."
     )
 
 
@@ -286,4 +286,4 @@ def test_the_report_of_a_drain_after_the_end_of_a_dataset(graph: Any) -> None:
         sess.run(put)
         assert sess.run(got) == 0
         cause = stall(sess, got)
-    assert cause.endswith("then fetch put and get in every step; if its input has ended, leave the last get out.")
+    assert cause.endswith("then fetch put and get in every step; if its input has ended, leave out the last get.")

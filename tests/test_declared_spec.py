@@ -22,13 +22,13 @@ DECLARED = {
 }
 
 TABLE = """\
-staged(name='train') got other values than spec= declares:
+staged(name='train') got values that do not match spec=:
   component  got           declared         conflict
   extra      float32 [?]   -                not declared
   image      uint8 [?, 3]  float32 [?, 4]   dtype and shape
   label      int64 [?]     int64 [?]
   weight     -             float32 [?]      missing
-Declare what there is, or convert it before (map, tf.cast); staged(cast=) stages a component in another \
+Declare the values as they are, or convert them first (map, tf.cast); staged(cast=) stages a component in another \
 dtype."""
 
 
@@ -95,7 +95,7 @@ def test_what_is_no_spec_is_refused(graph: Any) -> None:
     with pytest.raises(TypeError) as caught:
         staging.staged(tf.data.Dataset.range(3), spec={"x": 3})
     assert str(caught.value) == (
-        "staged() got spec= with 3 as component 'x', wanted a nest of tf.TensorSpec, such as "
+        "staged() got spec= with 3 as component 'x', expected a nest of tf.TensorSpec, such as "
         "tf.TensorSpec([None, 784], tf.float32)."
     )
 

@@ -52,20 +52,20 @@ def _fed_by(**changes: Any) -> StoreView:
             _AREA,
             "is stuck: feed thread 'feed:train:0' has been in it for 29.0 s, at reader.py:12 in read(), after 512 ",
         ),
-        (_fed_by(mean_source_secs=20.0), "is slower than the step: it takes 20.0 s for a batch"),
-        (_fed_by(batches=0), "and has not made its first batch"),
-        (_fed_by(doing=threads.NOT_STARTED), "its feed threads were made but never started"),
-        (_fed_by(doing=threads.ENDED), "has no element, and its feed threads are dead: they ended without "),
+        (_fed_by(mean_source_secs=20.0), "is slower than the step: it takes 20.0 s per batch"),
+        (_fed_by(batches=0), "and has not returned its first batch"),
+        (_fed_by(doing=threads.NOT_STARTED), "its feed threads were created but never started"),
+        (_fed_by(doing=threads.ENDED), "has no element, and its feed threads have ended without "),
         (_fed_by(doing=threads.PUTTING), "the ops that compute the batches of 'train' have not returned for 29.0"),
-        (replace(_AREA, error="OSError: disk"), "the thread that fed 'train' has died of OSError: disk"),
+        (replace(_AREA, error="OSError: disk"), "the thread that fed 'train' has died: OSError: disk"),
         (replace(_AREA, feeders=()), "is empty, because its feed threads were never started in this session"),
         (replace(_AREA, feeders=(), lockstep=True), "nothing is staged in 'train', which is in lockstep"),
         (_QUEUE, "queue 'q' is empty, and no thread is putting into it"),
-        (replace(_QUEUE, putters=1), "and the thread that puts into it has not come to an end"),
-        (replace(_QUEUE, size=3), "holds 3 elements, and a take of 4 needs 4; nothing is putting more into it"),
+        (replace(_QUEUE, putters=1), "and the put of another thread is still running"),
+        (replace(_QUEUE, size=3), "holds 3 elements, and a dequeue of 4 needs 4; nothing adds more"),
         (
             replace(_QUEUE, size=10, min_after_dequeue=100, putters=1),
-            "holds 10 elements, and a take of 4 needs 104, because min_after_dequeue=100 of them must stay. Wait until",
+            "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay. Wait until",
         ),
         (replace(_QUEUE, has_put=False), "and the graph has no op that puts into it. Build its enqueue()."),
         (replace(_QUEUE, wanted=0, step_puts=True, capacity=4, size=4), "is full (4 of 4), and this run puts into it"),
@@ -93,7 +93,7 @@ def test_the_first_store_that_explains_the_wait_is_named() -> None:
 def test_what_does_not_explain_a_wait_is_not_blamed(store: StoreView) -> None:
     found = diagnose(Snapshot(_STEP, (store,)))
     assert not found.waits
-    assert found.cause.startswith("no area or queue keeps the step waiting")
+    assert found.cause.startswith("the step is not waiting for input")
 
 
 def test_a_report_shows_everything_the_cause_first() -> None:
@@ -105,12 +105,12 @@ def test_a_report_shows_everything_the_cause_first() -> None:
     assert lines[0] == "A step has not returned for 30.0 s, at train.py:41 in main()."
     assert lines[1].startswith("Most likely: the source of 'train' is stuck: ")
     assert lines[2:] == [
-        "  'train': 0 of 2 elements; open; the step wants 1; 1 staged for a round that is not complete",
+        "  'train': 0 of 2 elements; open; the step takes 1; 1 staged for an incomplete round",
         "    feed:train:0: in the source for 29.0 s, batch 511, 512 delivered, at reader.py:12 in read()",
-        "  queue 'q': 3 elements, unbounded; open; min_after_dequeue=100; the step wants 4",
+        "  queue 'q': 3 elements, unbounded; open; min_after_dequeue=100; the step takes 4",
         "    last exception: OSError: disk",
         "  area 'raw': ? elements, unbounded; the step puts into it",
-        "  variables without a value: weights, bias",
+        "  uninitialized variables: weights, bias",
     ]
 
 

@@ -266,12 +266,12 @@ def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
     [
         (
             dict(ignored_exception_types=(3,)),
-            "staged() got 3 among ignored_exception_types, wanted subclasses of Exception, such as "
+            "staged() got 3 in ignored_exception_types, expected subclasses of Exception, such as "
             "(tf.errors.DataLossError,).",
         ),
         (
             dict(max_ignored=3),
-            "staged() got max_ignored=3 without ignored_exception_types. Name the exceptions, too.",
+            "staged() got max_ignored=3 without ignored_exception_types. Give both.",
         ),
         (
             dict(ignored_exception_types=(ValueError,), max_ignored=-1),

@@ -125,14 +125,16 @@ def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> Non
     child = run_python("-c", program)
     assert child.returncode == 0, child.stderr
     lines = child.stdout.splitlines()
-    assert "is called eagerly, and an area belongs to a graph. Call tf.disable_v2_behavior() first" in lines[0]
-    assert "is built in thread 'builder', which has no part in your program's default graph." in lines[1]
+    assert "is called in eager mode, but an area belongs to a graph. Call tf.disable_v2_behavior() first" in lines[0]
+    assert "is built in thread 'builder', which does not share your program's default graph." in lines[1]
     assert len(lines) == 2
 
 
 def test_after_finalize(graph: Any) -> None:
     graph.finalize()
-    with pytest.raises(BuildError, match=r"built after the graph was finalized \(a MonitoredSession, .*Build it once"):
+    with pytest.raises(
+        BuildError, match=r"built after the graph was finalized \(by a MonitoredSession, .*Build it once"
+    ):
         make()
 
 
@@ -155,7 +157,7 @@ def test_in_a_thread_without_a_default_graph() -> None:
         thread = threading.Thread(target=target, name="builder")
         thread.start()
         thread.join(30)
-    assert "built in thread 'builder', which has no part in your program's default graph" in str(caught[0])
+    assert "built in thread 'builder', which does not share your program's default graph" in str(caught[0])
     assert "within `with graph.as_default():` here" in str(caught[0])
     assert made[0].graph is main_graph
 

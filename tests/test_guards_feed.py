@@ -97,7 +97,7 @@ def test_building_in_bulk_before_training_is_fine(graph: Any, what: str) -> None
 
 @pytest.mark.parametrize("what", BUILDERS)
 def test_building_eagerly(what: str) -> None:
-    with tf2.init_scope(), pytest.raises(BuildError, match="is called eagerly, and an area belongs to a graph"):
+    with tf2.init_scope(), pytest.raises(BuildError, match="is called in eager mode, but an area belongs to a graph"):
         BUILDERS[what]()
 
 

@@ -99,10 +99,10 @@ def test_from_tensors_and_the_register() -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (1.5, r"put takes an int64 scalar as key, it got 1\.5 \(float\)\. Hash it to an integer"),
-        ("k", r"it got 'k' \(str\)"),
-        (True, "it got True"),
-        (2**63, "Give an integer of 64 bits"),
+        (1.5, r"put takes an int64 scalar as key, got 1\.5 \(float\)\. Hash it to an integer"),
+        ("k", r"got 'k' \(str\)"),
+        (True, "got True"),
+        (2**63, "Give a 64-bit integer"),
     ],
 )
 def test_keys_are_checked(graph: Any, key: Any, message: str) -> None:
@@ -115,24 +115,24 @@ def test_keys_are_checked(graph: Any, key: Any, message: str) -> None:
 
 def test_keys_that_are_tensors_are_checked() -> None:
     area = MapStagingArea([tf.int32])
-    with pytest.raises(SpecError, match=r"it got int32 \[\]\. Cast it: tf\.cast\(key, tf\.int64\)\."):
+    with pytest.raises(SpecError, match=r"got int32 \[\]\. Cast it: tf\.cast\(key, tf\.int64\)\."):
         area.put(tf.constant(1), [1])
-    with pytest.raises(SpecError, match=r"get takes an int64 scalar as key, it got int64 \[2\]"):
+    with pytest.raises(SpecError, match=r"get takes an int64 scalar as key, got int64 \[2\]"):
         area.get(tf.constant([1, 2], tf.int64))
 
 
 @pytest.mark.parametrize(
     ("values", "indices", "kind", "message"),
     [
-        ([1], None, SpecError, r"put got 1 values, declared are 2 components\. .*say which: indices"),
+        ([1], None, SpecError, r"put got 1 values, expected 2, one per component\. .*name them: indices"),
         ([1, 2, 3], None, SpecError, "put got 3 values for 2 components"),
         ([1, 2], [0], SpecError, "put got 2 values for 1 components"),
         ([1], [2], ValueError, r"indices=\[2\], but its components are numbered 0 to 1"),
-        ([1, 1], [0, 0], ValueError, "each component may stand there once"),
-        ([1], ["a"], ValueError, "but the area has no names; use numbers"),
+        ([1, 1], [0, 0], ValueError, "each component may appear only once"),
+        ([1], ["a"], ValueError, "but the area has no names; use indices"),
         ([1], [], ValueError, "name at least one component"),
-        ([1], 0, TypeError, "they must be a list of component numbers or names"),
-        ([1], [0.0], TypeError, r"0\.0 is neither a component's number nor a name"),
+        ([1], 0, TypeError, "they must be a list of component indices or names"),
+        ([1], [0.0], TypeError, r"0\.0 is neither the index nor the name of a component"),
         ([1.5], [0], SpecError, r"component 0 got 1\.5 \(a Python float\), declared int32"),
         ([], [], SpecError, "put got no values"),
     ],
@@ -147,9 +147,9 @@ def test_names_and_numbers_of_components_are_checked() -> None:
     area = MapStagingArea([tf.int32, tf.int32], names=["a", "b"])
     with pytest.raises(ValueError, match=r"'c' is not among its names \['a', 'b'\]"):
         area.get(1, indices=["c"])
-    with pytest.raises(TypeError, match="give either numbers or names, not both"):
+    with pytest.raises(TypeError, match="give either indices or names, not both"):
         area.peek(1, indices=["a", 1])
-    with pytest.raises(ValueError, match="a dict's keys say which components they are, leave indices out"):
+    with pytest.raises(ValueError, match="the keys of a dict name the components, leave indices out"):
         area.put(1, {"a": 1}, indices=["b"])
 
 

@@ -38,8 +38,8 @@ def test_an_area_beside_its_consumers_is_warned_of_once(graph: Any) -> None:
     with tf.Session(config=tf.ConfigProto(device_count={"CPU": 3})) as sess:
         devices = [device.name for device in sess.list_devices()]
         assert warned(areas_of(graph), devices) == [
-            f"area 'train' (made at test_placement.py:{area.made_at.lineno}) stands on CPU:0, but 'loss' "
-            "(AddV2), which consumes it, stands on CPU:2: every step waits for the copy. Build the area "
+            f"area 'train' (made at test_placement.py:{area.made_at.lineno}) is on CPU:0, but 'loss' "
+            "(AddV2), which consumes it, is on CPU:2: every step waits for the copy. Build the area "
             "there: within `with tf.device('/device:CPU:2'):`, or staged(..., device='/device:CPU:2')."
         ]
         assert warned(areas_of(graph), devices) == []
@@ -62,7 +62,7 @@ def test_the_advice_helps(graph: Any) -> None:
             "/cpu:0",
             "/gpu:0",
             [CPU, GPU],
-            "stands on CPU:0, but 'op' (Square), which consumes it, stands on GPU:0",
+            "is on CPU:0, but 'op' (Square), which consumes it, is on GPU:0",
         ),
         ("", "/gpu:0", [CPU, GPU], None),  # placed on the GPU automatically
         ("", "/gpu:0", [CPU], None),  # soft placement: both on the CPU
@@ -86,7 +86,7 @@ def test_several_consumers_are_counted() -> None:
         for _ in range(3):
             tf.square(batch, name="op")
     message = placement_warning("/cpu:0", "area 'x'", [batch], [CPU, GPU])
-    assert message is not None and "'op' (Square) and 2 more, which consume it, stand on GPU:0" in message
+    assert message is not None and "'op' (Square) and 2 more, which consume it, are on GPU:0" in message
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 RECORDS, BATCH = 23, 4
-UNTOLD = "Which of the new order's batches have been consumed cannot be told."
+UNTOLD = "The saved position cannot be mapped to the new order."
 
 
 def source(**other: Any) -> ArraySource:
@@ -89,7 +89,7 @@ def test_a_seed_that_was_drawn_is_taken_from_the_checkpoint(tmp_path: Any) -> No
         (
             dict(batch_size=5),
             "batch_size was 4, is 5",
-            "12 records had been consumed: going on at batch 2 repeats 2 and leaves out none.",
+            "12 records had been consumed: continuing at batch 2 repeats 2 and skips none.",
             "batch 2",
         ),
     ],
@@ -102,7 +102,7 @@ def test_another_order_is_refused_with_both_values(
         steps(tmp_path, source(**other), 1)
     assert str(caught.value) == (
         f"'staged': the checkpoint holds position 3 in another order of batches: {difference}. {cost} Give staged() "
-        f"the same source and devices as before, or resume='ignore' to go on at {where} all the same, or "
+        f"the same source and devices as before, or resume='ignore' to continue at {where} anyway, or "
         f"resume='restart' to begin with the first batch."
     )
 

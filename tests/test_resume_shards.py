@@ -73,8 +73,8 @@ def test_partial_batches_and_the_end_of_an_epoch_are_counted(tmp_path: Any) -> N
 
 REFUSED = (
     "'staged': the checkpoint holds position 3 in another order of batches: towers was 1, is 2. 12 records had been "
-    "consumed: going on at batch 1 repeats 4 and leaves out none. Give staged() the same source and devices as before, "
-    "or resume='ignore' to go on at batch 1 all the same, or resume='restart' to begin with the first batch."
+    "consumed: continuing at batch 1 repeats 4 and skips none. Give staged() the same source and devices as before, "
+    "or resume='ignore' to continue at batch 1 anyway, or resume='restart' to begin with the first batch."
 )
 
 
@@ -98,12 +98,11 @@ def test_what_is_ignored_is_logged_and_what_costs_nothing_too(tmp_path: Any, cap
     said = [(entry.levelname, entry.getMessage()) for entry in caplog.records if "another order" in entry.getMessage()]
     stated = REFUSED.split(" Give ")[0]
     assert said == [
-        ("WARNING", f"{stated} resume='ignore' goes on at batch 1 all the same."),
+        ("WARNING", f"{stated} resume='ignore' continues at batch 1 anyway."),
         (
             "INFO",
             "'staged': the checkpoint holds position 2 in another order of batches: towers was 2, is 1. 16 records had "
-            "been consumed: going on at batch 4 repeats 0 and leaves out none. That is exactly the next one, and the "
-            "run goes on.",
+            "been consumed: continuing at batch 4 repeats 0 and skips none. Resuming; nothing is repeated or skipped.",
         ),
     ]
 
@@ -147,8 +146,7 @@ def test_what_other_own_shards_cost_is_counted_over_all_of_them(tmp_path: Any) -
         part(tmp_path / "saved", records(24, 2, shard=(1, 3)), 1, 1)
     assert (
         "position 2 in another order of batches: shard_count was 2, is 3; shard_index was 0, is 1. 8 records had been "
-        "consumed: going on at batch 1 repeats 2 and leaves out none, if the other shards had reached the same "
-        "position."
+        "consumed: continuing at batch 1 repeats 2 and skips none, if the other shards had reached the same position."
     ) in str(caught.value)
     got = Counter(shards(tmp_path, 2, 2, 3, "ignore"))
     assert set(got) == set(range(24)) and sum(got.values()) == 24 + 2
@@ -156,7 +154,9 @@ def test_what_other_own_shards_cost_is_counted_over_all_of_them(tmp_path: Any) -
 
 def test_the_checkpoint_of_another_shard_is_refused(tmp_path: Any) -> None:
     part(tmp_path, records(24, 2, shard=(0, 2)), 1, 2)
-    with pytest.raises(ResumeError, match="shard_index was 0, is 1. 8 records had been consumed: going on at batch 2 "):
+    with pytest.raises(
+        ResumeError, match="shard_index was 0, is 1. 8 records had been consumed: continuing at batch 2"
+    ):
         part(tmp_path, records(24, 2, shard=(1, 2)), 1, 1)
 
 
@@ -202,8 +202,8 @@ def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any,
     with pytest.raises(ResumeError) as caught:
         first_alone(tmp_path, make(9), 1)
     assert (
-        "holds position 3, 0 in another order of batches: the towers have not taken in turn. 3 batches had been "
-        "consumed: going on at batch 1, 0 repeats 2 and leaves out none."
+        "holds position 3, 0 in another order of batches: the towers consumed batches out of rotation. 3 batches had "
+        "been consumed: continuing at batch 1, 0 repeats 2 and skips none."
     ) in str(caught.value)
     assert first_alone(tmp_path, make(9), 2, "ignore") == [2, 4]
 
@@ -242,13 +242,13 @@ def test_more_towers_than_records_are_refused(graph: Any) -> None:
     with pytest.raises(ValueError) as caught:
         staging.staged(records(3, 1), devices=[CPU] * 5, name="train")
     assert str(caught.value) == (
-        "staged(name='train') got 5 devices, so 5 towers, and a source of 3 record(s) to deal out to them: 2 tower(s) "
-        "would get none. Give it at most 3 device(s)."
+        "staged(name='train') got 5 devices, but a source of only 3 record(s): 2 tower(s) would get none. Give it at "
+        "most 3 device(s)."
     )
     with pytest.raises(ValueError) as caught:
         staging.staged(records(5, 4, drop_remainder=True), devices=[CPU] * 2)
     assert str(caught.value).startswith(
-        "staged() got 2 devices, and its source cannot be dealt out to so many towers, one shard for each: "
+        "staged() got 2 devices, but its source cannot be split into 2 shards: "
         "ArraySource: batch_size=4 is larger than the 3 records of shard 0 of 2,"
     )
     assert len(graph.get_operations()) == before

@@ -160,7 +160,7 @@ def test_threads_before_variables_are_refused(graph: Any) -> None:
     text = str(caught.value)
     assert text.startswith("'train' (made at test_runner.py:")
     assert text.endswith(
-        "its feed threads were to be started before 2 variable(s) had a value: weights, bias. Run "
+        "cannot start the feed threads: 2 variables are uninitialized: weights, bias. Run "
         "tf.global_variables_initializer() and tf.local_variables_initializer() first, or use StagingSession, which "
         "keeps this order."
     )
@@ -172,8 +172,8 @@ def test_a_batch_larger_than_the_queue_says_so(graph: Any) -> None:
     with pytest.raises(SpecError) as caught, staging.StagingSession() as sess:
         sess.run(x)
     assert str(caught.value) == (
-        "'q' got a batch of 50 records for a queue with capacity=10 of which a taker needs 6. Wanted a capacity of at "
-        "least 56."
+        "'q' got a batch of 50 records for a queue with capacity=10, and each dequeue needs 6. Expected a capacity of "
+        "at least 56."
     )
 
 
@@ -212,7 +212,7 @@ def test_too_little_capacity_is_named(graph: Any) -> None:
     with pytest.raises(ValueError) as caught:
         runner.get_inputs(8)
     assert str(caught.value) == (
-        "CustomRunner 'train': capacity=20 never lets a batch through; wanted at least 23 (min_after_dequeue=15 + "
+        "CustomRunner 'train': capacity=20 never lets a batch through; expected at least 23 (min_after_dequeue=15 + "
         "batch_size=8). Raise capacity, or lower min_after_dequeue."
     )
 
@@ -240,5 +240,7 @@ def test_generators_must_agree(graph: Any) -> None:
 
 
 def test_threads_and_generators_must_be_as_many(graph: Any) -> None:
-    with pytest.raises(ValueError, match="got 2 generator functions and num_threads=3. Each generator has a thread of"):
+    with pytest.raises(
+        ValueError, match="got 2 generator functions and num_threads=3. Each generator has its own thread"
+    ):
         staging.CustomRunner([batches, batches], batch_size=2, num_threads=3)

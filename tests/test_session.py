@@ -179,7 +179,7 @@ def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, c
         sess.close()
     sess.close()  # a second call is harmless
     assert feed_threads() == []
-    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Make a new one"):
+    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Create a new"):
         sess.run(x)
 
 
@@ -338,7 +338,7 @@ def test_misplaced_areas_are_warned_of_once(graph: Any) -> None:
     with tf.device("/device:CPU:1"):
         y = tf.square(x, name="model")
     config = tf.ConfigProto(device_count={"CPU": 2})
-    with pytest.warns(staging.errors.PlacementWarning, match=r"stands on CPU:0, but 'model' \(Square\).*on CPU:1"):
+    with pytest.warns(staging.errors.PlacementWarning, match=r"is on CPU:0, but 'model' \(Square\).*on CPU:1"):
         with staging.StagingSession(config=config) as sess:
             sess.run(y)
     with warnings.catch_warnings():

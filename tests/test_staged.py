@@ -139,12 +139,12 @@ REFUSED = [
     (dict(nice=-1), "staged() got nice=-1, expected a whole number from 0 to 19."),
     (dict(lockstep=True, nice=5), "staged() got nice=5 with lockstep=True, which has no thread. Drop one."),
     (dict(device=3), "staged() got device=3, expected a string such as '/device:GPU:0'."),
-    (dict(device="nowhere:x:y"), "staged() got device='nowhere:x:y', wanted a name such as '/device:GPU:0'."),
+    (dict(device="nowhere:x:y"), "staged() got device='nowhere:x:y', expected a name such as '/device:GPU:0'."),
     (dict(devices=[]), "staged() got devices=[], expected a list with a device for each tower."),
     (dict(devices="/cpu:0"), "staged() got devices='/cpu:0', expected a list with a device for each tower."),
     (
         dict(device="/cpu:0", devices=["/cpu:0"]),
-        "staged() got both device='/cpu:0' and devices=['/cpu:0']. Give one: devices= makes towers.",
+        "staged() got both device='/cpu:0' and devices=['/cpu:0']. Pass only one; devices= makes towers.",
     ),
     (
         dict(lockstep=True, num_threads=2),
@@ -152,7 +152,7 @@ REFUSED = [
     ),
     (
         dict(memory_limit=100),
-        "staged(): an element has 800 bytes, wanted at most memory_limit=100 bytes. Use smaller batches, or no "
+        "staged(): an element has 800 bytes, expected at most memory_limit=100 bytes. Use smaller batches, or no "
         "memory_limit.",
     ),
     (dict(name="a b"), "staged() got name='a b', expected a valid TensorFlow op name, such as 'train'."),
@@ -174,7 +174,7 @@ def test_arrays_want_a_source(graph: Any) -> None:
     with pytest.raises(TypeError) as caught:
         staging.staged({"x": np.zeros(3)})
     assert str(caught.value) == (
-        "staged() got a dict as values, which holds no tensor. Wrap arrays in a source: "
+        "staged() got a dict without tensors as values. Wrap arrays in a source: "
         "staging.sources.ArraySource(arrays, batch_size=...)."
     )
 
@@ -185,18 +185,18 @@ def test_a_tensor_of_another_graph_is_named(graph: Any) -> None:
     with pytest.raises(SpecError) as caught:
         staging.staged({"x": alien})
     assert str(caught.value) == (
-        "tensor 'alien:0' belongs to another graph than the one that staged() builds in. Build both within the same "
-        "`with graph.as_default():`."
+        "staged() got tensor 'alien:0', which belongs to a different graph than the default one. Build both within the "
+        "same `with graph.as_default():`."
     )
 
 
 def test_none_as_a_component_is_named(graph: Any) -> None:
-    with pytest.raises(TypeError, match=r"staged\(\) got None as component 'b'. Leave it out, or give a tensor."):
+    with pytest.raises(TypeError, match=r"staged\(\) got None as component 'b'. Leave it out, or pass a tensor."):
         staging.staged({"a": tf.zeros([1]), "b": None})
 
 
 def test_an_unknown_size_wants_no_memory_limit(graph: Any) -> None:
-    with pytest.raises(ValueError, match="the size of an element is not known when the graph is built. Set the shapes"):
+    with pytest.raises(ValueError, match="the size of an element is unknown when the graph is built. Set the shapes"):
         staging.staged(tf.placeholder(tf.float32, [None]), memory_limit=1000)
 
 
@@ -204,7 +204,7 @@ def test_two_gib_cannot_be_counted(graph: Any) -> None:
     with pytest.raises(ValueError) as caught:
         staging.staged(tf.placeholder(tf.float32, [2**29]), memory_limit=2**40)
     assert str(caught.value) == (
-        "staged(): an element has 2147483648 bytes, wanted less than 2 GiB. Use smaller batches, or no memory_limit."
+        "staged(): an element has 2147483648 bytes, expected less than 2 GiB. Use smaller batches, or no memory_limit."
     )
 
 

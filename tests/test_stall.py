@@ -45,8 +45,8 @@ def test_threads_made_but_never_started(graph: Any) -> None:
         coord.request_stop()
     assert cause.startswith("'train' (made at test_stall.py:")
     assert cause.endswith(
-        "is empty, because its feed threads were made but never started. Call start() of each thread, or let "
-        "staging.start(sess, coord) or StagingSession make and start them."
+        "is empty, because its feed threads were created but never started. Start each thread, or let "
+        "staging.start(sess, coord) or StagingSession create and start them."
     )
 
 
@@ -56,9 +56,7 @@ def test_a_queue_runner_that_is_in_no_collection(graph: Any) -> None:
     take = numbers.dequeue()
     with watched_session() as sess:
         cause = stall(sess, take)
-    assert (
-        "'numbers' is empty, and no thread is putting into it: the thread that should has died, or was never " in cause
-    )
+    assert "'numbers' is empty, and no thread is putting into it: its thread has died or was never started" in cause
 
 
 # A missing hook.
@@ -99,7 +97,7 @@ def test_a_source_stuck_in_io(graph: Any) -> None:
     os.close(end)
     assert cause.startswith("the source of 'train' (made at test_stall.py:")
     assert "is stuck: feed thread 'feed:train:0' has been in it for " in cause
-    assert ", at test_stall.py:" in cause and " in from_a_pipe(), after 1 batches. Give what it waits for " in cause
+    assert ", at test_stall.py:" in cause and " in from_a_pipe(), after 1 batches. Add a timeout to " in cause
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -190,7 +188,7 @@ def test_a_source_that_never_made_a_batch(graph: Any) -> None:
     with watched_session() as sess:
         cause = stall(sess, x)
         given.set()
-    assert "is stuck" in cause and "and has not made its first batch" in cause
+    assert "is stuck" in cause and "and has not returned its first batch" in cause
 
 
 def test_a_source_slower_than_the_step(graph: Any, reports: Reports) -> None:
@@ -242,8 +240,8 @@ def test_fewer_records_than_min_after_dequeue(graph: Any) -> None:
         sess.run(fill)
         cause = stall(sess, take)
     assert cause == (
-        "queue 'shuffled' holds 10 elements, and a take of 4 needs 104, because min_after_dequeue=100 of them must "
-        "stay; nothing is putting more into it. Close the queue at the end of the data, put more, or lower "
+        "queue 'shuffled' holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must "
+        "stay; nothing adds more. Close the queue at the end of the data, put more elements, or lower "
         "min_after_dequeue."
     )
 
@@ -260,5 +258,5 @@ def test_a_runner_that_has_not_filled_its_queue(graph: Any) -> None:
     with watched_session() as sess:
         cause = stall(sess, x)
         given.set()
-    assert "holds 10 elements, and a take of 4 needs 104, because min_after_dequeue=100 of them must stay" in cause
+    assert "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay" in cause
     assert "; feed thread 'feed:train:0' has been in the source for " in cause

@@ -26,8 +26,8 @@ def test_an_area_put_but_never_got(graph: Any) -> None:
         cause = stall(sess, put)
     assert cause.startswith("area 'StagingArea' (made at test_stall_stores.py:")
     assert cause.endswith(
-        "is full (2 of 2), and this run puts into it, but the graph has no op that takes from it. Build its get(), "
-        "and run it."
+        "is full (2 of 2), and this run puts into it, but the graph has no op that takes elements from it. Build its "
+        "get() and run it."
     )
 
 
@@ -38,7 +38,7 @@ def test_an_area_whose_get_is_never_run(graph: Any) -> None:
     with watched_session() as sess:
         sess.run(put)
         cause = stall(sess, put)
-    assert "is full (1 of 1), and this run puts into it while nothing takes from it. After the warm-up, " in cause
+    assert "is full (1 of 1), and this run puts into it, but nothing takes elements from it. After the warm" in cause
 
 
 def test_an_area_got_but_never_put(graph: Any) -> None:
@@ -61,7 +61,7 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
         cause = stall(sess, got)
     assert cause.endswith(
         "is empty: this run gets from it, and nothing puts into it. Run its put once before the first step (the "
-        "warm-up), and then fetch put and get in every step."
+        "warm-up), then fetch put and get in every step."
     )
 
 
@@ -78,8 +78,7 @@ def test_a_dead_feeder_of_a_queue_filled_by_hand(graph: Any) -> None:
         feeder.join()
         cause = stall(sess, take)
     assert cause.startswith(
-        "queue 'numbers' is empty, and no thread is putting into it: the thread that should has died, or was never "
-        "started. Start it"
+        "queue 'numbers' is empty, and no thread is putting into it: its thread has died or was never started. Start it"
     )
 
 
@@ -96,7 +95,7 @@ def test_a_dead_queue_runner_says_what_it_died_of(graph: Any, monkeypatch: pytes
         staging.start(sess, stall_secs=SECS, stall_raises=True)
         tf.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
         cause = stall(sess, take)
-    assert cause.startswith("the thread that fed queue 'numbers' has died of InvalidArgumentError: ")
+    assert cause.startswith("the thread that fed queue 'numbers' has died: InvalidArgumentError: ")
 
 
 def test_two_towers_of_which_one_is_fetched(graph: Any) -> None:
@@ -106,8 +105,8 @@ def test_two_towers_of_which_one_is_fetched(graph: Any) -> None:
             while True:
                 sess.run(towers[0])
     cause = cause_in(caught.value.report)
-    assert cause.startswith("the step takes from tower 0 of 'train' only, while the other is full: 'train/1' (made at ")
-    assert "Fetch something of every tower in each step" in cause
+    assert cause.startswith("the step takes only from tower 0 of 'train', while these are full: 'train/1' (made at ")
+    assert "Fetch something from every tower in each step" in cause
 
 
 # Runs that are not stalled by their input.
@@ -126,7 +125,7 @@ def test_a_step_that_computes_is_reported_and_goes_on(graph: Any, reports: Repor
     with watched_session() as sess:
         assert sess.run(y).tolist() == [0, 1]
     cause = cause_in(reports.texts.get_nowait())
-    assert cause.startswith("no area or queue keeps the step waiting: its own ops are still computing")
+    assert cause.startswith("the step is not waiting for input: its own ops are still computing")
 
 
 def test_a_thread_that_waits_for_room_is_no_stall_while_steps_go_on(graph: Any, reports: Reports) -> None:
@@ -160,7 +159,7 @@ def test_a_run_is_reported_once_and_waits_on(graph: Any, reports: Reports) -> No
     assert reports.texts.empty()
     first, *_ = report.splitlines()
     assert first.startswith("A step has not returned for 0.") and ", at test_stall_stores.py:" in first
-    assert "  queue 'numbers': 0 of 1 elements; open; the step wants 1" in report.splitlines()
+    assert "  queue 'numbers': 0 of 1 elements; open; the step takes 1" in report.splitlines()
 
 
 def test_the_fast_path_is_watched(graph: Any) -> None:
@@ -205,7 +204,7 @@ def test_the_seconds_come_from_the_argument_the_environment_or_are_thirty(monkey
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
 def test_other_seconds_are_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGING_TF1_STALL_SECS", value)
-    with pytest.raises(ValueError, match=f"STAGING_TF1_STALL_SECS is '{value}', wanted a number of seconds"):
+    with pytest.raises(ValueError, match=f"STAGING_TF1_STALL_SECS is '{value}', expected a number of seconds"):
         staging.StagingHook()
 
 

@@ -50,5 +50,7 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
             refused = steps(sess.run)
             coord.request_stop()
             coord.join(threads, stop_grace_period_secs=60)
-    assert refused == ("End of data for common steps: staged/1. What the others have left, they give alone.")
+    assert refused == (
+        "End of data for common steps: staged/1. Fetch the other towers separately to use their remaining batches."
+    )
     assert sorted(got) == list(range(records))

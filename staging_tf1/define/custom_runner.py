@@ -1,4 +1,4 @@
-"""`CustomRunner`: the feed-thread runner of the classic recipe."""
+"""`CustomRunner`: the classic recipe of feed threads, placeholders and a queue."""
 
 from __future__ import annotations
 
@@ -22,42 +22,43 @@ from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
 
-# Whole batches that wait in a queue: enough to ride out a slow batch or two, few enough to be cheap in memory.
+# Default capacity of a queue of whole batches: enough to bridge a slow batch or two, and little memory.
 _BATCHES_AHEAD = 8
 
 
 class CustomRunner:
     """Feed threads, placeholders and a queue: the recipe that TensorFlow 1 programs wrote by hand.
 
-    The threads take batches (the first dimension counts records) from `source` and enqueue them; `get_inputs` gives
-    the tensors that dequeue. The threads start with `tf.train.start_queue_runners`, `start_threads`, or a session
-    helper; the end of the data closes the queue, so that what is left is delivered before
-    `tf.errors.OutOfRangeError`.
+    The threads read batches from `source` and enqueue them. `get_inputs` returns the tensors that dequeue. The threads
+    start with `tf.train.start_queue_runners`, `start_threads` or a session helper. The end of the data closes the
+    queue: what is left is delivered, then `tf.errors.OutOfRangeError` is raised.
 
     Args:
       source: a source of batches (`staging.sources`), an iterable, a generator function, or a list of generator
-        functions or sources, one for each thread. One source given to several threads is shared: each batch goes to
-        one thread.
-      batch_size: records that `get_inputs` takes if not told otherwise. None: the batches of the source as they are.
-      queue: "shuffle" for a `tf.RandomShuffleQueue` of records; "fifo" for a `tf.FIFOQueue`, of whole batches if
-        `batch_size` is None (which is faster: `enqueue_many` splits and rebuilds every batch), else of records.
-      capacity: elements that the queue holds, up to 2**24: records, or batches where it holds whole batches.
-      min_after_dequeue: records that stay in a shuffle queue, to choose among; more shuffles better and takes memory.
-      num_threads: feed threads, up to 1,024. With "fifo" the batches keep the source's order however many there are.
+        functions or sources, one per thread. The first dimension of a batch counts records. Several threads share one
+        source: each batch goes to one thread.
+      batch_size: records that `get_inputs` takes by default. None takes the batches as the source makes them.
+      queue: "shuffle" is a `tf.RandomShuffleQueue` of records. "fifo" is a `tf.FIFOQueue`: of whole batches if
+        `batch_size` is None, else of records. Whole batches are faster, because `enqueue_many` splits and rebuilds
+        every batch.
+      capacity: elements that the queue holds, up to 2**24: whole batches or records.
+      min_after_dequeue: records that stay in a shuffle queue. More of them shuffle better but take memory.
+      num_threads: feed threads, up to 1,024. With "fifo", the batches keep the source's order.
       nice: as in `staged`.
-      seed: of the shuffle queue. With a seed (or one of the graph) and one thread in all the order can be repeated: the
-        feeder fills the queue before the taker may take, so that the order does not depend on timing.
+      seed: seed of the shuffle queue. With a seed here or in the graph, and a single thread, the order is reproducible:
+        a dequeue waits until the queue is filled, so the order does not depend on timing.
       ignored_exception_types: as in `staged`.
       max_ignored: as in `staged`.
-      name: what ops, threads and messages are called after.
+      name: name for ops, threads and messages.
 
     Attributes:
       queue: the TensorFlow queue.
       placeholders: the tensors that the threads feed, in the structure of a batch.
 
     Raises:
-      TypeError, ValueError: an argument of the wrong kind, or a capacity that would never let a batch through.
-      BuildError: called where it must not be: in a loop, a function, a finalized graph.
+      TypeError, ValueError: an argument is invalid, or the capacity would never let a batch through.
+      SpecError: the batches cannot be queued as records, or several generators yield different components.
+      BuildError: called in a loop, a function or a finalized graph.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -110,7 +111,7 @@ class CustomRunner:
             capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
-            # Of several feeders, the one that is ahead would decide the order all the same.
+            # With several feed threads, their timing would still decide the order.
             seeded = seed is not None or tf.get_default_graph().seed is not None
             self._queue = FeedQueue(
                 scope,
@@ -134,29 +135,29 @@ class CustomRunner:
             register(self._pipeline)
 
     def get_inputs(self, batch_size: int | None = None) -> Any:
-        """Tensors of the next batch, in the structure of the source's batches.
+        """Returns the tensors of the next batch, in the structure of the source's batches.
 
         Args:
-          batch_size: records to take; the constructor's if None.
+          batch_size: records to take; None takes the constructor's `batch_size`.
 
         Returns:
-          Tensors with the first dimension `batch_size`, or unknown for finite data, whose last batch may be smaller.
+          Tensors whose first dimension is `batch_size`, or unknown for finite data: its last batch may be smaller.
 
         Raises:
-          ValueError: no batch size is known; whole batches are queued and another size is asked for; or the queue's
-            capacity would never let that many records through.
+          ValueError: no batch size is known; the queue holds whole batches of another size; or its capacity would never
+            let that many records through.
         """
         size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
         if self._queue.whole_batches:
             if batch_size is not None and size != self._source_batch:
                 raise ValueError(
-                    f"{self._what}: get_inputs(batch_size={size}), but its queue holds whole batches as the "
-                    f"source makes them. Give the constructor batch_size={size} to queue single records."
+                    f"{self._what}: get_inputs() got batch_size={size}, but its queue holds whole batches as the source "
+                    f"makes them. Give the constructor batch_size={size} to queue single records."
                 )
         elif size is None:
             raise ValueError(
-                f"{self._what}: get_inputs() needs a batch_size, because neither the constructor nor the source "
-                f"gave one. Write get_inputs(batch_size=...)."
+                f"{self._what}: get_inputs() needs a batch_size, because neither the constructor nor the source has "
+                f"one. Write get_inputs(batch_size=...)."
             )
         else:
             self._check_room(size)
@@ -164,20 +165,20 @@ class CustomRunner:
         return self._packed(outputs)
 
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
-        """Starts the feed threads in `sess`; a second call for the same session starts none.
+        """Starts the feed threads in `sess`. A second call for the same session starts none.
 
         Args:
           sess: a `tf.Session` in which the variables are initialized.
-          coord: a `tf.train.Coordinator` that stops the threads, joins them and raises their exceptions. Without one,
+          coord: a `tf.train.Coordinator` that stops and joins the threads and raises their exceptions. Without one,
             close the session to stop them.
 
         Returns:
-          The threads, started, as daemons.
+          The started threads, which are daemons.
 
         Raises:
           UninitializedError: variables are uninitialized; the message lists them.
           ForkedError: the process was forked after TensorFlow sessions had run in it.
-          TypeError: not a session, or not a coordinator.
+          TypeError: `sess` is not a session, or `coord` is not a coordinator.
         """
         what = f"{self._what}: start_threads()"
         having(what, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
@@ -186,18 +187,18 @@ class CustomRunner:
         return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
-        """Tensors in the structure of a batch."""
+        """Packs tensors into the structure of a batch."""
         return tf.nest.pack_sequence_as(map_structure(lambda leaf: 0, self._spec), list(tensors))
 
     @staticmethod
     def _producers(one: Producer, sources: Sequence[Source | StreamSource]) -> tuple[Producer, ...]:
-        """`one` with its source; or one for each of several sources, with a thread each."""
+        """Returns `one` with its source, or one producer per source, each with one thread."""
         if len(sources) == 1:
             return (replace(one, source=sources[0]),)
         return tuple(replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources))
 
     def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
-        """None, or a whole number."""
+        """Checks a whole number, unless it is None."""
         return None if value is None else whole(self._what, argument, value, least, most, meaning)
 
     def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
@@ -206,7 +207,7 @@ class CustomRunner:
         if num_threads not in (1, len(source)):
             raise ValueError(
                 f"{self._what} got {len(source)} generator functions and num_threads={num_threads}. Each generator "
-                f"has a thread of its own: leave num_threads out."
+                f"has its own thread: leave num_threads out."
             )
         return [source_from(self._what, "source", each) for each in source]
 
@@ -228,14 +229,14 @@ class CustomRunner:
             if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
                 raise SpecError(
                     f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
-                    f"records needs a first dimension that counts records and a known shape behind it. Pad the "
-                    f"records, declare the spec, or queue whole batches: queue='fifo' without batch_size."
+                    f"records needs a first dimension that counts records, followed by a known shape. Pad the records, "
+                    f"declare the spec, or queue whole batches: queue='fifo' without batch_size."
                 )
             if not can_be_split(leaf.dtype):
                 raise SpecError(
-                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, and "
-                    f"TensorFlow's queues cannot split batches of that dtype into records. Queue whole batches: "
-                    f"queue='fifo' without batch_size."
+                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, but TensorFlow's "
+                    f"queues cannot split batches of that dtype into records. Queue whole batches: queue='fifo' "
+                    f"without batch_size."
                 )
 
     def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole_batches: bool) -> tuple[int, int]:
@@ -243,7 +244,7 @@ class CustomRunner:
             raise ValueError(f"{self._what} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
         records = max(self._batch_size or 0, self._source_batch or 0) or 128
         if floor is None:
-            # Ten batches to choose among, the starting point that TensorFlow's own reading guide advised.
+            # Ten batches, as TensorFlow's guide to reading data advised.
             floor = 0
             if queue == "shuffle":
                 floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
@@ -253,7 +254,7 @@ class CustomRunner:
 
     def _check_room(self, taken: int) -> None:
         given = self._source_batch or 1
-        # With a hand-shake the queue is filled before it is taken from, up to a batch that does not fit.
+        # With a hand-shake, the queue is filled before each dequeue, until the next batch does not fit.
         handshake = self._queue.handshake
         spare = given - 1 if handshake is not None else 0
         needed = max(self._floor + taken + spare, given)
@@ -268,5 +269,5 @@ class CustomRunner:
 
 
 def _is_input(each: Any) -> bool:
-    """Whether `each` of a list is an input, not a batch."""
+    """Whether an item of a list is an input, not a batch."""
     return callable(each) or isinstance(each, (Source, StreamSource))

@@ -1,4 +1,4 @@
-"""What `staged()` was given, as inputs: for each tower tensors to compute, a dataset to iterate or a source to read."""
+"""The inputs of `staged()`: for each tower, tensors to compute, a dataset to iterate or a source to read."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ class Tensors(NamedTuple):
     """The tensors of one tower's batch."""
 
     flat: list[Any]
-    # What to pack the staged tensors into.
+    # The nest to pack the staged tensors into.
     structure: Any
-    # What feed threads feed; empty where the graph computes the values.
+    # What feed threads feed; empty if the graph computes the values.
     placeholders: list[Any]
-    # The last of those, for the state that comes with each batch; None where none comes.
+    # The last placeholder, if it is for the state of the stream after the batch; else None.
     label: Any = None
 
 
 @dataclass(frozen=True)
 class Input:
-    """One tower's input; this class is that of tensors that the graph computes."""
+    """One tower's input. This class is for tensors that the graph computes; subclasses are for datasets and sources."""
 
     values: Any
-    # A nest of tf.TypeSpec: what `values` are.
+    # A nest of tf.TypeSpec: the specs of `values`.
     given: Any
-    # The same, after `spec=` and `cast=`: what is staged.
+    # The same after `spec=` and `cast=`: the specs of what is staged.
     components: Any
-    # Bytes of one element; None if it varies or is unknown.
+    # Bytes of one element; None if the number varies or is unknown.
     element_bytes: int | None
     # Whether the towers read one input in rotation.
     shared: bool
-    # Read by feed threads; None where the graph computes the values.
+    # Read by feed threads; None if the graph computes the values.
     source: Source | StreamSource | None = None
     # A nest of ArraySpec; None without a source.
     spec: Any = None
-    # What a checkpoint compares, of the input of all towers; None where the input cannot start at a number.
+    # Of the input of all towers, for checkpoints; None if the input cannot start at a given batch.
     fingerprint: dict[str, int | str] | None = None
-    # Whether each batch brings the state of its stream.
+    # Whether each batch carries the state of its stream.
     keeps_state: bool = False
-    # Whether a restored run has to compute and drop what earlier ones consumed.
+    # Whether a restored run must compute and drop what earlier runs consumed.
     fast_forwards: bool = False
 
     def tensors(self, position: Position | None) -> Tensors:
-        """Makes the tensors of one batch; called once, while the graph is open.
+        """Makes the tensors of one batch. Called once, while the graph is open.
 
         Args:
-          position: the pipeline's, if it has one.
+          position: the position of the pipeline, if it has one.
         """
-        # What a source gives comes from the host, whatever the device scope of the caller.
+        # Batches of a source come from the host, whatever the device scope of the caller.
         with tf.device("/device:CPU:0") if self.source is not None else nullcontext():
             made = self._made(position)
             return made if self.components is self.given else self._fitted(made)
@@ -75,12 +75,12 @@ class Input:
 
     @property
     def computes_in_step(self) -> bool:
-        """Whether the step itself computes the values, so that a step has one batch of them."""
+        """Whether the step itself computes the values, so that there is one batch of them per step."""
         return type(self) is Input
 
     @property
     def init(self) -> Any | None:
-        """The op to run once a session, after `tensors` was called; None for most."""
+        """The op to run once per session, or None. Read it after `tensors` was called."""
         return None
 
     def _made(self, position: Position | None) -> Tensors:
@@ -89,8 +89,8 @@ class Input:
 
 @dataclass(frozen=True)
 class _DatasetInput(Input):
-    # One iterator for all towers. If each iterated a shuffled dataset for itself, they would get different orders, and
-    # shards of those overlap.
+    # One iterator for all towers. With an iterator each, towers would see a shuffled dataset in different orders, and
+    # their shards would overlap.
     iterators: list[Any] = field(default_factory=list)
 
     @property
@@ -99,8 +99,8 @@ class _DatasetInput(Input):
 
     def _made(self, position: Position | None) -> Tensors:
         if not self.iterators:
-            # The position is read when the iterator is initialized, after a checkpoint was restored. Not where elements
-            # may be bad: `skip` starts counting again after each of those, and so leaves out good ones.
+            # The position is read when the iterator is initialized, after a restore. Not if elements may be bad,
+            # because `skip` starts counting again after a bad element, and so skips good ones.
             rest = self.values
             if position is not None and not self.fast_forwards:
                 rest = rest.skip(position.first_of_all())
@@ -123,13 +123,13 @@ class _SourceInput(Input):
 
 
 def inputs_for(values: Any, declared: Any, towers: int, what: str, *, skips: bool = False) -> list[Input]:
-    """One input for each tower. Makes no op.
+    """Returns one input for each tower. Makes no op.
 
     Args:
-      values: what `staged()` got.
-      declared: its argument `spec`; with one, a generator is not read to find its spec.
-      towers: how many.
-      what: whose argument it is, for messages.
+      values: the argument of `staged()`.
+      declared: its argument `spec`. With one, a generator is not read to find its spec.
+      towers: the number of towers.
+      what: the caller, for messages.
       skips: whether bad batches are skipped.
 
     Raises:
@@ -144,10 +144,10 @@ def inputs_for(values: Any, declared: Any, towers: int, what: str, *, skips: boo
 
 
 def fitted(given: Input, spec: Any, cast: Any, what: str) -> Input:
-    """The input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
+    """Returns the input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
 
     Raises:
-      TypeError, SpecError: the values are not as declared, or cannot be cast.
+      TypeError, SpecError: the values do not fit `spec`, or cannot be cast.
     """
     components = specs.with_casts(specs.with_declared(given.components, spec, what), cast, what)
     if components is given.components:
@@ -157,7 +157,7 @@ def fitted(given: Input, spec: Any, cast: Any, what: str) -> Input:
 
 
 def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
-    """One component with the shape and the dtype of `wanted`."""
+    """Converts one component to the shape and dtype of `wanted`."""
     if specs.is_dense(wanted) and str(had.shape) != str(wanted.shape):
         leaf = tf.ensure_shape(leaf, wanted.shape, name=_op_name("declared", path))
     if getattr(had, "dtype", None) != getattr(wanted, "dtype", None):
@@ -180,13 +180,13 @@ def _is_nest_of_tensors(values: Any, what: str) -> bool:
     if not tensors:
         if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):
             raise TypeError(
-                f"{what} got a {type(values).__name__} as values, which holds no tensor. Wrap arrays in a source: "
+                f"{what} got a {type(values).__name__} without tensors as values. Wrap arrays in a source: "
                 f"staging.sources.ArraySource(arrays, batch_size=...)."
             )
         return False
     for path, leaf in flatten_with_paths(values):
         if leaf is None:
-            raise TypeError(f"{what} got None as component '{path}'. Leave it out, or give a tensor.")
+            raise TypeError(f"{what} got None as component '{path}'. Leave it out, or pass a tensor.")
         if isinstance(leaf, np.ndarray):  # a constant among tensors: TensorFlow would drop its mask
             as_array(leaf, None, f"{what}: {component_name(path)}")
     for tensor in leaves:
@@ -200,13 +200,13 @@ def _check_graph(tensor: Any, what: str) -> None:
     home = getattr(tensor, "graph", None)
     if home is None:
         raise SpecError(
-            f"{what} got an eager tensor, {describe(tensor.dtype, tensor.shape)}, which belongs to no graph. "
-            "Make it within `with graph.as_default():`, or give its value: tensor.numpy()."
+            f"{what} got an eager tensor, {describe(tensor.dtype, tensor.shape)}, which belongs to no graph. Build it "
+            "within `with graph.as_default():`, or pass its value: tensor.numpy()."
         )
     if home is not tf.get_default_graph():
         raise SpecError(
-            f"tensor '{tensor.name}' belongs to another graph than the one that staged() builds in. "
-            f"Build both within the same `with graph.as_default():`."
+            f"{what} got tensor '{tensor.name}', which belongs to a different graph than the default one. Build both "
+            f"within the same `with graph.as_default():`."
         )
 
 
@@ -255,13 +255,13 @@ def _source_input(
         source,
         spec,
         fingerprint,
-        # Of towers in rotation, the last one to take would have to win. They read up to their position instead.
+        # Towers in rotation would all have to save the state of the last one. They read up to their position instead.
         keeps_state=isinstance(source, StreamSource) and source.keeps_state and not shared,
     )
 
 
 def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
-    """A shard of the source for each tower.
+    """Returns a shard of the source for each tower.
 
     Raises:
       ValueError: a tower would get nothing.
@@ -271,19 +271,19 @@ def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
     if most is not None and most < towers:
         unit = "batch(es)" if batches else "record(s)"
         raise ValueError(
-            f"{what} got {towers} devices, so {towers} towers, and a source of {most} {unit} for them: "
-            f"{towers - most} tower(s) would get none. Give it at most {most} device(s)."
+            f"{what} got {towers} devices, but a source of only {most} {unit}: {towers - most} tower(s) would get none. "
+            f"Give it at most {most} device(s)."
         )
     try:
         shards = [source.shard(tower, towers) for tower in range(towers)]
     except ValueError as error:
         raise ValueError(
-            f"{what} got {towers} devices, and its source cannot be split into so many shards, one for each: {error}"
+            f"{what} got {towers} devices, but its source cannot be split into {towers} shards: {error}"
         ) from error
     if len({id(shard) for shard in shards}) < towers:
         raise ValueError(
-            f"{what}: {type(source).__name__}.shard() gave two towers the same source, so both would get its records. "
-            f"Return a source of its own for each shard; staging_tf1.testing.assert_shards_partition proves it."
+            f"{what}: {type(source).__name__}.shard() returned the same source for two towers, so both would get its "
+            f"records. Return a new source for each shard; staging_tf1.testing.assert_shards_partition checks it."
         )
     return shards
 
@@ -293,5 +293,5 @@ def _placeholder(leaf: ArraySpec) -> Any:
 
 
 def _op_name(*parts: str) -> str:
-    """A name for an op from a component's path."""
+    """Makes an op name from a component's path."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", "_".join(filter(None, parts))).strip("_") or "batch"

@@ -1,6 +1,6 @@
-"""What is staged, one spec a component: what the values are, what `spec=` declares, what `cast=` makes of them.
+"""The specs of what is staged: those of the values, with the shapes of `spec=` and the dtypes of `cast=`.
 
-All of it is known before any op is made, so that a call that is refused leaves the graph as it was.
+All of them are known before any op is made, so a refused call adds nothing to the graph.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _ABSENT = "-"
 
 
 def of_tensors(values: Any) -> Any:
-    """The specs of a nest of tensors, variables and what makes tensors."""
+    """Returns the specs of a nest of tensors, variables and values that convert to tensors."""
     return map_structure(_of_value, values)
 
 
 def of_dataset(dataset: Any) -> Any:
-    """The specs of a `tf.data.Dataset`'s elements."""
+    """Returns the specs of a `tf.data.Dataset`'s elements."""
     return dataset.element_spec
 
 
 def of_source(source: Source | StreamSource, spec: Any) -> Any:
-    """The specs of a source's batches as the graph sees them: parsed, if it parses them."""
+    """Returns the specs of a source's batches as the graph sees them: parsed, if the graph parses them."""
     if source.features is None:
         return map_structure(lambda leaf: tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype)), spec)
     with tf.Graph().as_default():  # not the caller's: parse_example makes ops
@@ -43,10 +43,10 @@ def of_source(source: Source | StreamSource, spec: Any) -> Any:
 
 
 def as_tf_dtype(dtype: Any) -> Any:
-    """TensorFlow's dtype for numpy's; `object` stands for strings.
+    """Converts a numpy dtype to TensorFlow's; `object` is strings.
 
     Raises:
-      SpecError: the installed TensorFlow has no such tensors.
+      SpecError: the installed TensorFlow lacks the dtype.
     """
     wanted = as_numpy_dtype(dtype)
     if wanted.hasobject:
@@ -55,29 +55,29 @@ def as_tf_dtype(dtype: Any) -> Any:
         return tf.as_dtype(wanted)
     except TypeError:
         raise SpecError(
-            f"TensorFlow {tf.__version__} has no tensors of dtype {wanted}. Declare another one, and cast the "
+            f"TensorFlow {tf.__version__} has no tensors of dtype {wanted}. Declare another dtype and convert the "
             "component to it, for example array.astype(np.float32)."
         ) from None
 
 
 def can_be_split(dtype: np.dtype[Any]) -> bool:
-    """Whether the kernels of `enqueue_many` support the dtype; of those of ml_dtypes they support one."""
+    """Whether the kernels of `enqueue_many` support the dtype. Of ml_dtypes they support only bfloat16."""
     return dtype.type.__module__ != "ml_dtypes" or dtype.name == "bfloat16"
 
 
 def element_bytes(components: Any, batch_size: int | None) -> int | None:
-    """Bytes of one element; None if the specs leave it open.
+    """Returns the bytes of one element; None if the specs do not determine it.
 
     Args:
       components: a nest of specs.
-      batch_size: the most that an open first dimension can be; None if unknown.
+      batch_size: the maximum of an open first dimension; None if unknown.
     """
     sizes = [_bytes(leaf, batch_size) for leaf in tf.nest.flatten(components)]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def is_dense(spec: Any) -> bool:
-    """Whether `spec` is that of one plain tensor."""
+    """Whether `spec` is the spec of one dense tensor."""
     return isinstance(spec, tf.TensorSpec)
 
 
@@ -91,7 +91,7 @@ def _bytes(spec: Any, batch_size: int | None) -> int | None:
 
 
 def castable(dtype: Any) -> bool:
-    """Whether `tf.cast` takes the dtype: numbers and booleans."""
+    """Whether `tf.cast` supports the dtype: numbers and booleans."""
     return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex)
 
 
@@ -109,17 +109,17 @@ def _of_value(leaf: Any) -> Any:
 
 
 def with_declared(components: Any, spec: Any, what: str) -> Any:
-    """The specs of the values, with the shapes that `spec` declares.
+    """Returns the specs of the values, with the shapes that `spec` declares.
 
     Args:
-      components: a nest of specs, of what the values are.
+      components: a nest of specs, those of the values.
       spec: a nest of `tf.TensorSpec`, `ArraySpec`, `tf.SparseTensorSpec` or `tf.RaggedTensorSpec`; None declares
         nothing.
-      what: whose argument it is, for messages.
+      what: the caller, for messages.
 
     Raises:
       TypeError: `spec` holds something else.
-      SpecError: the values are not as declared; a table lists all components.
+      SpecError: the values do not fit `spec`; a table lists all components.
     """
     if spec is None:
         return components
@@ -131,7 +131,7 @@ def with_declared(components: Any, spec: Any, what: str) -> Any:
     ]
     if any(row[-1] for row in rows):
         raise SpecError(
-            f"{what} got other values than spec= declares:\n{_table(rows)}\n"
+            f"{what} got values that do not match spec=:\n{_table(rows)}\n"
             f"Declare the values as they are, or convert them first (map, tf.cast); staged(cast=) stages a component "
             f"in another dtype."
         )
@@ -189,16 +189,16 @@ def _table(rows: list[tuple[str, str, str, str]]) -> str:
 
 
 def with_casts(components: Any, cast: Any, what: str) -> Any:
-    """The specs with the dtypes that `cast` names.
+    """Returns the specs with the dtypes that `cast` names.
 
     Args:
       components: a nest of specs.
       cast: a dtype for all components, or a dict from component paths to dtypes; None changes nothing.
-      what: whose argument it is, for messages.
+      what: the caller, for messages.
 
     Raises:
-      TypeError: not a dtype, or one that nothing can be cast to.
-      SpecError: a path that no component has, or a component that cannot be cast.
+      TypeError: `cast` has something that is not a dtype, or a dtype that nothing can be cast to.
+      SpecError: `cast` names an unknown component, or one that cannot be cast.
     """
     if cast is None:
         return components
@@ -217,7 +217,7 @@ def with_casts(components: Any, cast: Any, what: str) -> Any:
 def _dtype(dtype: Any, shown: str, what: str) -> Any:
     expected = "expected a dtype of numbers, such as tf.float16"
     try:
-        # tf.as_dtype also takes the numbers of its enumeration: True and 1 are float32.
+        # tf.as_dtype also takes enum numbers: True and 1 are float32.
         if dtype is None or isinstance(dtype, (numbers.Number, np.generic, np.ndarray)):
             raise TypeError
         found = tf.as_dtype(dtype).base_dtype
@@ -238,8 +238,8 @@ def _cast_spec(spec: Any, dtype: Any, component: str) -> Any:
     had = getattr(spec, "dtype", None)
     if had is None or not castable(had):
         raise SpecError(
-            f"{component} is {'no tensor' if had is None else f'of dtype {had.name}'}, which cannot be cast to "
-            f"{dtype.name}. Name in cast= only components that hold numbers."
+            f"{component} is {'not a tensor' if had is None else f'of dtype {had.name}'} and cannot be cast to "
+            f"{dtype.name}. Name only components that hold numbers in cast=."
         )
     if is_dense(spec):
         return tf.TensorSpec(spec.shape, dtype)

@@ -1,4 +1,4 @@
-"""`staged()`: one call from values to tensors that are one step behind."""
+"""`staged()`: one call from values to staged tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from staging_tf1.graph.guards import building
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 
-# `memory_limit` in the kernel is an int of 32 bits, so a larger element would be miscounted.
+# The kernel's `memory_limit` is a 32-bit int, so a larger element would be miscounted.
 _TWO_GIB = 2**31
 
 
@@ -29,7 +29,7 @@ _TWO_GIB = 2**31
 class _Options:
     """The arguments of one call, checked."""
 
-    # The device of each tower; None keeps the scope around the call.
+    # The device of each tower; None is the scope of the call.
     devices: list[str | None]
     capacity: int
     memory_limit: int
@@ -59,58 +59,58 @@ def staged(
 ) -> Any:
     """Stages `values` and returns tensors of the same structure, one step behind.
 
-    A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. Nothing
-    blocks a thread of TensorFlow's pools, the end of the data is `tf.errors.OutOfRangeError` after the last batch,
-    and a run that fetches nothing of the result takes nothing. The threads start with `StagingSession`,
-    `StagingHook`, `staging.start` or `tf.train.start_queue_runners`. The idea is `tf.staged` of DeepRec
-    (docs/docs_en/Stage.md) and `prefetch` of tensorpack's StagingInput.
+    A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. A run takes
+    a batch only if it fetches something that depends on them. After the last batch it raises
+    `tf.errors.OutOfRangeError`. Nothing waits in a thread of TensorFlow's pools. The feed threads start with
+    `StagingSession`, `StagingHook`, `staging.start` or `tf.train.start_queue_runners`. The idea is that of `tf.staged`
+    in DeepRec (docs/docs_en/Stage.md) and of `prefetch` in tensorpack's StagingInput.
 
     Args:
       values: any nest of tensors (dict, tuple, list, namedtuple, one tensor, `tf.SparseTensor`, `tf.RaggedTensor`),
-        a source (`staging.sources`), an iterable or generator function of numpy batches, or a `tf.data.Dataset`.
-        Tensors are computed anew for every batch, by the feed thread.
-      capacity: elements (batches) that the area holds at most, up to 2**20.
-      memory_limit: bytes that the area holds at most; 0 is no limit. Lowers `capacity` to what fits, so the shapes
+        a source (`staging.sources`), an iterable or generator function of numpy batches, or a `tf.data.Dataset`. The
+        feed thread computes tensors anew for every batch.
+      capacity: maximum number of elements (batches) in the area, up to 2**20.
+      memory_limit: maximum number of bytes in the area; 0 is no limit. Lowers `capacity` to what fits, so the shapes
         must be known.
-      device: where the area is, such as "/device:GPU:0"; the device scope of the call if None.
-      devices: a device for each tower. The result is a list with one structure a tower, each fed other batches by
-        its own thread. If the towers' numbers of batches differ, the step that not every tower has a batch for takes
-        from none; the towers that have some left can then be run alone.
-      num_threads: feed threads a tower; all towers together have up to 1,024. Batches of a source keep their order; of
-        tensors only with one thread.
-      nice: by how much the priority of the feed threads is lowered, 0 to 19, as nice(2) counts (Linux; elsewhere it
-        does nothing). 10 lets a step of several milliseconds have the cores it wants, and the threads those it leaves:
-        see docs/performance.md. Steps of a millisecond get slower, and so does all where other programs want the cores.
-      lockstep: no thread; each step's `Session.run` puts one batch and takes the one before. Needs `StagingSession`
-        or `StagingHook`.
-      cast: a dtype for all components, or a dict from component paths to dtypes, {"image": tf.float16}: they are cast
-        by the feed thread's run and staged in that dtype, which the returned tensors have. Halves what the area holds
-        and what a copy to a device moves. A path is as messages show it: "image", "obs.pixels", "[0]".
-      spec: a nest of `tf.TensorSpec` that the values must fit, before `cast`; if not, one table tells all conflicts.
-        Where it knows more of a shape than the values, the returned tensors have that shape, and a batch of another
-        one is an error. A generator is then not read before the threads start.
-      ignored_exception_types: exceptions of the source that cost their batch and nothing else: it is skipped, counted
-        (`PipelineStats.ignored`) and logged. A generator cannot go on after an exception; the other sources can. In
-        lockstep, what the graph computes from the output of a dataset or queue is a part of the step, and fails it.
-        A restored run goes on behind the last batch that was consumed, the ones skipped before it included. Of a
-        dataset it computes what was consumed again, to find the place, and of a stream that towers share it repeats
-        up to as many batches as were skipped (docs/workflow.md).
-      max_ignored: how many of those in one session; the next one is raised. None is no limit.
+      device: device of the area, such as "/device:GPU:0"; None is the device scope of the call.
+      devices: a device for each tower. The result is a list with one structure per tower. Each tower gets different
+        batches, from its own threads. If the towers' numbers of batches differ, a step that not every tower has a batch
+        for takes nothing. The towers that still have batches can then be fetched separately.
+      num_threads: feed threads per tower, up to 1,024 for all towers. Batches of a source keep their order; batches
+        that the graph computes only keep it with one thread.
+      nice: lowers the priority of the feed threads, 0 to 19 as in nice(2). Linux only; ignored elsewhere. With 10, a
+        step of several milliseconds gets the cores it needs, and the threads get the rest. Steps of a millisecond get
+        slower, and so does everything if other programs need the cores (docs/performance.md).
+      lockstep: no feed thread. Each step's `Session.run` puts one batch and takes the previous one. Needs
+        `StagingSession` or `StagingHook`.
+      cast: a dtype for all components, or a dict from component paths to dtypes, such as {"image": tf.float16}. The
+        feed thread's run casts the components; they are staged and returned in that dtype. From float32 to float16
+        this halves the memory of the area and the bytes copied to a device. Paths are those of messages: "image",
+        "obs.pixels", "[0]".
+      spec: a nest of `tf.TensorSpec` that the values must fit, before `cast`. If they do not, the error lists all
+        conflicts in a table. If a declared shape is more specific than that of the values, the returned tensors have
+        it, and a batch of another shape is an error. A generator with a spec is not read before the threads start.
+      ignored_exception_types: exceptions of the source for which a batch is skipped, counted (`PipelineStats.ignored`)
+        and logged. A generator ends at its first exception; other sources continue. In lockstep, the ops between a
+        dataset or queue and `values` are part of the step: their exceptions fail it. A restored run resumes after the
+        last consumed batch and the batches skipped before it. Of a dataset, it computes and drops what was consumed;
+        of a stream that towers share, it repeats at most as many batches as were skipped (docs/workflow.md).
+      max_ignored: how many batches may be skipped per session; the next exception is raised. None is no limit.
       resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
-        The other two carry the position over to other towers, shards or batch sizes, and leave out no record: "exact"
-        only if none comes twice, "ignore" at whatever number of repeats, which it logs. A position in another order
-        (seed, number of records) "exact" refuses; "ignore" goes on at the same number in the new order.
-        The position counts the batches that steps have consumed. It is a global variable, so every checkpoint holds
-        it; a restored run goes on with the next batch. Sources and datasets have one.
-      name: what ops, threads and messages are called after; unique in the graph.
+        "exact" and "ignore" map the position to other towers, shards or batch sizes, without leaving out a record.
+        "exact" raises if a record would be repeated, or if the order is different (seed, number of records). "ignore"
+        logs the number of repeats, and continues at the same number in a different order. The position counts the
+        batches that steps have consumed. It is a global variable, so every checkpoint holds it. Sources and datasets
+        have a position; a generator has one only with `GeneratorSource(..., resume="skip")`.
+      name: name for ops, threads and messages; unique in the graph.
 
     Returns:
-      The structure of `values` with staged tensors in it; a list of those with `devices`.
+      The structure of `values` with staged tensors in it; with `devices`, a list of such structures.
 
     Raises:
-      TypeError, ValueError: an argument of the wrong kind, or an element larger than `memory_limit`.
-      SpecError: tensors of another graph, values that are not as `spec` declares, a component that `cast` cannot cast.
-      BuildError: called where it must not be: in a loop, a function, a finalized graph.
+      TypeError, ValueError: an argument is invalid, or an element is larger than `memory_limit`.
+      SpecError: a tensor belongs to another graph, the values do not fit `spec`, or a component cannot be cast.
+      BuildError: called in a loop, a function or a finalized graph.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -138,7 +138,7 @@ def staged(
         inputs = [fitted(each, spec, cast, what) for each in inputs]
         _check_lockstep(options, inputs, what)
         options = replace(options, capacity=_fit(options, inputs, what))
-        # Outside the caller's control dependencies: every step that takes a batch would compute them.
+        # Without the caller's control dependencies, which every step that takes a batch would compute.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             structures = _build(scope.rstrip("/"), site, inputs, options)
     return structures[0] if devices is None else structures
@@ -184,7 +184,7 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
         lockstep=options.lockstep,
         release=len(options.devices) == 1 or options.lockstep,
         advance=None if position is None else partial(position.advance, tower),
-        # In rotation, and in the graph, a bad batch has no number: the position does not count it.
+        # A bad batch has no number in a rotation or in the graph, so the position does not count it.
         counts=position is not None and bool(options.skip_rule.types) and each.source is not None and not each.shared,
     )
 
@@ -210,7 +210,7 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
         return [device]
     if device is not None:
         raise ValueError(
-            f"{what} got both device={shown(device)} and devices={shown(devices)}. Give one: devices= makes towers."
+            f"{what} got both device={shown(device)} and devices={shown(devices)}. Pass only one; devices= makes towers."
         )
     expected = "a list with a device for each tower"
     if isinstance(devices, str) or not isinstance(devices, Sequence):
@@ -245,20 +245,20 @@ def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> No
     if len(inputs) > 1 and inputs[0].computes_in_step:
         raise ValueError(
             f"{what} got tensors, several devices and lockstep=True: in one step the tensors have one value, so all "
-            f"towers would get the same batch. Give staged() the dataset or source itself, or lockstep=False."
+            f"towers would get the same batch. Pass the dataset or source itself, or use lockstep=False."
         )
 
 
 def _fit(options: _Options, inputs: Sequence[Input], what: str) -> int:
-    """The capacity that fits into the memory limit."""
+    """Returns the capacity that fits into the memory limit."""
     limit = options.memory_limit
     if limit == 0:
         return options.capacity
     sizes = [each.element_bytes for each in inputs if each.element_bytes is not None]
     if len(sizes) < len(inputs):
         raise ValueError(
-            f"{what} got memory_limit={limit} bytes, but the size of an element is not known when the graph "
-            f"is built. Set the shapes (tensor.set_shape), or limit the number of elements with capacity= instead."
+            f"{what} got memory_limit={limit} bytes, but the size of an element is unknown when the graph is built. Set "
+            f"the shapes (tensor.set_shape), or limit the number of elements with capacity= instead."
         )
     largest = max(sizes)
     if largest >= _TWO_GIB or largest > limit:

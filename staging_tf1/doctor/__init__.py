@@ -1,1 +1,1 @@
-"""Why nothing moves: a snapshot that never blocks, a diagnosis of it, and both as text."""
+"""Why a step does not return: a snapshot that never blocks, its diagnosis, and both as text."""

@@ -1,4 +1,4 @@
-"""The most likely cause of a stall: a pure function of a snapshot."""
+"""`diagnose`: the most likely cause of a stall, as a pure function of a snapshot."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from staging_tf1.doctor.views import Snapshot, StoreView
 from staging_tf1.feed import threads
 
-# A source that has taken this many times its usual time does not look slow any more, but stuck.
+# A source that has taken this many times its usual time counts as stuck, not slow.
 _STUCK_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One sentence of what is wrong, one of what to do, and whether the step waits for input at all."""
+    """One sentence on what is wrong, one on how to fix it, and whether the step waits for input at all."""
 
     cause: str
     cure: str
@@ -22,9 +22,9 @@ class Diagnosis:
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
-    """The most likely cause of what `snapshot` shows.
+    """Returns the most likely cause of the stall in `snapshot`.
 
-    Every store that the step could wait for is asked, in order; the first that explains the wait is the answer.
+    Goes through the stores in order. The first one that explains the wait decides.
 
     >>> from staging_tf1.doctor.views import StepView
     >>> area = StoreView("area 'train'", "area", size=0, capacity=1, closed=None, wanted=1, has_put=False)
@@ -36,7 +36,7 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
         if found is not None:
             return found
     return Diagnosis(
-        "no area or queue keeps the step waiting: its own ops are still computing, or wait for something else",
+        "the step is not waiting for input: its own ops are still computing, or wait for something else",
         "Look at what it runs: a tf.data iterator, a py_func, a read from a file, another server",
         waits=False,
     )
@@ -46,7 +46,7 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.step_puts and not store.wanted and _is_full(store):
         return _full(store)
     if store.lockstep and store.feeders:
-        # The step itself reads, to put the next batch, while it could take the last one.
+        # The step itself reads the next batch, even if it could take the last one.
         return _in_source(store, snapshot)
     if not store.wanted or store.size is None or store.closed or not _is_short(store):
         return None
@@ -63,18 +63,18 @@ def _is_full(store: StoreView) -> bool:
 
 
 def _is_short(store: StoreView) -> bool:
-    """Whether a take of the step's would have to wait."""
+    """Whether a get of the step would wait."""
     assert store.size is not None
-    # What is withheld from the round stands in the area, but may not be taken: its tokens are not out.
+    # Batches withheld from an incomplete round are not in `size`: they have no token yet.
     return store.size < store.wanted + store.min_after_dequeue
 
 
 def _full(store: StoreView) -> Diagnosis:
     cause = f"{store.name} is full ({store.size} of {store.capacity}), and this run puts into it"
     if not store.has_take:
-        return Diagnosis(f"{cause}, but the graph has no op that takes from it", "Build its get(), and run it")
+        return Diagnosis(f"{cause}, but the graph has no op that takes elements from it", "Build its get() and run it")
     return Diagnosis(
-        f"{cause} while nothing takes from it",
+        f"{cause}, but nothing takes elements from it",
         "After the warm-up, fetch the get in every run that puts: sess.run([train_op, put])",
     )
 
@@ -83,21 +83,21 @@ def _dead(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if not store.error:
         return None
     return Diagnosis(
-        f"the thread that fed {store.name} has died of {store.error}",
-        "Mend the cause of that exception; a coordinator, or StagingSession, would have raised it from your run",
+        f"the thread that fed {store.name} has died: {store.error}",
+        "Fix that exception; with a coordinator or StagingSession, your run would have raised it",
     )
 
 
 def _other_tower(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    """Towers whose batches nobody takes fill up, and then keep the round from being complete."""
+    """A tower that no step fetches fills up, and no further round becomes complete."""
     others = [each for each in snapshot.stores if store.pipeline and each.pipeline == store.pipeline]
     ignored = [each for each in others if not each.wanted and _is_full(each)]
     if not ignored:
         return None
     names = ", ".join(f"{each.name} ({each.size} of {each.capacity})" for each in ignored)
     return Diagnosis(
-        f"the step takes from tower {store.tower} of '{store.pipeline}' only, while the other is full: {names}",
-        "Fetch something of every tower in each step, or give staged() only the devices that you use",
+        f"the step takes only from tower {store.tower} of '{store.pipeline}', while these are full: {names}",
+        "Fetch something from every tower in each step, or give staged() only the devices that you use",
     )
 
 
@@ -106,8 +106,8 @@ def _not_started(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if len(idle) < len(store.feeders):
         return None
     return Diagnosis(
-        f"{store.name} is empty, because its feed threads were made but never started",
-        "Call start() of each thread, or let staging.start(sess, coord) or StagingSession make and start them",
+        f"{store.name} is empty, because its feed threads were created but never started",
+        "Start each thread, or let staging.start(sess, coord) or StagingSession create and start them",
     )
 
 
@@ -115,28 +115,28 @@ def _ended(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if any(each.doing != threads.ENDED for each in store.feeders):
         return None
     return Diagnosis(
-        f"{store.name} has {_holding(store)}, and its feed threads are dead: they ended without closing it",
-        "Look in the log for what ended them; make a new session to start them again",
+        f"{store.name} has {_holding(store)}, and its feed threads have ended without closing it",
+        "Look in the log for what ended them; create a new session to start them again",
     )
 
 
 def _shortfall(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    """Fewer elements than a shuffle queue keeps back, or than one take wants."""
+    """The queue has fewer elements than a dequeue needs, with those that a shuffle queue keeps back."""
     assert store.size is not None
     if not store.size:
         return None
     needed = store.wanted + store.min_after_dequeue
     keeps = f", because min_after_dequeue={store.min_after_dequeue} of them must stay" * bool(store.min_after_dequeue)
-    cause = f"{store.name} holds {store.size} elements, and a take of {store.wanted} needs {needed}{keeps}"
+    cause = f"{store.name} holds {store.size} elements, and a dequeue of {store.wanted} needs {needed}{keeps}"
     if not store.feeders and not store.putters:
         return Diagnosis(
-            f"{cause}; nothing is putting more into it",
-            "Close the queue at the end of the data, put more, or lower min_after_dequeue",
+            f"{cause}; nothing adds more",
+            "Close the queue at the end of the data, put more elements, or lower min_after_dequeue",
         )
     slow = next((each for each in store.feeders if each.doing == threads.WAITING_FOR_SOURCE), None)
     if slow is not None:
         cause += f"; feed thread '{slow.name}' has been in the source for {slow.secs:.1f} s{slow.place}"
-    return Diagnosis(cause, "Wait until it has filled, lower min_after_dequeue, or make the source faster")
+    return Diagnosis(cause, "Wait until the queue is filled, lower min_after_dequeue, or make the source faster")
 
 
 def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
@@ -147,20 +147,20 @@ def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     usual = longest.mean_source_secs
     if longest.batches and longest.secs < _STUCK_FACTOR * usual:
         return Diagnosis(
-            f"the source of {store.name} is slower than the step: it takes {usual:.1f} s for a batch, and feed thread "
+            f"the source of {store.name} is slower than the step: it takes {usual:.1f} s per batch, and feed thread "
             f"'{longest.name}' has been in it for {longest.secs:.1f} s{longest.place}",
             "Make it faster, or let threads read ahead (no lockstep, num_threads=)",
         )
-    after = f"after {longest.batches} batches" if longest.batches else "and has not made its first batch"
+    after = f"after {longest.batches} batches" if longest.batches else "and has not returned its first batch"
     return Diagnosis(
         f"the source of {store.name} is stuck: feed thread '{longest.name}' has been in it for "
         f"{longest.secs:.1f} s{longest.place}, {after}",
-        "Give what it waits for (a file, a network, a lock) a timeout, so that it raises instead",
+        "Add a timeout to whatever it waits for (a file, a network, a lock), so that it raises instead",
     )
 
 
 def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    """The put op computes what it puts, and has not come to an end."""
+    """The put op is still computing the values that it puts."""
     busy = [each for each in store.feeders if each.doing == threads.PUTTING]
     if not busy:
         return None
@@ -175,9 +175,9 @@ def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 def _no_thread(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.lockstep:
         return Diagnosis(
-            f"nothing is staged in {store.name}, which is in lockstep, and this run does not carry its put",
-            "Run steps by StagingSession.run, make_callable, or a MonitoredSession with StagingHook; a raw session, "
-            "such as step_context.session, goes past them",
+            f"nothing is staged in {store.name}, which is in lockstep, and this run does not run its put",
+            "Run steps with StagingSession.run, make_callable, or a MonitoredSession with StagingHook; a raw session, "
+            "such as step_context.session, bypasses them",
         )
     if store.kind == "staged":
         return Diagnosis(
@@ -200,27 +200,27 @@ def _input_over(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if not store.over:
         return None
     return Diagnosis(
-        f"{store.name} is empty and stays so, because its input has ended: {', '.join(store.over)}",
-        "The step that met the end has put nothing, and its get may have taken the last element, which is lost then: "
-        "count the batches and leave the last put out, or use staged()",
+        f"{store.name} is empty and its input has ended: {', '.join(store.over)}",
+        "The step that met the end of the data put nothing, and may have lost the last element to its get. Count the "
+        "batches and leave out the last put, or use staged()",
     )
 
 
 def _nobody_puts(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.putters:
         return Diagnosis(
-            f"{store.name} is {_emptiness(store)}, and the thread that puts into it has not come to an end",
-            "Look at what that thread waits for; its values may depend on something that is empty, too",
+            f"{store.name} is {_emptiness(store)}, and the put of another thread is still running",
+            "Look at what that put waits for; its values may depend on another empty area or queue",
         )
     if store.kind == "area":
-        ended = "; if its input has ended, leave the last get out" if store.may_be_over else ""
+        ended = "; if its input has ended, leave out the last get" if store.may_be_over else ""
         return Diagnosis(
             f"{store.name} is empty: this run gets from it, and nothing puts into it",
-            f"Run its put once before the first step (the warm-up), and then fetch put and get in every step{ended}",
+            f"Run its put once before the first step (the warm-up), then fetch put and get in every step{ended}",
         )
     return Diagnosis(
-        f"{store.name} is {_emptiness(store)}, and no thread is putting into it: the thread that should has died, or "
-        f"was never started",
+        f"{store.name} is {_emptiness(store)}, and no thread is putting into it: its thread has died or was never "
+        f"started",
         "Start it (tf.train.start_queue_runners starts a QueueRunner); a CustomRunner would have raised its exception",
     )
 

@@ -1,4 +1,4 @@
-"""A snapshot and its diagnosis as text: the cause first, then what it was read from."""
+"""The stall report: the cause first, then the snapshot that it was found in."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from staging_tf1.doctor.views import FeederView, Snapshot, StoreView
 
 
 def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
-    """The stall report.
+    """Formats a snapshot and its diagnosis.
 
     >>> from staging_tf1.doctor.views import StepView
     >>> area = StoreView("area 'train'", "area", size=0, capacity=2, closed=None, wanted=1)
     >>> snapshot = Snapshot(StepView(30.0, ", at train.py:41 in main()", takes=True), (area,))
-    >>> print(report_text(snapshot, Diagnosis("Nobody puts", "Put")))
+    >>> print(report_text(snapshot, Diagnosis("nothing puts into it", "Run its put")))
     A step has not returned for 30.0 s, at train.py:41 in main().
-    Most likely: Nobody puts. Put.
-      area 'train': 0 of 2 elements; the step wants 1
+    Most likely: nothing puts into it. Run its put.
+      area 'train': 0 of 2 elements; the step takes 1
     """
     return "\n".join(_lines(snapshot, diagnosis))
 
@@ -32,7 +32,7 @@ def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
         if store.error:
             yield f"    last exception: {store.error}"
     if snapshot.uninitialized:
-        yield f"  variables without a value: {', '.join(snapshot.uninitialized)}"
+        yield f"  uninitialized variables: {', '.join(snapshot.uninitialized)}"
 
 
 def _store(store: StoreView) -> str:
@@ -43,11 +43,11 @@ def _store(store: StoreView) -> str:
     if store.min_after_dequeue:
         parts.append(f"min_after_dequeue={store.min_after_dequeue}")
     if store.wanted:
-        parts.append(f"the step wants {store.wanted}")
+        parts.append(f"the step takes {store.wanted}")
     if store.step_puts:
         parts.append("the step puts into it")
     if store.withheld:
-        parts.append(f"{store.withheld} staged for a round that is not complete")
+        parts.append(f"{store.withheld} staged for an incomplete round")
     return f"{store.name}: {'; '.join(parts)}"
 
 

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a session without waiting for anything that is stuck in it."""
+"""`Observer`: takes snapshots of a session, without waiting for anything that is stuck in it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
 from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by, uninitialized_names
 from staging_tf1.graph.sink import queue_key
 
-# Enough for a loaded machine to answer, little enough to keep nobody waiting.
+# Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000
 
 
 class Pending(NamedTuple):
-    """A `Session.run` under way: by which thread, since when (perf_counter), and of what.
+    """A `Session.run` that is still running: its thread, when it began (perf_counter), its fetches and feeds.
 
-    In lockstep a step begins with reading the source, before any run: then `reads` names the reader.
+    In lockstep a step reads the source before its run. While it does, `reads` names the reader.
     """
 
     ident: int
@@ -37,21 +37,21 @@ class Pending(NamedTuple):
 
 
 class Observer:
-    """Reads one session; made while its graph is still open, so that the ops to read with can be made."""
+    """Takes snapshots of one session. Must be created before the graph is finalized, because it makes ops."""
 
     def __init__(self, graph: Any, pipelines: Sequence[Pipeline]) -> None:
         self._graph, self.pipelines = graph, tuple(pipelines)
         self.probes = probes_of(graph, _hidden(self.pipelines))
-        # No op is added after the graph is finalized, so this stays true.
+        # No op is added after the graph is finalized.
         self._all = touched_by(graph.get_operations())
         self._uninitialized = uninitialized_names(graph)
 
     def touches(self, pending: Pending) -> Touched:
-        """The stores that a run takes from and puts into."""
+        """Returns the stores that a run takes from and puts into."""
         try:
             return touched_by(ops_of_run(self._graph, pending.fetches, list(pending.fed or ())).values())
         except (KeyError, TypeError, ValueError):
-            # Fetches of a kind that only Session.run understands.
+            # Only Session.run understands these fetches.
             return Touched({}, frozenset())
 
     def snapshot(
@@ -61,13 +61,13 @@ class Observer:
         others: Iterable[Pending] = (),
         readers: Mapping[str, ThreadState] | None = None,
     ) -> Snapshot:
-        """The state of `session` while `step` waits, and `others` are under way, too.
+        """Returns the state of `session` while `step` waits.
 
         Args:
-          session: whose state to read.
+          session: the session to read.
           step: the run that waits.
           others: the runs of other threads.
-          readers: by name, what steps read themselves, in lockstep.
+          readers: in lockstep, the states of the readers by name.
         """
         reader = (readers or {}).get(step.reads)
         touched = self.touches(step)
@@ -133,7 +133,10 @@ class Observer:
         )
 
     def _over(self, probe: Probe, session: Any) -> tuple[tuple[str, ...], bool]:
-        """The queues that have ended under every put into an area; and whether other data may have."""
+        """Returns the ended queues, if every put into the area takes from one, and whether other input may have ended.
+
+        The second result is for input whose end cannot be observed, such as a dataset.
+        """
         puts = [op for op in self._graph.get_operations() if probe.key in touched_by([op]).puts]
         ending = [[op for op in ancestors([put]) if can_end(op)] for put in puts]
         over: dict[str, None] = {}
@@ -145,7 +148,7 @@ class Observer:
         return tuple(over), False
 
     def _ended_queue(self, op: Any, session: Any) -> str:
-        """What to call the queue of a dequeue that can only fail any more; empty if it can succeed."""
+        """Describes the queue of a dequeue that can no longer succeed; empty if it can."""
         takes = touched_by([op]).takes
         probe = self.probes.get(next(iter(takes), ""))
         if probe is None or not _closed(session, probe):
@@ -159,9 +162,9 @@ class Observer:
 
 
 def read(session: Any, fetches: Any) -> Any | None:
-    """The value of `fetches`, which wait for nothing; None if the session cannot tell.
+    """Returns the value of `fetches`, which must not wait; None if the run fails.
 
-    In the caller's own thread: with few threads in TensorFlow's pool, a raw get that waits holds the last one.
+    Runs in the calling thread, because raw gets that wait may hold every thread of TensorFlow's pool.
     """
     options = tf.RunOptions(timeout_in_ms=_TIMEOUT_MS, inter_op_thread_pool=-1)
     try:
@@ -171,7 +174,7 @@ def read(session: Any, fetches: Any) -> Any | None:
 
 
 def _hidden(pipelines: Iterable[Pipeline]) -> set[str]:
-    """The queues and areas inside ours, which the user knows nothing of."""
+    """Returns the keys of the queues and areas inside the pipelines, which are invisible to the user."""
     sinks = [sink for pipeline in pipelines for sink in pipeline.sinks]
     areas = {area_key(sink.area.name) for sink in sinks if sink.area is not None}
     return areas | {queue_key(queue) for sink in sinks for queue in sink.inner_queues}
@@ -205,13 +208,13 @@ def _text(error: BaseException | None) -> str:
 
 
 def _queue_runners(probe: Probe) -> int:
-    """TensorFlow's own runner threads of a queue, which it names after it."""
+    """Counts TensorFlow's runner threads of a queue, which are named after it."""
     prefix = f"QueueRunnerThread-{probe.key}-"
     return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
 
 
 def _runner_error(graph: Any, probe: Probe) -> str:
-    """The last exception of TensorFlow's runners of a queue."""
+    """Returns the last exception of TensorFlow's runners of a queue, as text."""
     for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
         if not isinstance(runner, PipelineRunner) and queue_key(runner.queue) == probe.key and runner.exceptions_raised:
             return _text(runner.exceptions_raised[-1])

@@ -1,4 +1,4 @@
-"""Where in the user's program a thread is at this moment."""
+"""Finds the line of the user's program that a thread is executing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.callsite import CallSite, is_users
 
-# Of a source that calls a library, the line to look at is the one that makes the call.
+# If a source calls a library, the line to report is the call.
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())
 
 
 def users_line(ident: int | None) -> CallSite | None:
-    """The innermost line of the user's program in the thread `ident`; None if there is none, or the thread has ended.
+    """Returns the innermost line of the user's program in thread `ident`; None if there is none or it has ended.
 
     >>> import threading
     >>> users_line(None) is None
@@ -31,16 +31,16 @@ def users_line(ident: int | None) -> CallSite | None:
 
 
 def users_place(ident: int | None) -> str:
-    """`users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
+    """Formats `users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
     line = users_line(ident)
     return "" if line is None else f", at {line} in {line.function}()"
 
 
 def stuck_text(state: ThreadState, waited_secs: float) -> str:
-    """What to say of a feed thread that is still running `waited_secs` after it was told to stop."""
+    """Returns the warning about a feed thread that is still running `waited_secs` after it was told to stop."""
     where = users_place(state.thread.ident if state.thread is not None else None)
     return (
         f"feed thread '{state.name}' is still {state.doing} after {waited_secs:g} s (batch {state.batch}, for "
-        f"{time.perf_counter() - state.since:.1f} s){where}. It is left behind as a daemon. Let the source return, or "
-        f"give it a timeout of its own."
+        f"{time.perf_counter() - state.since:.1f} s){where}. It keeps running as a daemon. Make the source return, or "
+        f"add a timeout to it."
     )

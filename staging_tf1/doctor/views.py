@@ -1,4 +1,4 @@
-"""What a snapshot holds: plain values, so that a diagnosis can be made of them, and tested, without TensorFlow."""
+"""The records of a snapshot: plain values, so that a diagnosis can be tested without TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class StepView:
     """A `Session.run` that has not returned."""
 
     secs: float
-    # ", at train.py:41 in main()"; empty if no line of the user's is known.
+    # ", at train.py:41 in main()"; empty if the line is unknown.
     place: str
-    # Whether it takes from any store (else it only puts, or only computes).
+    # Whether it takes from any store. If not, it only puts or computes.
     takes: bool
 
 
@@ -21,12 +21,12 @@ class FeederView:
     """A feed thread."""
 
     name: str
-    # One of the constants of `feed.thread_state`, and for how long.
+    # One of the constants of `feed.threads`, and for how long.
     doing: str
     secs: float
-    # The number of the last batch that its source made; -1 before the first, and where the graph computes batches.
+    # The number of the last batch that its source made; -1 before the first, or if the graph computes the batches.
     batch: int
-    # Batches that it has delivered, and the mean seconds that the source (or the put) took for one.
+    # Batches delivered, and the mean seconds that the source, or the put, took for each.
     batches: int
     mean_source_secs: float
     mean_put_secs: float
@@ -37,34 +37,34 @@ class FeederView:
 class StoreView:
     """An area or a queue."""
 
-    # How messages call it.
+    # For messages.
     name: str
-    # "staged" (an area of `staged()`), "queue", or "area" (a raw one).
+    # "staged" (an area of `staged()`), "queue", or "area" (a plain one).
     kind: str
-    # Elements that it holds (None: could not be read) and has room for (0: unbounded).
+    # In elements. A size of None could not be read; a capacity of 0 is unbounded.
     size: int | None
     capacity: int
     # None: unknown, or it cannot be closed.
     closed: bool | None
-    # Elements that the step takes from it at once, and whether it puts into it.
+    # How many elements the step takes at once, and whether the step puts into it.
     wanted: int = 0
     step_puts: bool = False
     min_after_dequeue: int = 0
-    # The threads of ours that fill it; and for raw stores, how many other threads are about to put at this moment.
+    # Our feed threads; and, if it has no pipeline, how many other threads are running a put.
     feeders: tuple[FeederView, ...] = ()
     putters: int = 0
-    # A pipeline of several towers: its name, which of them this is, and batches that no whole round could use yet.
+    # With several towers: the pipeline, the number of the tower, and batches that wait for their round.
     pipeline: str = ""
     tower: int = 0
     withheld: int = 0
-    # What its puts take from, where that has ended, and whether it may have, unknown to us: a dataset.
+    # The inputs of its puts that have ended; and whether an input may have ended unnoticed, such as a dataset.
     over: tuple[str, ...] = ()
     may_be_over: bool = False
-    # Filled by the step itself.
+    # Whether the step itself fills it.
     lockstep: bool = False
-    # Why nobody fills it any more.
+    # The exception that ended its feeding.
     error: str = ""
-    # Whether the graph has an op that puts into it, and one that takes from it.
+    # Whether the graph has an op that puts into it, and an op that takes from it.
     has_put: bool = True
     has_take: bool = True
 
@@ -75,5 +75,5 @@ class Snapshot:
 
     step: StepView
     stores: tuple[StoreView, ...]
-    # Names of variables without a value.
+    # Names of uninitialized variables.
     uninitialized: tuple[str, ...] = ()

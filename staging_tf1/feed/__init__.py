@@ -1,1 +1,1 @@
-"""Threads that carry batches from sources into the graph; makes no op itself."""
+"""Pipelines at run time: threads that carry batches from sources into the graph. Makes no op."""

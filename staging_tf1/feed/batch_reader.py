@@ -1,4 +1,4 @@
-"""`BatchReader`: reads, checks and converts the batches of one producer; the same for threads and for lockstep."""
+"""`BatchReader`: reads, checks and converts the batches of one producer, for feed threads and for lockstep."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from staging_tf1.sources import Source, StreamSource
 
 
 class Batch(NamedTuple):
-    """A batch that was read, by its number in the source's order."""
+    """A batch that was read, and its number in the source's order."""
 
     number: int
-    # In the order of the sink's placeholders; None for a bad batch that is skipped, but keeps its place in the order.
+    # In the order of the sink's placeholders; None for a skipped batch, which keeps its number.
     arrays: list[np.ndarray[Any, Any]] | None
 
 
@@ -28,29 +28,29 @@ class BatchReader:
     """Reads for one producer in one session. Thread-safe.
 
     Args:
-      producer: whose batches to read.
-      reader: takes them from the source; None where the graph computes them.
-      start: the number of the first.
+      producer: the producer whose batches to read.
+      reader: reads them from the source; None if the graph computes them.
+      start: the number of the first batch.
     """
 
     def __init__(self, producer: Producer, reader: Reader | None, start: int) -> None:
         self.producer, self.start = producer, start
         self.skipped = SkipCounter(producer.name, producer.skip_rule)
         self._reader = reader
-        # All batches with smaller numbers were delivered, or skipped.
+        # All batches with smaller numbers were delivered or skipped.
         self._delivered = start
 
     @property
     def reads(self) -> bool:
-        """Whether there is a source to read; otherwise the graph computes the batches."""
+        """Whether there is a source to read. If not, the graph computes the batches."""
         return self._reader is not None
 
     def next(self, state: ThreadState) -> Batch | None:
-        """The next batch, counted in `state` if it is skipped; None at the end.
+        """Returns the next batch; None at the end. A skipped batch is counted in `state`.
 
         Raises:
           SourceError: the source raised what a session would take for the end of the data.
-          Exception: what the source raised, or what is wrong with the batch.
+          Exception: what the source raised, or why the batch is bad.
         """
         assert self._reader is not None
         with errors_only(f"'{self.producer.name}'"):
@@ -61,12 +61,12 @@ class BatchReader:
             return Batch(numbered.number, self._arrays(numbered, state))
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
-        """Counts a bad batch; raises `error` if that exceeds the limit."""
+        """Counts a skipped batch; raises `error` if that exceeds the limit."""
         self.skipped.skip(error)
         state.ignored += 1
 
     def count_of(self, number: int) -> int:
-        """How many batches of the source the delivery of `number` stands for; to be called in order of delivery."""
+        """Returns how many batches of the source the delivery of `number` stands for. Call it in order of delivery."""
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
@@ -81,13 +81,13 @@ class BatchReader:
 
 
 class BatchReaders:
-    """The readers of one pipeline in one session. Producers that share a stream share its position.
+    """The readers of one pipeline in one session. Producers with the same stream share one reader of it.
 
     Args:
       starts: each producer, with the number of its first batch.
 
     Attributes:
-      rotation: in which the towers take from an input that they share.
+      rotation: the order in which the towers take from an input that they share.
     """
 
     def __init__(self, starts: Sequence[tuple[Producer, int]]) -> None:
@@ -97,11 +97,11 @@ class BatchReaders:
         self._streams: dict[int, StreamReader] = {}
 
     def for_threads(self) -> list[BatchReader]:
-        """A reader for each producer; of an input that the towers share, each gets its own batches."""
+        """Makes a reader for each producer. Of a shared input, each tower reads its own batches."""
         return [BatchReader(producer, self._share(producer, start), start) for producer, start in self._starts]
 
     def for_steps(self) -> list[BatchReader]:
-        """A reader for each producer; of an input that the towers share, each gets whatever comes next."""
+        """Makes a reader for each producer. Of a shared input, each tower reads whatever comes next."""
         return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
 
     def _share(self, producer: Producer, start: int) -> Reader | None:

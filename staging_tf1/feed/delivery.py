@@ -16,12 +16,12 @@ from staging_tf1.feed.tower_barrier import TowerBarrier
 
 
 class Delivery:
-    """Counts what is put, and releases and closes the towers together.
+    """Counts the staged batches, and releases and closes the towers together.
 
     Attributes:
-      session: where the sinks are.
-      sinks: one a tower.
-      barrier: between the towers; None for a single one.
+      session: the session.
+      sinks: one per tower.
+      barrier: the barrier between the towers; None for one tower.
     """
 
     def __init__(self, pipeline: Pipeline, session: Any) -> None:
@@ -35,26 +35,26 @@ class Delivery:
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing is put any more, because of an error or a stop."""
+        """Whether an error or a stop has ended the puts."""
         return self._stopping.is_set()
 
     def begin_to_stop(self) -> bool:
-        """Lets no put and no release begin; False if that was done before."""
+        """Prevents further puts and releases. Returns False if they were already prevented."""
         if self._stopping.is_set():
             return False
         self._stopping.set()
-        # A release under way ends first; otherwise one tower could be left with more batches than another.
+        # Waits for a running release, which could otherwise leave one tower with more batches than another.
         with self._lock:
             return True
 
     # Called by the producers.
 
     def staged_one(self, tower: int) -> None:
-        """Counts a staged batch, and releases the round that it completes."""
+        """Counts a staged batch and releases the round that it completes."""
         self._tell(lambda barrier: barrier.staged_one(tower))
 
     def producer_ended(self, tower: int) -> None:
-        """Closes the sink after its last producer, or leaves that to the barrier."""
+        """Closes the sink after its last producer. With several towers, the barrier decides when."""
         if not self.sinks[tower].producer_ended():
             return
         if self.barrier is None:
@@ -64,23 +64,23 @@ class Delivery:
     # Called by the steps.
 
     def ask(self, towers: frozenset[int]) -> None:
-        """Notes which towers the next step takes from; some of them only may continue without the others.
+        """Tells the barrier which towers the next step takes from. A step for some of the towers may run separately.
 
         Raises:
-          tf.errors.OutOfRangeError: one of several has no batch for a common step any more.
+          tf.errors.OutOfRangeError: one of several towers has no batch left for a common step.
         """
         if towers:
             self._tell(lambda barrier: barrier.ask(len(towers) < len(self.sinks)))
             self._refuse_beyond_the_end(towers)
 
     def drain(self) -> None:
-        """Notes that nothing more will be read."""
+        """Tells the barrier that reading stops."""
         if self.barrier is not None:
-            # The towers stay together: a common step that not all have a batch for would take from the others.
+            # Whole rounds go on: a common step would take from the towers that have a batch, and lose it.
             self.barrier.drain()
 
     def note_taken(self, batches: list[int]) -> None:
-        """Notes how many batches were taken from each tower, after a step that failed."""
+        """Tells the barrier how many batches were taken from each tower, after a failed step."""
         if self.barrier is not None:
             self.barrier.note_taken(batches)
 
@@ -92,16 +92,16 @@ class Delivery:
         left = ", ".join(f"{sink.sink.name}: {count}" for sink, count in zip(self.sinks, withheld, strict=True))
         warnings.warn(
             f"'{self._name}': the towers had unequal numbers of batches, and these were staged but never taken: "
-            f"{left}. After the OutOfRangeError of the common step, run each tower's own fetches until it ends.",
+            f"{left}. After the OutOfRangeError of the common step, fetch each tower separately until it ends.",
             LeftoverWarning,
             stacklevel=2,
         )
 
     def _refuse_beyond_the_end(self, towers: frozenset[int]) -> None:
-        """Raises before a common step that not all of `towers` have a batch for; nothing is taken.
+        """Raises OutOfRangeError before a common step for which not all of `towers` have a batch. Takes nothing.
 
-        Where failed steps have taken from some towers and not from others, the one that has ended may have a batch
-        left that the others cannot match. The step would take it, and wait for the others forever.
+        After failed steps that took only from some towers, a tower that has ended may have a batch left that the others
+        cannot match. The step would take that batch, and wait for the others forever.
         """
         if self.barrier is None or len(towers) < 2:
             return
@@ -119,15 +119,15 @@ class Delivery:
             )
 
     def _tell(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
-        """Tells the barrier of an event; releases what is due then, and closes what is finished."""
+        """Tells the barrier about an event, then releases what is due and closes what is finished."""
         if self.barrier is None:
             return
-        # One at a time: no tower may be closed between the decision to release its last batch and the release. Nothing
-        # in here waits for a taker.
+        # No tower may be closed between the decision to release its last batch and the release. Nothing in here waits
+        # for a taker.
         with self._lock:
             if self.stopping:
                 return
-            # A tower that is closed before the rescue ends the steps that wait for it, and they need no rescue.
+            # First without the rescue: closing a tower ends the steps that wait for it, so they need no rescue.
             for due in (event, TowerBarrier.rescue):
                 for tower, batches in due(self.barrier):
                     self.sinks[tower].release(batches)

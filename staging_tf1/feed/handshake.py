@@ -1,4 +1,4 @@
-"""The feeder's side of a hand-shake: fill the queue, let the taker take once, fill it again."""
+"""`FeederSide`: the feeder's side of a hand-shake. It fills the queue, lets the taker take once, and fills it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.graph.sink import Sink
 
 
 class FeederSide:
-    """Keeps a queue full whenever its taker may take, so that what the taker finds does not depend on timing."""
+    """Fills the queue whenever its taker may take, so that what the taker finds does not depend on timing."""
 
     def __init__(self, handshake: Handshake, sink: Sink, delivery: Delivery) -> None:
         session = delivery.session
@@ -26,10 +26,10 @@ class FeederSide:
         self._held = 0
 
     def make_room(self, records: int) -> None:
-        """Lets the taker take until `records` more fit.
+        """Lets the taker take until there is room for `records` more.
 
         Raises:
-          SpecError: the queue is too small for batches of this size, and would wait forever.
+          SpecError: the queue is too small for batches of this size; the put would wait forever.
           Stopped: the pipeline was stopped.
         """
         needed = self._handshake.needed
@@ -50,7 +50,7 @@ class FeederSide:
         self._end()
 
     def tell(self) -> None:
-        """Wakes the feeder, which then looks at how much the queue holds. Does not block."""
+        """Wakes the feeder, so that it checks how much the queue holds. Does not block."""
         if not self._told():
             self._tell()
 

@@ -1,4 +1,4 @@
-"""`Pipeline`: what one `staged()` or `CustomRunner` built, for all who run it."""
+"""`Pipeline`: the record of what one `staged()` or `CustomRunner` built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from staging_tf1.graph.position import Position, labelled
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source, StreamSource
 
-# An attribute of the graph: a registry of our own would keep the graph alive, and a collection would be exported.
+# An attribute of the graph, because a global registry would keep the graph alive, and a collection would be exported.
 _PIPELINES = "_staging_tf1_pipelines"
 
 
@@ -23,33 +23,33 @@ _PIPELINES = "_staging_tf1_pipelines"
 class Producer:
     """One source and the threads that read it."""
 
-    # Ends the names of the threads: "feed:train:0".
+    # Threads are named after it: "feed:train:0".
     name: str
-    # Where batches come from; None where the put computes them in the graph.
+    # None if the graph computes the batches.
     source: Source | StreamSource | None
-    # What a batch must look like, as a nest of ArraySpec; None without a source.
+    # The spec of a batch, a nest of ArraySpec; None without a source.
     spec: Any
     num_threads: int
     # By how much the priority of the threads is lowered.
     nice: int = 0
-    # Which sink of the pipeline they fill; several producers may fill one, a generator for each thread.
+    # The number of the sink that it fills. Several producers may fill one sink, each with its own generator.
     tower: int = 0
     # Whether batches are delivered in the source's order. A shuffle queue does not need it.
     in_order: bool = True
-    # Whether the towers share one input, and so take from it in rotation.
+    # Whether the towers share one input, which they take from in rotation.
     shares_input: bool = False
-    # Whether the graph computes the values from another pipeline's queue or area, and ends with that.
+    # Whether the graph computes the batches from another pipeline's queue or area, and so ends with that pipeline.
     chained: bool = False
     # Which exceptions of the source are skipped.
     skip_rule: SkipRule = NONE_SKIPPED
-    # Whether the source's state after each batch is fed with it.
+    # Whether each batch is fed with the source's state after it.
     keeps_state: bool = False
 
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
-        """The arrays of the source's batch `number`, in the order of the sink's placeholders.
+        """Returns the arrays of the source's batch `number`, in the order of the sink's placeholders.
 
         Raises:
-          SpecError: the batch is not as declared.
+          SpecError: the batch does not fit the spec.
         """
         arrays = self._conformer(batch, f"'{self.name}': batch {number}")
         if not self.keeps_state:
@@ -62,27 +62,27 @@ class Producer:
         return Conformer(self.spec)
 
 
-# By identity: two pipelines are never the same.
+# By identity: two pipelines are never equal.
 @dataclass(frozen=True, eq=False)
 class Pipeline:
     """One stream of batches: the producers that make them, and the sinks that steps take them from."""
 
-    # What messages and threads are called after; unique in the graph.
+    # Unique in the graph; messages and threads use it.
     name: str
     made_at: CallSite
-    # One a tower.
+    # One per tower.
     sinks: tuple[Sink, ...]
     producers: tuple[Producer, ...]
-    # Whether the steps themselves put, without a thread.
+    # Whether the steps themselves put, without a feed thread.
     lockstep: bool = False
-    # Runs once in every session, before the sinks are reset: the initializer of a dataset's iterator.
+    # An op to run once in every session before the sinks are reset: the initializer of a dataset's iterator.
     init: Any | None = None
     # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
     resume: str = "exact"
-    # What checkpoints hold; None where the input cannot start at a number.
+    # What checkpoints hold; None if the input cannot start at a given batch.
     position: Position | None = None
-    # The tensors of one batch, computed and dropped for each batch that earlier runs have consumed; empty where the
-    # input itself starts after those.
+    # The tensors of one batch, which a restored run computes and drops for each consumed batch; empty if the input
+    # itself starts after those.
     fast_forward: tuple[Any, ...] = ()
 
     @property
@@ -92,12 +92,12 @@ class Pipeline:
 
     @property
     def outputs(self) -> list[Any]:
-        """All tensors that take from its areas."""
+        """The tensors that take from its areas."""
         return [tensor for sink in self.sinks for tensor in sink.outputs]
 
     @property
     def position_variables(self) -> list[Any]:
-        """The variables in which checkpoints keep its position."""
+        """The variables that hold its position in checkpoints."""
         return [] if self.position is None else list(self.position.variables)
 
     def __str__(self) -> str:
@@ -105,12 +105,12 @@ class Pipeline:
 
 
 def pipelines_of(graph: Any) -> list[Pipeline]:
-    """All pipelines that were built in `graph`, oldest first."""
+    """Returns the pipelines that were built in `graph`, oldest first."""
     return list(getattr(graph, _PIPELINES, ()))
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
-    """Adds to `pipelines_of(graph)`."""
+    """Adds a pipeline to `pipelines_of(graph)`."""
     if not hasattr(graph, _PIPELINES):
         setattr(graph, _PIPELINES, [])
     getattr(graph, _PIPELINES).append(pipeline)

@@ -1,4 +1,4 @@
-"""`PipelineRun`: the threads of one pipeline in one session, from their start until the last has been joined."""
+"""`PipelineRun`: the feed threads of one pipeline in one session."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.graph.get_stats import GetStats
 
-# An attribute of the session, so that the runs go with it.
+# An attribute of the session, so that the runs are freed with it.
 _RUNS = "_staging_tf1_runs"
 
 
 class PipelineRun:
-    """Threads that carry batches from a pipeline's producers to its sinks.
+    """The threads that carry batches from a pipeline's producers to its sinks.
 
     Args:
-      pipeline: what to run.
+      pipeline: the pipeline to run.
       starts: each of its producers, with the number of its first batch.
-      session: where.
-      coord: a `tf.train.Coordinator` that stops the threads and is told of errors; None for none.
-      canceller: of the pipelines that start together.
+      session: the session to run it in.
+      coord: a `tf.train.Coordinator` that stops the threads and is told about errors, or None.
+      canceller: shared by the pipelines that start together.
 
     Attributes:
       error: the first exception of a feed thread, or None.
-      states: one record a feed thread.
+      states: one record per feed thread.
       threads: all threads, not started.
     """
 
@@ -78,22 +78,19 @@ class PipelineRun:
 
     @property
     def sinks(self) -> tuple[SinkRun, ...]:
-        """One a tower."""
+        """The sinks in this session, one per tower."""
         return self.delivery.sinks
 
     def states_of(self, tower: int) -> list[ThreadState]:
-        """The threads that fill one tower's sink."""
+        """Returns the states of the threads that fill one tower's sink."""
         return [state for run in self.producers if run.producer.tower == tower for state in run.states]
 
     def stop(self) -> None:
-        """Wakes all threads that wait, and lets none of them put; what is staged can still be taken.
-
-        Does not join them.
-        """
+        """Wakes all waiting threads and ends their puts. What is staged can still be taken. Does not join threads."""
         stop_all([self])
 
     def begin_to_stop(self) -> bool:
-        """Lets no thread begin a put or a release; False if that was done before."""
+        """Prevents further puts and releases. Returns False if they were already prevented."""
         if not self.delivery.begin_to_stop():
             return False
         for producer in self.producers:
@@ -101,7 +98,7 @@ class PipelineRun:
         return True
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins the feed threads; returns those that are still running after `deadline_secs`."""
+        """Joins the feed threads. Returns the states of those still running after `deadline_secs`."""
         end = time.perf_counter() + deadline_secs
         for state in self.states:
             if state.thread is not None and state.thread.ident is not None:
@@ -109,13 +106,13 @@ class PipelineRun:
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
 
     def drain(self) -> None:
-        """Stops reading from the sources; what has been read can still be taken, tower by tower."""
+        """Stops reading from the sources. What has been read can still be taken, tower by tower."""
         for producer in self.producers:
             producer.finish()
         self.delivery.drain()
 
     def repair(self) -> None:
-        """Restores what a failed step has lost; called between two steps."""
+        """Restores what a failed step has lost. Must be called between two steps."""
         repair_all([self])
 
     def _guarded(self, producer: ProducerRun, state: ThreadState) -> None:
@@ -125,7 +122,7 @@ class PipelineRun:
             pass
         except BaseException as error:
             if has_lost_tensorflow():
-                # What would have to be stopped is the parent's.
+                # The pipelines to stop belong to the parent.
                 raise
             if not (self.delivery.stopping or self._session_is_gone(error)):
                 self._failed(error, state)
@@ -142,12 +139,12 @@ class PipelineRun:
         self._stop_with_others()
 
     def _tell(self, coord: Any, error: BaseException) -> None:
-        """Asks for the stop because of `error`."""
+        """Requests a stop because of `error`."""
         try:
-            # As a tuple: outside an `except` block of its own the coordinator cannot find the traceback.
+            # As a tuple, because the coordinator cannot find the traceback outside an `except` block.
             coord.request_stop((type(error), error, error.__traceback__))
         except Exception:
-            # The coordinator asks the exception for its text, which may raise.
+            # The coordinator converts the exception to a string, which may raise.
             named = SourceError(f"'{self.pipeline.name}': the source raised {type(error).__name__} {text_of(error)}")
             named.__cause__ = error
             coord.request_stop((SourceError, named, error.__traceback__))
@@ -158,41 +155,41 @@ class PipelineRun:
         self._stop_with_others()
 
     def _stop_with_others(self) -> None:
-        """Stops all that the coordinator stops; only itself, if there is none."""
+        """Stops all pipelines of the coordinator; without one, only this pipeline."""
         stop_all([run for run in self._canceller.runs if run is self or run._coord is self._coord is not None])
 
     def _session_is_gone(self, error: BaseException) -> bool:
-        """Whether `error` only says that the user has closed the session under the thread."""
+        """Whether `error` only means that the user has closed the session."""
         return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)
 
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
-    """The threads of `pipeline` in `session`; None if they were not started there."""
+    """Returns the run of `pipeline` in `session`; None if it was not started there."""
     run: PipelineRun | None = getattr(session, _RUNS, {}).get(pipeline)
     return run
 
 
 def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
-    """The runs of those of `pipelines` that were started in `session`."""
+    """Returns the runs of those of `pipelines` that were started in `session`."""
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
 
 
 def stop_all(runs: Sequence[PipelineRun]) -> None:
-    """Stops several runs; those that started together with one run of the session."""
+    """Stops several runs, with one `Session.run` for all that were started together."""
     for canceller in {id(run._canceller): run._canceller for run in runs}.values():
-        # Of two threads that stop the same runs, one stops all of them.
+        # If two threads stop the same runs, one of them stops all.
         with canceller.stopping:
             begun = [run for run in runs if run._canceller is canceller and run.begin_to_stop()]
             try:
                 canceller.cancel([sink for run in begun for sink in run.sinks])
             except (tf.errors.OpError, RuntimeError) as error:
-                # The session is gone, and with it everything that could wait.
+                # The session is gone, and nothing in it waits.
                 logging.vlog(1, "'%s': could not cancel: %s", begun[0].pipeline.name, error)
 
 
 def repair_all(runs: Sequence[PipelineRun]) -> None:
-    """Restores what a failed step has lost in all `runs` of one session; called between two steps."""
-    # Where a run is stopping, nobody waits for a slot any more.
+    """Restores what a failed step has lost in all `runs` of one session. Must be called between two steps."""
+    # In a run that is stopping, nothing waits for a slot.
     runs = [run for run in runs if not run.delivery.stopping]
     if not runs:
         return

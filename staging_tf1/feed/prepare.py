@@ -1,7 +1,7 @@
-"""Makes pipelines ready to start in a session, all of them at once.
+"""`prepare`: makes the pipelines of a session ready to start, all of them at once.
 
-TensorFlow goes through the whole graph for each new set of ops that a session runs. If each pipeline ran ops of its own
-at the start, a graph with twice as many pipelines would take four times as long.
+TensorFlow processes the whole graph for each new set of ops that a session runs. If each pipeline ran its own ops at
+the start, a graph with twice as many pipelines would take four times as long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.resume import fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
 
-# An attribute of the session, so that it goes with it.
+# An attribute of the session, so that it is freed with it.
 _PREPARED = "_staging_tf1_prepared"
 
 
@@ -33,14 +33,14 @@ class Prepared:
 
 @dataclass
 class _Session:
-    """The pipelines that are prepared in one session, and not started yet."""
+    """The pipelines that are prepared but not started in one session."""
 
     prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
-    """Prepares those of `pipelines` that are neither running nor prepared in `session`. All must start right after."""
+    """Prepares those of `pipelines` that are neither running nor prepared in `session`. All must be started next."""
     of_session = _of(session)
     with of_session.lock:
         new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
@@ -64,12 +64,12 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
 
 
 def is_prepared(pipeline: Pipeline, session: Any) -> bool:
-    """Whether `pipeline` was prepared in `session`, and has not been started since."""
+    """Whether `pipeline` is prepared but not started in `session`."""
     return pipeline in _of(session).prepared
 
 
 def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
-    """What `pipeline` needs to start; it may start once."""
+    """Removes and returns what `pipeline` needs to start."""
     return _of(session).prepared.pop(pipeline)
 
 

@@ -1,4 +1,4 @@
-"""`ProducerRun`: the threads of one producer in one session."""
+"""`ProducerRun`: the feed threads of one producer in one session."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORD
 
 
 class ProducerRun:
-    """One producer in one session; `feed` is the body of each of its threads.
+    """One producer in one session. `feed` is the body of each of its threads.
 
     Args:
-      batches: what they read.
-      rotation: of the towers, for an input that they share.
-      delivery: where they put it.
+      batches: reads the batches.
+      rotation: the order of the towers, for an input that they share.
+      delivery: takes the batches.
     """
 
     def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
@@ -41,25 +41,25 @@ class ProducerRun:
         self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
 
     def stop(self) -> None:
-        """Wakes the threads that wait for the batches before their own."""
+        """Wakes the threads that wait for earlier batches."""
         self._sequencer.stop()
         self._rotation.stop()
 
     def finish(self) -> None:
-        """Lets the threads end as if their source had, after the batch that they have in hand."""
+        """Makes the threads end after their current batch, as at the end of the source."""
         if self.producer.chained:
-            # The pipeline before it ends, too, and closes its queue. What that holds has been read, and must arrive.
+            # The pipeline that it takes from ends and closes its queue. What that queue holds must still be delivered.
             return
         self._finishing.set()
         self._rotation.stop()
 
     def wake(self) -> None:
-        """Lets a feeder that waits for its taker look again, after the taker's step failed."""
+        """Wakes a feeder that waits for its taker, after the taker's step failed."""
         if self._handshake is not None:
             self._handshake.tell()
 
     def feed(self, state: ThreadState) -> None:
-        """Delivers batches until there are no more or the pipeline stops."""
+        """Delivers batches until the end of the data, or until the pipeline stops."""
         state.now(WAITING_FOR_SOURCE)
         be_nice(self.producer.nice)
         try:
@@ -127,16 +127,16 @@ class ProducerRun:
         return self._rotation.at(round, self.producer.tower)
 
     def _put_computed(self, state: ThreadState) -> bool:
-        """Puts the next batch that is not skipped; False at the end.
+        """Puts the next batch that is not skipped. Returns False at the end.
 
-        A bad batch is skipped within the rotation: a tower that lost it would fall behind the others, until they wait
+        A bad batch is skipped within the rotation. Otherwise its tower would fall behind the others, until they waited
         for it with full areas.
         """
         while not self._delivery.stopping:
             try:
                 self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
-                # Before the types to skip, which may be Exception itself.
+                # Before the types to skip, which may include Exception.
                 return False
             except self.skipped.types as error:
                 self._batches.skip(state, error)

@@ -1,4 +1,4 @@
-"""A pipeline as a `tf.train.QueueRunner`: it starts wherever the classic runners start."""
+"""`PipelineRunner`: a pipeline as a `tf.train.QueueRunner`, which starts wherever queue runners start."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _TOGETHER = "_staging_tf1_together"
 
 
 class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
-    """Starts the feed threads of one pipeline, as `tf.train.start_queue_runners` starts those of a queue.
+    """Starts the feed threads of one pipeline as a queue runner.
 
-    It starts in a MonitoredSession, a Supervisor or a plain session, with or without our own helpers. The base class's
-    constructor is not called: it requires enqueue ops that need no feed.
+    So they start in a MonitoredSession, a Supervisor or a plain session, with or without our own helpers. The base
+    class's constructor is not called, because it requires enqueue ops that need no feed.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        # Weak: a run belongs to its session, and must go with it.
+        # Weak, because a run must be freed with its session.
         self._all_runs: weakref.WeakSet[PipelineRun] = weakref.WeakSet()
         self._starting = threading.Lock()
-        # What an exported graph says of us. No enqueue ops: after an import the source is gone, and a runner that ran
-        # the put without it would only fail.
+        # For an exported graph. No enqueue ops, because after an import there is no source, and the put would fail.
         sink = pipeline.sinks[0]
         self._queue = sink.queue
         self._enqueue_ops: list[Any] = []
@@ -48,15 +47,16 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
 
     @property
     def exceptions_raised(self) -> list[BaseException]:
-        """The first exception of each session's threads, as `tf.train.QueueRunner` has it."""
+        """The first exception of each session's threads, as in `tf.train.QueueRunner`."""
         return [run.error for run in self._all_runs if run.error is not None]
 
     def create_threads(
         self, sess: Any, coord: Any | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """Makes the feed threads for `sess`, as `tf.train.QueueRunner.create_threads` does.
+        """Creates the feed threads for `sess`, like `tf.train.QueueRunner.create_threads`.
 
-        Returns an empty list for a session that has its threads already.
+        Returns:
+          The threads; an empty list if the session already has them.
 
         Raises:
           UninitializedError: variables are uninitialized; the message lists them.
@@ -77,7 +77,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
                 if start:
                     thread.start()
         except BaseException:
-            # A Ctrl-C: the caller does not know yet that there are threads to stop.
+            # After a Ctrl-C here, the caller does not know that there are threads to stop.
             if coord is not None:
                 coord.request_stop()
             run.stop()
@@ -86,7 +86,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
 
 
 def register(pipeline: Pipeline) -> None:
-    """Makes `pipeline` known to the session helpers of its graph and, unless it is in lockstep, to TensorFlow's."""
+    """Registers `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
     graph = tf.get_default_graph()
     add_pipeline(graph, pipeline)
     if not hasattr(graph, _RUNNERS):
@@ -97,7 +97,7 @@ def register(pipeline: Pipeline) -> None:
 
 
 def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
-    """What starts the threads of a pipeline of `graph`."""
+    """Returns the runner that starts the threads of a pipeline of `graph`."""
     runner: PipelineRunner = getattr(graph, _RUNNERS)[pipeline]
     return runner
 
@@ -109,12 +109,12 @@ def is_chained(put: Any) -> bool:
 
 
 def start_together(graph: Any, together: bool) -> None:
-    """Says whether all pipelines of `graph` start as soon as one does, as within a MonitoredSession."""
+    """Sets whether all pipelines of `graph` start together, as in a MonitoredSession."""
     setattr(graph, _TOGETHER, together)
 
 
 def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
-    """Makes the input and the sinks of `pipeline` ready in `session`, for one start.
+    """Prepares `pipeline` for one start in `session`.
 
     Raises:
       UninitializedError: variables are uninitialized; the message lists them.
@@ -131,7 +131,7 @@ def check_initialized(session: Any, what: object) -> None:
     names = uninitialized_names(session.graph)
     if names is None:
         return
-    # A position gets its value when the feeding begins, and is not the user's to initialize.
+    # The start initializes the positions, not the user.
     own = {variable.op.name for each in pipelines_of(session.graph) for variable in each.position_variables}
     missing = [name.decode() for name in run_unwrapped(session, names) if name.decode() not in own]
     if missing:

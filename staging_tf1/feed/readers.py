@@ -1,4 +1,4 @@
-"""Readers hand the batches of one source to several threads, each batch to exactly one of them."""
+"""Readers: distribute the batches of one source to several threads, each batch to exactly one of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Numbered(NamedTuple):
 
     number: int
     batch: Any
-    # What the source raised in place of the batch, where such batches are skipped.
+    # What the source raised instead of the batch, if its rule skips such batches.
     error: BaseException | None = None
 
 
@@ -41,15 +41,15 @@ class Reader(Protocol):
     """What a feed thread takes batches from."""
 
     def take(self, skip: Skip = _raise) -> Numbered | None:
-        """The next batch, in arrays of its own, or None at the end. Thread-safe: several threads call it at once.
+        """Returns the next batch, in arrays of its own, or None at the end. Thread-safe.
 
         Args:
-          skip: called for a bad batch that has no number of its own and is skipped at once.
+          skip: called with the exception of a bad batch that is skipped without a number of its own.
         """
 
 
 class IndexReader:
-    """Batches of a random-access source: threads take numbers, and make the batches at the same time."""
+    """Reads a random-access source: threads take numbers, and make the batches in parallel."""
 
     def __init__(self, source: Source, rule: SkipRule, start: int = 0) -> None:
         self._source, self._rule = source, rule
@@ -71,7 +71,7 @@ class IndexReader:
 
 
 class StreamReader:
-    """Batches of a sequential source: one thread at a time is inside it."""
+    """Reads a sequential source, one thread at a time."""
 
     def __init__(self, source: StreamSource, rule: SkipRule, start: int = 0) -> None:
         self._source, self._rule = source, rule
@@ -89,9 +89,9 @@ class StreamReader:
                 try:
                     batch = next(self._iterator(), _END)
                 except self._rule.types as error:
-                    if self._batches is None:  # it could not even start, and would not the next time
+                    if self._batches is None:  # it could not start, and would fail again
                         raise
-                    # A generator is finished now, and says so the next time; other iterators may continue.
+                    # A generator has ended now, and says so in the next call. Other iterators may continue.
                     self._next += 1
                     return Numbered(index, None, error)
                 except BaseException:
@@ -101,7 +101,7 @@ class StreamReader:
                 self._ended = True
                 return None
             self._next += 1
-            # Under the lock: the next thread's batch may be written to the same buffer.
+            # Under the lock, because the source may write the next batch to the same buffer.
             return Numbered(index, _given_away(self._source, batch))
 
     def _iterator(self) -> Iterator[Any]:
@@ -111,16 +111,16 @@ class StreamReader:
 
 
 class RotationReader:
-    """One tower's share of a stream that several towers read: every n-th batch, in strict rotation.
+    """Reads one tower's share of a stream that several towers read: every n-th batch, in strict rotation.
 
-    The rotation keeps the towers within one batch of each other, whatever their speed. So a bad batch is skipped
-    within the rotation: a tower that lost it would fall behind, until the others wait with full areas.
+    The rotation keeps the towers within one batch of each other. So a bad batch is skipped within the rotation.
+    Otherwise its tower would fall behind, until the others waited for it with full areas.
 
     Args:
-      stream: what the towers share.
+      stream: the reader that the towers share.
       rotation: their order.
-      tower: the one that reads here.
-      start: how many batches it has had before.
+      tower: the number of this tower.
+      start: how many batches this tower has consumed before.
       check: called with a batch's number and the batch; raises if the batch is bad.
       rule: which exceptions are skipped.
     """
@@ -151,7 +151,7 @@ class RotationReader:
         return None if numbered is None else numbered._replace(number=number)
 
     def _fault(self, number: int, numbered: Numbered) -> BaseException | None:
-        """The exception for which the batch is skipped, if any."""
+        """Returns the exception for which the batch is skipped, if any."""
         if numbered.error is not None or not self._rule.types:
             return numbered.error
         try:
@@ -162,17 +162,17 @@ class RotationReader:
 
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:
-    """The batch, in arrays that the source will not write to again."""
+    """Returns the batch in arrays that the source will not write to again."""
     return batch if source.gives_away else owned(batch)
 
 
 def owned(batch: Any) -> Any:
-    """The batch in arrays that nobody else can write to, aligned so that TensorFlow does not copy them again.
+    """Returns the batch in arrays that nothing else can write to, aligned so that TensorFlow does not copy them again.
 
     TensorFlow uses a fed numpy array in place if it starts on a 64-byte boundary, and copies it otherwise. A source
-    that writes to its buffer again would sometimes change a batch that is already staged.
+    that reuses its buffer would sometimes change a batch that is already staged.
 
-    A batch that holds something that is no array is returned as it is: the check of the batch names the fault.
+    A batch that does not consist of arrays is returned as it is. The check of the batch reports it.
     """
     try:
         return map_structure(_owned, batch)
@@ -183,6 +183,6 @@ def owned(batch: Any) -> Any:
 def _owned(leaf: Any) -> Any:
     if isinstance(leaf, _IMMUTABLE):
         return leaf
-    # Not only arrays: the buffer may be a memoryview or a torch tensor.
+    # The leaf may be a memoryview or a torch tensor, which share the buffer, too.
     array = leaf if is_plain(leaf) else checked_array(leaf, None, "")
     return array.copy() if array.dtype == object else aligned_copy(array)

@@ -1,4 +1,4 @@
-"""Lets threads through in the order of their numbers."""
+"""`Sequencer` and `Rotation`: let threads through in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from staging_tf1.fork import refuse_if_forked
 
 
 class Stopped(Exception):
-    """A feed thread was told to stop while it waited for its number or for room."""
+    """A feed thread was told to stop while it waited for its number or for a free slot."""
 
 
 class Sequencer:
@@ -23,7 +23,7 @@ class Sequencer:
 
     @contextmanager
     def at(self, number: int) -> Iterator[None]:
-        """Waits until all smaller numbers have gone through; the body runs alone.
+        """Waits until all smaller numbers have gone through. The body runs alone.
 
         Raises:
           Stopped: `stop` was called.
@@ -34,13 +34,13 @@ class Sequencer:
             if self._stopped:
                 raise Stopped
         yield
-        # Not in a `finally`: no batch may follow one that failed.
+        # Not in a `finally`, because no batch may follow one that failed.
         with self._changed:
             self._next += 1
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wakes every thread that waits, with `Stopped`."""
+        """Wakes every waiting thread with `Stopped`."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -50,8 +50,8 @@ class Rotation:
     """The order in which towers take from an input that they share: one batch each, round by round.
 
     Args:
-      towers: how many.
-      first: how many batches they have taken before, together.
+      towers: the number of towers.
+      first: how many batches all towers together have consumed before.
     """
 
     def __init__(self, towers: int, first: int = 0) -> None:
@@ -59,9 +59,9 @@ class Rotation:
         self._sequencer = Sequencer(first)
 
     def at(self, round: int, tower: int) -> AbstractContextManager[None]:
-        """Waits until it is `tower`'s batch of `round`; the body runs alone."""
+        """Waits for the turn of `tower` in `round`. The body runs alone."""
         return self._sequencer.at(round * self.towers + tower)
 
     def stop(self) -> None:
-        """Wakes every tower that waits, with `Stopped`."""
+        """Wakes every waiting tower with `Stopped`."""
         self._sequencer.stop()

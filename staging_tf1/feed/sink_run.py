@@ -1,4 +1,4 @@
-"""A sink in one session: its callables, and how many producers still fill it."""
+"""`SinkRun`: a sink in one session, with its callables; and `Canceller`, which cancels several sinks at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from staging_tf1.graph.sink import Sink
 class Canceller:
     """Cancels the sinks of all pipelines that were started together, with one callable that is made at the start.
 
-    For each new callable TensorFlow goes through the whole graph, and a stop must be quick.
+    TensorFlow processes the whole graph for each new callable, and a stop must be quick.
     """
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
@@ -27,18 +27,18 @@ class Canceller:
         # Held while these pipelines are being stopped.
         self.stopping = threading.RLock()
         self._cancel_all = self._callable(sinks)
-        # Those of the pipelines, which a coordinator stops together.
+        # The runs of the pipelines.
         self.runs: list[Any] = []
 
     def cancel(self, sinks: Sequence[SinkRun]) -> None:
-        """Lets nothing more in, and wakes everybody who waits; what has been put can still be taken."""
+        """Ends the puts and wakes whoever waits. What has been put can still be taken."""
         if not sinks:
             return
         waiting = max(sink.refuse_puts() for sink in sinks)
         self._open -= {id(sink.sink) for sink in sinks}
         cancel = self._cancel_all if not self._open else self._callable([sink.sink for sink in sinks])
-        # Each call gives a slot to one put of each sink, which wakes it. Cancelling twice does no harm, nor does a slot
-        # too many in a sink that takes nothing any more.
+        # Each call gives one slot to each sink, which wakes one put. Cancelling twice is harmless, and so is a surplus
+        # slot in a cancelled sink.
         for _ in range(max(1, waiting)):
             cancel()
 
@@ -48,7 +48,7 @@ class Canceller:
 
 
 class SinkRun:
-    """Runs a sink's ops in `session`. The feed threads make the callables when they first need them."""
+    """Runs the ops of a sink in `session`. The feed threads make the callables when they first need them."""
 
     def __init__(self, sink: Sink, session: Any, producers: int) -> None:
         self.sink = sink
@@ -58,11 +58,11 @@ class SinkRun:
         self._lock = threading.Lock()
         # Held while a callable is made.
         self._making = threading.Lock()
-        # Puts begun and ended; they differ while one is under way.
+        # Puts begun and ended. They differ while a put is running.
         self.begun = self.ended = 0
         self._count = () if sink.count is None else (sink.count,)
         self._counts_with_put = bool(self._count) and sink.release is None
-        # Of the batches put and not released, in order; None where the put is fed the count, or nothing is.
+        # The counts of the batches that are put but not released, in order; None if the release is fed no count.
         self._counts: deque[int] | None = deque() if self._count and not self._counts_with_put else None
         self._put: Callable[..., Any] | None = None
         self._release: Callable[..., Any] | None = None
@@ -71,7 +71,7 @@ class SinkRun:
         """Puts one batch, which stands for `count` batches of the source. Waits for room.
 
         Raises:
-          Stopped: it was cancelled.
+          Stopped: the sink was cancelled.
           ForkedError: the source forked, and this is the child.
         """
         refuse_if_forked("A feed thread")
@@ -96,7 +96,7 @@ class SinkRun:
         sink = self.sink
         with self._making:
             if self._put is None:
-                # Without placeholders the graph computes the values, and the pool's threads should share that work.
+                # Without placeholders the graph computes the values, which the threads of the pool should do.
                 self._put = fast_callable(
                     self._session,
                     feeds=[*sink.placeholders, *(self._count if self._counts_with_put else ())],
@@ -106,7 +106,7 @@ class SinkRun:
             return self._put
 
     def puts(self) -> tuple[int, int]:
-        """How many puts have begun, and how many have ended."""
+        """Returns how many puts have begun, and how many have ended."""
         with self._lock:
             return self.begun, self.ended
 
@@ -119,13 +119,13 @@ class SinkRun:
             self._release(*([np.array(self._counts.popleft(), np.int64)] if self._counts is not None else ()))
 
     def producer_ended(self) -> bool:
-        """Counts a producer that has delivered its last batch; True for the last one."""
+        """Counts a producer that has delivered its last batch. Returns True for the last producer."""
         with self._lock:
             self._open_producers -= 1
             return self._open_producers == 0
 
     def close(self) -> None:
-        """Lets the takers drain what is left. Does nothing the second time, where TensorFlow would raise."""
+        """Ends the data: takers drain what is left. Does nothing the second time, when TensorFlow would raise."""
         with self._lock:
             if self._closed:
                 return
@@ -139,11 +139,11 @@ class SinkRun:
 
     @property
     def cancelled(self) -> bool:
-        """Whether an error or a stop ended it, not the end of the source."""
+        """Whether an error or a stop ended it, rather than the end of the source."""
         return self._cancelled
 
     def refuse_puts(self) -> int:
-        """Lets no further put begin; returns how many are under way and need a slot to end."""
+        """Prevents further puts. Returns how many are running and need a slot to end."""
         with self._lock:
             self._cancelled = True
             return 0 if self.sink.repair is None else self.begun - self.ended

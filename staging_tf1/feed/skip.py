@@ -1,4 +1,4 @@
-"""Bad batches that are skipped and counted, because the user asked for it, rather than raised."""
+"""Skips and counts bad batches, instead of raising their exceptions, if the user asked for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from staging_tf1.feed.source_errors import text_of
 
 @dataclass(frozen=True)
 class SkipRule:
-    """Which exceptions are skipped, and how many in one session; None is no limit."""
+    """Which exceptions are skipped, and how many per session; None is no limit."""
 
     types: tuple[type[BaseException], ...] = ()
     most: int | None = None
@@ -35,12 +35,12 @@ def skip_rule(types: Any, most: Any, what: str) -> SkipRule:
     listed = (types,) if isinstance(types, type) else tuple(types)
     for each in listed:
         if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise TypeError(f"{what} got {shown(each)} among ignored_exception_types, expected {expected}.")
+            raise TypeError(f"{what} got {shown(each)} in ignored_exception_types, expected {expected}.")
     if most is None:
         return SkipRule(listed)
     number = whole(what, "max_ignored", most, 0, INT64_MAX, "skipped batches")
     if not listed:
-        raise ValueError(f"{what} got max_ignored={number} without ignored_exception_types. Name the exceptions, too.")
+        raise ValueError(f"{what} got max_ignored={number} without ignored_exception_types. Give both.")
     return SkipRule(listed, number)
 
 
@@ -54,7 +54,7 @@ class SkipCounter:
         self._lock = threading.Lock()
 
     def skip(self, error: BaseException) -> None:
-        """Counts one more; raises `error` instead if that exceeds the limit."""
+        """Counts one skipped batch; raises `error` instead if that exceeds the limit."""
         with self._lock:
             if self._most is not None and self.count >= self._most:
                 raise error

@@ -1,4 +1,4 @@
-"""What the user's source raises: named after its batch, and never taken for the end of the data."""
+"""Exceptions of the user's source: they name their batch, and are never taken for the end of the data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.errors import SourceError
 
-# A session takes the first two for the end of the data, and after the other two it starts again: without a checkpoint
-# with new variables, as if nothing had been learnt.
+# A session takes the first two for the end of the data. After the other two it restarts, and without a checkpoint it
+# silently begins with new variables.
 _SIGNALS = (StopIteration, tf.errors.OutOfRangeError, tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class naming_batch:
-    """Notes the batch's number on an exception that the source raises; the exception itself stays as it was."""
+    """Adds a note with the batch's number to an exception that the source raises."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -28,12 +28,12 @@ class naming_batch:
 
 
 class errors_only:
-    """Raises `SourceError` in place of an exception that a training session takes for a signal.
+    """Raises `SourceError` in place of an exception that a training session would take for a signal.
 
-    The rule is that of PEP 479, which makes a RuntimeError of a StopIteration within a generator.
+    PEP 479 does the same: it turns a StopIteration inside a generator into a RuntimeError.
 
     Args:
-      owner: whose source it is, for messages: "'train'".
+      owner: the owner of the source, for messages: "'train'".
     """
 
     def __init__(self, owner: str) -> None:
@@ -63,7 +63,7 @@ def _not_the_end(owner: str, error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """What the exception says; its own code may fail at that."""
+    """Returns the text of an exception, even if its own code fails."""
     try:
         return str(error)
     except Exception as failure:
@@ -71,6 +71,6 @@ def text_of(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """`BaseException.add_note`, which Python 3.10 lacks; an exception that takes no attributes stays as it is."""
+    """`BaseException.add_note`, which Python 3.10 lacks. Does nothing if the exception takes no attributes."""
     with contextlib.suppress(Exception):
         error.__notes__ = [*getattr(error, "__notes__", []), note]

@@ -1,4 +1,4 @@
-"""`TowerBarrier`: several towers get whole rounds, one batch each, or nothing."""
+"""`TowerBarrier`: releases the staged batches of several towers in whole rounds of one batch each."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from enum import Enum
 class _Phase(Enum):
     # A batch is released when every tower has staged its part of the round.
     TOGETHER = "together"
-    # Every batch is released at once, because a step wants some of the towers only.
+    # Every batch is released at once, because a step takes only from some towers.
     SEPARATE = "separate"
-    # The same, because the last common step would otherwise wait forever.
+    # Every batch is released at once, because the last common step would otherwise wait forever.
     RESCUE = "rescue"
 
 
 @dataclass
 class _Tower:
-    """Batches of one tower, counted."""
+    """The counts of one tower's batches."""
 
     staged: int = 0
     released: int = 0
@@ -30,37 +30,37 @@ class _Tower:
 class TowerBarrier:
     """Decides when the staged batches of several towers may be taken. Thread-safe.
 
-    A step takes one batch from every tower. If one tower had ended, that step would fail, and what it took from the
-    others would be lost. So a batch is released only when every tower has staged its part of the round.
+    A common step takes one batch from every tower. If one tower had ended, the step would fail and lose what it took
+    from the others. So a batch is released only when every tower has staged its part of the round.
     """
 
     def __init__(self, towers: int) -> None:
         self._towers = [_Tower() for _ in range(towers)]
         self._phase = _Phase.TOGETHER
-        # The last step wanted some of the towers only.
+        # Whether the last step takes only from some towers.
         self._asked_alone = False
         self._draining = False
-        # Failed steps have taken more batches from some towers than from others.
+        # Whether failed steps have taken more batches from some towers than from others.
         self._uneven = False
         self._lock = threading.Lock()
 
     def staged_one(self, tower: int) -> list[tuple[int, int]]:
-        """Counts a batch that `tower` staged; returns the (tower, batches) to release."""
+        """Counts a batch that `tower` staged. Returns the (tower, batches) to release."""
         with self._lock:
             self._towers[tower].staged += 1
             return self._due()
 
     def end(self, tower: int) -> list[tuple[int, int]]:
-        """Notes that `tower` will stage no more; returns the (tower, batches) to release."""
+        """Records that `tower` will stage no more. Returns the (tower, batches) to release."""
         with self._lock:
             self._towers[tower].ended = True
-            # The step that is waiting may want one of the other towers only.
+            # The waiting step may take only from other towers.
             if self._asked_alone:
                 self._phase = _Phase.SEPARATE
             return self._due()
 
     def ask(self, alone: bool) -> list[tuple[int, int]]:
-        """Notes whether the next step wants some of the towers only; returns the (tower, batches) to release."""
+        """Records whether the next step takes only from some towers. Returns the (tower, batches) to release."""
         with self._lock:
             self._asked_alone = alone
             if alone and (self._draining or any(tower.ended for tower in self._towers)):
@@ -68,20 +68,20 @@ class TowerBarrier:
             return self._due()
 
     def drain(self) -> None:
-        """Notes that every tower will end soon. Whole rounds continue until a step asks for some of the towers only."""
+        """Records that every tower will end soon. Whole rounds continue until a step takes only from some towers."""
         with self._lock:
             self._draining = True
 
     def note_taken(self, batches: Sequence[int]) -> None:
-        """Notes how many batches have been taken from each tower, after a step that failed."""
+        """Records how many batches have been taken from each tower, after a failed step."""
         with self._lock:
             self._uneven = len(set(batches)) > 1
 
     def rescue(self) -> list[tuple[int, int]]:
-        """The (tower, batches) to release because a common step may wait for them and nothing else will come.
+        """Returns the (tower, batches) to release at the end, so that no common step waits for them forever.
 
-        When failed steps have taken from some towers only, the last whole round is not the last step's. That step has
-        what it needs from one tower, and would wait forever for what is withheld from another.
+        After failed steps that took only from some towers, the last common step needs more than the last whole round.
+        It finds a batch of one tower, and would wait forever for a batch that is withheld from another.
         """
         if not (self._uneven and self.over):
             return []
@@ -91,7 +91,7 @@ class TowerBarrier:
             return self._due()
 
     def to_close(self) -> list[int]:
-        """The towers that nothing more can come from; each is returned once."""
+        """Returns the towers that have released their last batch, each of them once."""
         with self._lock:
             done = [
                 number
@@ -103,13 +103,13 @@ class TowerBarrier:
             return done
 
     def withheld(self) -> list[int]:
-        """For each tower, the staged batches that no whole round could use."""
+        """Returns, for each tower, the number of staged batches that are not released."""
         with self._lock:
             return [tower.staged - tower.released for tower in self._towers]
 
     @property
     def over(self) -> bool:
-        """Whether every possible whole round has been released: a tower has ended, and none lags behind it."""
+        """Whether every possible whole round has been released: a tower has ended, and no other lags behind it."""
         with self._lock:
             ends = [tower.staged for tower in self._towers if tower.ended]
             return bool(ends) and self._phase is not _Phase.SEPARATE and self._whole_rounds() == min(ends)

@@ -1,4 +1,4 @@
-"""The staging area: a store on a device that holds elements between steps, as `tf.contrib.staging` had it."""
+"""`StagingArea`: a store on a device that holds elements between steps, as in `tf.contrib.staging`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ from staging_tf1.graph.guards import building
 
 __all__ = ["BaseStagingArea", "StagingArea", "areas_of"]
 
-# Ends the name of the op that `StagingArea.misfit_op` makes.
+# The suffix of the op that `StagingArea.misfit_op` makes.
 MISFIT = "misfit"
 _Area = TypeVar("_Area", bound="BaseStagingArea")
 
 
 def areas_of(graph: Any) -> list[BaseStagingArea]:
-    """The areas that were built in `graph`, oldest first. An import_meta_graph brings ops, no areas."""
+    """The areas that were built in `graph`, oldest first. `import_meta_graph` imports ops, but no areas."""
     return list(state_of(graph).areas)
 
 
 class BaseStagingArea:
-    """What both kinds of area share: the declaration, the place of the store, and how ops are made there.
+    """What both kinds of area share: the declaration, the device of the store, and how ops on it are made.
 
     Attributes:
-      graph: the graph of the area.
-      device: the device string of the store, from the device scope at construction; "" when it gave none.
-      is_shared: whether a shared_name was given, so that other areas, or sessions of a server, may use the
-      store.
-      made_at: the user's line.
-      outputs: every tensor that get and peek returned, for the check of placement.
-      placement_warned: whether the user has been told that the area stands on the wrong device.
+      graph: the graph that the area was built in.
+      device: the device string of the store, from the device scope at construction; "" without one.
+      is_shared: whether `shared_name` was given. Other areas, or other sessions of a server, may then use the store.
+      made_at: the user's line that built the area.
+      outputs: every tensor that `get` and `peek` returned, for the placement check.
+      placement_warned: whether the user has been warned that the area is on the wrong device.
     """
 
     def __init__(
@@ -77,18 +76,18 @@ class BaseStagingArea:
         memory_limit: int = 0,
         shared_name: str | None = None,
     ) -> _Area:
-        """An area for elements like `tensors`: their dtypes and static shapes, and a dict's keys as names.
+        """Builds an area for elements like `tensors`: with their dtypes, static shapes and, for a dict, names.
 
         Args:
-          tensors: one, or a list, tuple or dict of: tensors, variables, numpy arrays, tf.TensorSpecs. The
-            components of a dict are in the order of its sorted keys, as in tf.nest.
-          names: as in the constructor; not with a dict.
-          capacity: elements; 0 is unbounded.
-          memory_limit: bytes; 0 is unbounded.
+          tensors: a tensor, variable, numpy array or `tf.TensorSpec`; or a list, tuple or dict of them. The components
+            of a dict are ordered by key, as in `tf.nest`.
+          names: as in the constructor; not allowed with a dict.
+          capacity: in elements; 0 is unbounded.
+          memory_limit: in bytes; 0 is unbounded.
           shared_name: as in the constructor.
 
         Raises:
-          TypeError, ValueError: an argument is wrong.
+          TypeError, ValueError: an argument is invalid.
 
         >>> images = tf.placeholder(tf.uint8, [32, 28, 28])
         >>> labels = tf.placeholder(tf.int64, [32])
@@ -101,7 +100,7 @@ class BaseStagingArea:
 
     @property
     def name(self) -> str:
-        """The name of the store: `shared_name`, or one that no other op of the graph uses."""
+        """The name of the store: `shared_name`, or a name that is unique in the graph."""
         return self._name
 
     @property
@@ -116,42 +115,42 @@ class BaseStagingArea:
 
     @property
     def names(self) -> list[str] | None:
-        """The name of each component; None when elements are lists."""
+        """The name of each component; None if elements are lists."""
         return self._declared.names
 
     @property
     def capacity(self) -> int:
-        """The most elements the area holds; 0 is unbounded."""
+        """The maximum number of elements; 0 is unbounded."""
         return self._declared.capacity
 
     @property
     def memory_limit(self) -> int:
-        """The most bytes the area holds; 0 is unbounded."""
+        """The maximum number of bytes; 0 is unbounded."""
         return self._declared.memory_limit
 
     def size(self, name: str | None = None) -> Any:
-        """The number of elements in the area, read on its device wherever this is called: an int32 scalar."""
+        """Returns the number of elements in the area, an int32 scalar. Runs on the area's device in any scope."""
         return self._on_store("size", name, self._raw("Size"), dtypes=self.dtypes)
 
     def clear(self, name: str | None = None) -> Any:
-        """The op that drops all elements, on the area's device wherever this is called."""
+        """Returns the op that removes all elements. It runs on the area's device in any scope."""
         return self._on_store("clear", name, self._raw("Clear"), dtypes=self.dtypes)
 
     def size_op(self) -> Any:
-        """`size()`, made once a graph: a session helper may ask again without growing the graph."""
+        """Returns `size()`, made once per graph, so that session helpers do not grow the graph."""
         return self._once("size", self.size)
 
     def clear_op(self) -> Any:
-        """`clear()`, made once a graph."""
+        """Returns `clear()`, made once per graph."""
         return self._once("clear", self.clear)
 
-    # ---- for the kinds of area
+    # ---- for subclasses
 
-    # The kernels' table of names: "Stage", "MapStage" or "OrderedMapStage".
+    # "Stage", "MapStage" or "OrderedMapStage": the kernels keep a separate table of names for each.
     _kind: str
 
     def _raw(self, op: str) -> Any:
-        """The tf.raw_ops function for "Size", "Clear", "Unstage"... of this kind of area."""
+        """Returns the tf.raw_ops function for "Size", "Clear", "Unstage"... of this kind of area."""
         prefix = "Stage" if self._kind == "Stage" else self._kind.removesuffix("Stage")
         return getattr(tf.raw_ops, f"{prefix}{op}")
 
@@ -160,11 +159,11 @@ class BaseStagingArea:
 
     @contextmanager
     def _in_graph(self, what: str, name: str | None = None) -> Iterator[Any]:
-        """Enters the area's graph, unless the default graph is a function (of a cond, a map...) within it.
+        """Enters the area's graph, unless the default graph is a function graph (of a cond, a map...) inside it.
 
         Raises:
           BuildError: `what` is called in another graph.
-          TypeError, ValueError: no op can be called `name`.
+          TypeError, ValueError: `name` is not a valid op name.
         """
         op_name(f"{self}: {what}", name, in_scope=True)
         here = tf.get_default_graph() if has_default_graph() else self.graph
@@ -172,8 +171,8 @@ class BaseStagingArea:
         while inside is not self.graph:
             if not isinstance(inside, FuncGraph):
                 raise BuildError(
-                    f"{self}: {what} is called while another graph is the default. An area is used in the "
-                    "graph that it was built in: call it within `with area.graph.as_default():`."
+                    f"{self}: {what} is called while another graph is the default. Use the area in the graph that it "
+                    "was built in: call it within `with area.graph.as_default():`."
                 )
             inside = inside.outer_graph
         if here is not self.graph or has_default_graph():
@@ -184,18 +183,18 @@ class BaseStagingArea:
 
     @contextmanager
     def _at_store(self, graph: Any) -> Iterator[None]:
-        """Where ops on the store stand: its device and container."""
+        """Places ops on the device and in the container of the store."""
         with graph.container(self._container):
             if graph is self.graph:
                 with graph.colocate_with(self._root):
                     yield
             else:
-                # A function's ops cannot be colocated with an op outside of it, only put on the same device.
+                # An op in a function graph cannot be colocated with an op outside it. It can only name the same device.
                 with tf.device(None), tf.device(self.device or None):
                     yield
 
     def _on_store(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
-        """Makes one op of the store."""
+        """Makes one op on the store."""
         with self._in_graph(what, name) as graph, self._at_store(graph):
             return raw(
                 capacity=self.capacity,
@@ -212,7 +211,7 @@ class BaseStagingArea:
         return to_tensors(str(self), self._declared, graph, values, indices)
 
     def _element(self, tensors: Sequence[Any], indices: Sequence[int]) -> Any:
-        """What get and peek return: a list of tensors with static shapes, or a dict when there are names."""
+        """Returns what `get` and `peek` return: a list of tensors with static shapes, or a dict if there are names."""
         moved = self._to_scope_device(tensors)
         for tensor, index in zip(moved, indices, strict=True):
             tensor.set_shape(self.shapes[index])
@@ -222,7 +221,7 @@ class BaseStagingArea:
         return moved
 
     def _to_scope_device(self, tensors: Sequence[Any]) -> list[Any]:
-        """Copies to the device of the scope that get is called in, when that is not the area's."""
+        """Copies the tensors to the device of the current scope, unless that is the area's device."""
         if scope_device() == self.device:
             return list(tensors)
         return [tf.identity(tensor) for tensor in tensors]
@@ -235,54 +234,57 @@ class BaseStagingArea:
     def _unused_name(self) -> str:
         while True:
             name = str(self.graph.unique_name(type(self).__name__))
-            # A shared_name, or an import, may have taken it without the graph's knowing.
+            # The graph does not know the names that shared_name or an import uses.
             if not stores.is_taken(self.graph, self._store_key(name)):
                 return name
 
     def _make_root(self, shared: Any | None) -> Any:
-        """The op that all ops of the store are colocated with; it never runs."""
+        """Makes the op that all ops of the store are colocated with. It never runs."""
         with tf.control_dependencies(None), tf.name_scope(f"{_op_name(self._name)}_root"):
             root = tf.no_op()
             if shared is None or root.device:
                 return root
-            # The name is shared and this scope says no device: join the store, a new one would be empty.
+            # The name is shared and the scope names no device. On another device there would be a new, empty store.
             with self.graph.colocate_with(shared):
                 return tf.no_op(name="Shared")
 
     def _once(self, what: str, make: Any) -> Any:
         if what not in self._cached:
             if self.graph.finalized:
-                raise BuildError(f"{self}: {what} is wanted after the graph was finalized. Ask for it before.")
+                raise BuildError(
+                    f"{self}: {what} was requested after the graph was finalized: create it while building the graph."
+                )
             with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(None):
                 self._cached[what] = make()
         return self._cached[what]
 
 
 class StagingArea(BaseStagingArea):
-    """A first-in-first-out store of elements on a device; its `put` and `get` wait for room and for elements.
+    """A FIFO store of elements on a device. `put` waits while it is full, `get` while it is empty.
 
-    Each element is a tuple of tensors of the declared dtypes. The store belongs to the session (on a
-    `tf.train.Server`: to the server, under `shared_name`), and lives on the device whose scope the
-    constructor was called in; tensors from `get` go to the device of the scope that `get` is called in. The
-    semantics are those of `tf.contrib.staging.StagingArea` in TensorFlow 1.15
+    An element is a tuple of tensors of the declared dtypes. The store is on the device of the scope in which the area
+    is built. It belongs to the session; on a `tf.train.Server` it belongs to the server, under `shared_name`. `get`
+    returns tensors on the device of the scope in which it is called.
+
+    A `put` or `get` that waits holds a thread of the session and has no timeout. Warm up with one `put`, then run `get`
+    and `put` in every step. `staged()` does this itself and never waits in the area.
+
+    The semantics are those of `tf.contrib.staging.StagingArea` in TensorFlow 1.15
     (tensorflow/python/ops/data_flow_ops.py).
 
-    `put` and `get` hold a thread of the session while they wait, and know no timeout: warm up with one `put`,
-    then run `get` and `put` in every step. `staged()` does this for you and never waits in the area.
-
     Args:
-      dtypes: a list with one dtype a component.
-      shapes: one static shape a component; None, or None for a component, when it is unknown.
-      names: one string a component; elements then are dicts.
-      shared_name: areas of that name share one store. They must agree on all but shapes and names.
-      capacity: the most elements to hold; put waits for room. 0 is unbounded.
-      memory_limit: the most bytes to hold, likewise.
+      dtypes: a list with one dtype per component.
+      shapes: a list with one static shape per component. None, or None in the list, is an unknown shape.
+      names: a list with one string per component; elements are then dicts.
+      shared_name: areas with the same name share one store. Only their shapes and names may differ.
+      capacity: the maximum number of elements; 0 is unbounded.
+      memory_limit: the maximum number of bytes; 0 is unbounded.
 
     Raises:
-      TypeError, ValueError: an argument is wrong.
-      staging_tf1.errors.SpecError: the element cannot be held within memory_limit, or the area of that
-        shared_name was declared otherwise.
-      staging_tf1.errors.BuildError: it is built where it would hang or leak (`staging_tf1.graph.guards`).
+      TypeError, ValueError: an argument is invalid.
+      staging_tf1.errors.SpecError: an element is larger than `memory_limit`, or an area with that `shared_name` was
+        declared differently.
+      staging_tf1.errors.BuildError: built where it would hang or leak (`staging_tf1.graph.guards`).
 
     >>> with tf.Graph().as_default(), tf.Session() as sess:
     ...     area = StagingArea([tf.float32, tf.int64], shapes=[[2], []], names=["x", "y"], capacity=2)
@@ -296,16 +298,16 @@ class StagingArea(BaseStagingArea):
     _kind = "Stage"
 
     def put(self, values: Any, name: str | None = None) -> Any:
-        """The op that puts one element; it waits while the area is full.
+        """Returns the op that puts one element. The op waits while the area is full.
 
         Args:
-          values: one value a component, in a list or tuple, or in a dict when the area has names; a single
-            value for a single component. Tensors, variables (which are read), numpy values, and Python values
-            that the declared dtype holds without loss.
-          name: of the op.
+          values: one value per component, in a list or tuple, or in a dict if the area has names. A single component
+            needs no list. A value is a tensor, a variable (its value is put), a numpy value, or a Python value that
+            the declared dtype holds without loss.
+          name: the name of the op.
 
         Raises:
-          staging_tf1.errors.SpecError: number, names, dtypes, shapes or graph of the values do not fit.
+          staging_tf1.errors.SpecError: the number, names, dtypes, shapes or graph of the values do not fit.
           staging_tf1.errors.BuildError: called in another graph than the area's.
 
         >>> area = StagingArea([tf.int64], names=["label"], shared_name="train")
@@ -322,27 +324,27 @@ class StagingArea(BaseStagingArea):
                 return self._on_store("put", scope, tf.raw_ops.Stage, values=tensors)
 
     def get(self, name: str | None = None) -> Any:
-        """Takes the oldest element; it waits while the area is empty.
+        """Takes the oldest element. The returned tensors wait while the area is empty.
 
         Returns:
-          A list of tensors, or a dict when the area has names, of the declared dtypes and static shapes, on
-          the device of the scope that this is called in.
+          A list of tensors, or a dict if the area has names, with the declared dtypes and static shapes, on the device
+          of the scope in which `get` is called.
         """
         return self._take("get", name, tf.raw_ops.Unstage)
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Reads element number `index` (0 is the oldest) and leaves it; it waits until there are so many.
+        """Reads element `index` (0 is the oldest) and leaves it in the area. Waits until that element is there.
 
         Raises:
-          ValueError: index is negative, or not below the capacity, where it would wait for ever.
-          TypeError: index is no integer.
+          ValueError: `index` is negative, or not below the capacity, and would wait forever.
+          TypeError: `index` is not an integer.
         """
         return self._take("peek", name, tf.raw_ops.StagePeek, index=self._checked_index(index))
 
     def misfit_op(self) -> Any:
-        """An op, made once a graph, that fails one `get` that waits: it puts an element of too many components.
+        """Returns an op, made once per graph, that fails one waiting `get`: it puts an element of too many components.
 
-        Nothing else wakes an Unstage without letting its step run on values that nobody staged.
+        Any other way to wake an `Unstage` would let its step run on values that nothing has staged.
         """
 
         def make() -> Any:
@@ -361,8 +363,8 @@ class StagingArea(BaseStagingArea):
         if missing or len(indices) != len(self.dtypes):
             which = f" ({', '.join(map(self._declared.label, missing))} missing)" if missing else ""
             raise SpecError(
-                f"{self}: put got {_counted(len(indices), 'value')}, declared are "
-                f"{_counted(len(self.dtypes), 'component')}{which}. Put all components of an element at once."
+                f"{self}: put got {_counted(len(indices), 'value')}, expected {len(self.dtypes)}, one per component"
+                f"{which}. Put all components of an element at once."
             )
 
     def _checked_index(self, index: Any) -> Any:
@@ -370,27 +372,27 @@ class StagingArea(BaseStagingArea):
             return tf.cast(index, tf.int32)
         number = as_int(index)
         if number is None:
-            raise TypeError(f"{self}: peek takes the index (the number) of an element, it got {shown(index)}.")
+            raise TypeError(f"{self}: peek got index={shown(index)}, expected an integer, the number of an element.")
         if not 0 <= number <= INT32_MAX or (self.capacity and number >= self.capacity):
             most = f"the capacity, {self.capacity}" if self.capacity else "2**31"
             raise ValueError(
-                f"{self}: peek({shown(number)}) would wait for ever; the index must be 0 or more and below {most}."
+                f"{self}: peek({shown(number)}) would wait forever; the index must be 0 or more and below {most}."
             )
         return number
 
 
 def _checked_name(what: str, shared_name: Any) -> str:
     if not isinstance(shared_name, str):
-        raise ValueError(  # a TypeError by rights; upstream raises this
-            f"{what}: shared_name must be a string, it got {shown(shared_name)} ({type(shared_name).__name__})."
+        raise ValueError(  # not a TypeError, because TensorFlow 1 raised a ValueError
+            f"{what}: shared_name must be a string, got {shown(shared_name)} ({type(shared_name).__name__})."
         )
     if not shared_name:
-        raise ValueError(f"{what}: shared_name is empty; leave it out for a store that is not shared.")
+        raise ValueError(f"{what}: shared_name is empty; omit it for a store that is not shared.")
     return shared_name
 
 
 def _op_name(name: str) -> str:
-    """`name` with what TensorFlow takes no op for replaced, so that any shared_name will do."""
+    """Returns `name` as a valid op name: any string may be a shared_name."""
     allowed = re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"
 

@@ -1,4 +1,4 @@
-"""Which line of the user's program is calling us."""
+"""Finds the line of the user's program that called the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)).split(f"{os.sep}tens
 _NOT_THE_USER = (
     _PACKAGE + os.sep,
     os.path.join(_TENSORFLOW, "tensorflow") + os.sep,
-    contextlib.__file__,  # its frames stand between a `with` statement and our generator
+    contextlib.__file__,  # its frames are between a `with` statement and our generator
 )
 _AUTOGRAPH_COPY = "__autograph_generated_file"
 
@@ -39,12 +39,12 @@ class CallSite:
 
 
 def is_users(filename: str) -> bool:
-    """Whether a file is part of the user's program: neither ours nor TensorFlow's."""
+    """Whether a file belongs to the user's program: neither to the package nor to TensorFlow."""
     return not os.path.abspath(filename).startswith(_NOT_THE_USER)
 
 
 def call_site() -> CallSite:
-    """The innermost frame of this thread that is neither ours nor TensorFlow's."""
+    """The innermost frame of this thread that belongs to the user's program."""
     outermost = None
     for filename, lineno, function in _frames_inside_out():
         outermost = CallSite(filename, lineno, function)
@@ -59,7 +59,7 @@ def _frames_inside_out() -> Iterator[tuple[str, int, str]]:
     while frame is not None:
         code = frame.f_code
         if _AUTOGRAPH_COPY in code.co_filename:
-            # Only TensorFlow knows which line of the user's file this line of a generated one stands for.
+            # Only TensorFlow can map a line of generated code to a line of the user's file.
             return reversed(original_stack())
         frames.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Finds the put and get of the classic recipe: a plain area that is filled from feed queues."""
+"""Finds the puts and gets of the classic recipe: plain areas that are filled from feed queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from staging_tf1.graph.probes import is_misfit, store_of
 
 
 class Dequeue(NamedTuple):
-    """A dequeue: which feed queue it ends with, and how many elements that must hold so that it cannot fail."""
+    """A dequeue: the feed queue that ends it, and how many elements that queue must hold for it not to fail."""
 
     queue: str
     least: int
@@ -25,15 +25,15 @@ class Dequeue(NamedTuple):
 class Filler:
     """A put whose values come from feed queues only."""
 
-    # The name of the put op, and the dequeues behind it by their names.
+    # The name of the put op, and the dequeues behind it by name.
     put: str
     dequeues: dict[str, Dequeue]
-    # The tensors to run first and then to feed, so that the put cannot meet the end of the data.
+    # The tensors to compute first and then feed, so that the put cannot meet the end of the data.
     cut: tuple[Any, ...]
 
 
 def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
-    """How many elements each queue must hold so that none of the dequeues can fail."""
+    """Returns how many elements each queue must hold for none of the dequeues to fail."""
     needs: Counter[str] = Counter()
     for queue, least in dequeues:
         needs[queue] += least
@@ -42,7 +42,7 @@ def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
 
 @dataclass(frozen=True)
 class ClassicArea:
-    """A plain area with its puts and gets, by the names of the ops."""
+    """A plain area, with the names of its put and get ops."""
 
     area: StagingArea
     gets: frozenset[str]
@@ -51,19 +51,19 @@ class ClassicArea:
 
     @property
     def ends_with_its_queues(self) -> bool:
-        """Whether nothing but feed queues can fill it."""
+        """Whether only feed queues fill it."""
         return bool(self.fillers) and len(self.fillers) == len(self.puts)
 
 
 def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str, str]) -> list[ClassicArea]:
-    """Those of `areas` that are filled from feed queues.
+    """Returns those of `areas` that are filled from feed queues.
 
-    A put that other data flow into (a dataset, a queue of the user's) is no `Filler`.
+    A put that also depends on other data (a dataset, the user's own queue) is not a `Filler`.
 
     Args:
       graph: the graph.
-      areas: areas of it.
-      queues: names of queue ops; each with the name of the feed queue that it ends with, its own or another.
+      areas: areas of `graph`.
+      queues: the name of each queue op, with the name of the feed queue that it ends with: its own or another.
     """
     puts, gets = defaultdict(list), defaultdict(set)
     for op in graph.get_operations():
@@ -92,7 +92,7 @@ def _least(dequeue: Any, queues: Mapping[str, str]) -> int:
     queue = dequeue.inputs[0].op.name
     if queues[queue] != queue:
         return 0
-    if "Many" not in dequeue.type:  # of up to so many, it takes what is left
+    if "Many" not in dequeue.type:  # QueueDequeueUpTo takes what is left
         return 1
     wanted = tf.get_static_value(dequeue.inputs[1])
     return sys.maxsize if wanted is None else int(wanted)

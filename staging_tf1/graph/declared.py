@@ -1,4 +1,4 @@
-"""What an area declares of its elements: checked arguments, before any op is made."""
+"""What an area declares about its elements. The arguments are checked before any op is made."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from staging_tf1.errors import SpecError
 
 __all__ = ["Declaration", "declare", "from_tensors", "known_bytes", "shape_text"]
 
-# The kernels sum the bytes of an element in a C `int` when there is a limit to compare them with.
+# With a memory limit, the kernels sum the bytes of an element in a C `int`.
 _COUNTABLE_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """The constructor arguments of an area, checked and in one form."""
+    """The constructor arguments of an area, checked and normalized."""
 
     dtypes: list[Any]
     shapes: list[Any]
-    # None when the components have no names: then elements are lists, otherwise dicts.
+    # None if the components have no names. Elements are then lists, otherwise dicts.
     names: list[str] | None
     # Elements; 0 is unbounded.
     capacity: int
@@ -31,7 +31,7 @@ class Declaration:
     memory_limit: int
 
     def label(self, index: int) -> str:
-        """How messages call a component."""
+        """Returns a component's name for messages."""
         return f"component {self.names[index]!r}" if self.names else f"component {index}"
 
 
@@ -52,10 +52,10 @@ def declare(
 
 
 def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
-    """The (dtypes, shapes, names) of one, or a list, tuple or dict, of things with dtype and shape."""
+    """Returns the (dtypes, shapes, names) of a value with dtype and shape, or of a list, tuple or dict of values."""
     if isinstance(tensors, Mapping):
         if names is not None:
-            raise ValueError("from_tensors got a dict and names; a dict's keys are the names, leave names out.")
+            raise ValueError("from_tensors got a dict and names; the keys of a dict are the names, leave names out.")
         if not all(isinstance(key, str) for key in tensors):
             raise TypeError(f"from_tensors got a dict with keys {list(tensors)}; component names must be strings.")
         names = sorted(tensors)
@@ -70,7 +70,7 @@ def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
         ):
             label = names[index] if isinstance(names, (list, tuple)) and index < len(names) else index
             raise TypeError(
-                f"from_tensors takes dense tensors, component {label!r} is a {type(value).__name__}. Use "
+                f"from_tensors takes dense tensors, but component {label!r} is a {type(value).__name__}. Use "
                 "tf.convert_to_tensor for Python values; staged() takes nests, SparseTensor and RaggedTensor."
             )
     return [_dtype_of(value) for value in values], [tf.TensorShape(value.shape) for value in values], names
@@ -81,31 +81,31 @@ def _dtype_of(value: Any) -> Any:
         return tf.as_dtype(value.dtype).base_dtype
     except TypeError:
         raise TypeError(
-            f"from_tensors got tensors of dtype {value.dtype}, which no tensor can have. Convert it, for example "
+            f"from_tensors got a value of dtype {value.dtype}, which no tensor can have. Convert it, for example "
             f"array.astype(np.int64)."
         ) from None
 
 
 def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
-    """Refuses elements that can never be held within the memory limit, or not be counted by the kernels."""
+    """Raises SpecError for elements larger than the memory limit, or too large for the kernels to count."""
     limit = declaration.memory_limit
     if not limit:
         return
     size = known_bytes(components)
     if size > _COUNTABLE_BYTES:
         raise SpecError(
-            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more "
-            f"against a memory_limit (here {limit} bytes). Bound the area by capacity= instead."
+            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more against a "
+            f"memory_limit (here {limit} bytes). Limit the area with capacity= instead."
         )
     if size > limit:
         raise SpecError(
-            f"{what}: an element has {size} bytes, more than memory_limit={limit}: it could never be put. "
+            f"{what}: an element has {size} bytes, more than memory_limit={limit}, so no put could ever succeed. "
             f"Raise memory_limit to {size} times the number of elements to hold, or use capacity=."
         )
 
 
 def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
-    """The bytes of all components whose shape is static; strings, whose length is not, count as nothing."""
+    """Returns the bytes of all components with a static shape. Strings have no static length and count as 0."""
     total = 0
     for dtype, shape in components:
         if shape.is_fully_defined() and dtype not in (tf.string, tf.resource, tf.variant):
@@ -114,7 +114,7 @@ def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
 
 
 def shape_text(shape: Any) -> str:
-    """A static shape as messages show it.
+    """Formats a static shape for messages.
 
     >>> shape_text(tf.TensorShape([None, 28, 28])), shape_text(tf.TensorShape(None))
     ('[?, 28, 28]', 'of unknown shape')
@@ -127,13 +127,13 @@ def shape_text(shape: Any) -> str:
 def _dtypes(what: str, dtypes: Any) -> list[Any]:
     if tf.is_tensor(dtypes) or (isinstance(dtypes, (list, tuple)) and any(map(tf.is_tensor, dtypes))):
         raise TypeError(
-            f"{what} takes dtypes such as [tf.float32], it got tensors. To take the spec from tensors, write "
-            f"{what}.from_tensors([...])."
+            f"{what} got tensors as dtypes, expected a list such as [tf.float32]. To take dtypes and shapes from "
+            f"tensors, write {what}.from_tensors([...])."
         )
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
-        raise TypeError(f"{what} takes a list with one dtype a component, it got a bare dtype. Write [{name}].")
-    found = listed(what, "dtypes", dtypes, "a list with one dtype a component, such as [tf.float32, tf.int64]")
+        raise TypeError(f"{what} got a bare dtype, expected a list with one dtype per component. Write [{name}].")
+    found = listed(what, "dtypes", dtypes, "a list with one dtype per component, such as [tf.float32, tf.int64]")
     checked = [_dtype(what, index, dtype) for index, dtype in enumerate(found)]
     if not checked:
         raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
@@ -141,15 +141,14 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
 
 
 def _dtype(what: str, index: int, dtype: Any) -> Any:
-    # tf.as_dtype also takes the numbers of its enumeration: as_dtype(1) and as_dtype(True) are float32.
+    # tf.as_dtype also takes enum numbers: as_dtype(1) and as_dtype(True) are float32.
     if not isinstance(dtype, numbers.Number):
         try:
             return tf.as_dtype(dtype).base_dtype
         except TypeError:
             pass
     raise TypeError(
-        f"{what}: dtypes[{index}] is {shown(dtype)} ({type(dtype).__name__}), which is no dtype. Write a tf.DType "
-        "such as tf.float32."
+        f"{what}: dtypes[{index}] is {shown(dtype)} ({type(dtype).__name__}), expected a tf.DType such as tf.float32."
     )
 
 
@@ -165,20 +164,20 @@ def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
         return [tf.TensorShape(None)] * count
     if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, (str, bytes)):
         raise TypeError(
-            f"{what}: shapes must be a list with one shape a component, such as [[32, 10], [32]]; it got "
+            f"{what}: shapes must be a list with one shape per component, such as [[32, 10], [32]]; got "
             f"{shown(shapes)}."
         )
     if len(shapes) != count:
         raise ValueError(
-            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape a component, None "
-            "for an unknown one."
+            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape per component, None for an "
+            "unknown one."
         )
     checked = []
     for index, shape in enumerate(shapes):
         try:
             checked.append(tf.TensorShape(shape))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{what}: shapes[{index}] is {shown(shape)}, which is no shape ({error}).") from error
+            raise ValueError(f"{what}: shapes[{index}] is {shown(shape)}, which is not a shape ({error}).") from error
     return checked
 
 
@@ -186,12 +185,12 @@ def _names(what: str, names: Any, count: int) -> list[str] | None:
     if names is None:
         return None
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
-        raise TypeError(f"{what}: names must be a list with one string a component, it got {shown(names)}.")
+        raise TypeError(f"{what}: names must be a list with one string per component, got {shown(names)}.")
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{what}: names must be strings, it got {shown(list(names))}.")
+        raise TypeError(f"{what}: names must be strings, got {shown(list(names))}.")
     if len(names) != count:
-        raise ValueError(f"{what}: names has {len(names)} entries, dtypes has {count}; give one name a component.")
+        raise ValueError(f"{what}: names has {len(names)} entries, dtypes has {count}; give one name per component.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{what}: names must differ, {twice[0]!r} stands more than once in {list(names)}.")
+        raise ValueError(f"{what}: names must be unique, got {twice[0]!r} more than once in {list(names)}.")
     return list(names)

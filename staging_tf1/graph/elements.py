@@ -1,4 +1,4 @@
-"""Values on their way into an area: checked against its declaration first, made into tensors after."""
+"""The values of a put: checked against the area's declaration first, converted to tensors second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from staging_tf1.graph.declared import Declaration, check_fits, shape_text
 
 __all__ = ["element_indices", "is_variable", "to_tensors"]
 
-# Which Python types stand for a value of a dtype without loss; a bool is no number here, as in tf.constant.
+# The Python types that a dtype holds without loss. As in tf.constant, a bool is not a number.
 _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("is_bool", (bool,)),
     ("is_integer", (int,)),
@@ -25,16 +25,16 @@ _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 
 def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list[Any], list[int]]:
-    """The values of a put in the order of their components, and the numbers of those components."""
+    """Returns the values of a put in the order of their components, and the indices of those components."""
     if isinstance(values, Mapping):
         if not declared.names:
             raise SpecError(
-                f"{area}: put got a dict, but the area has no names. Put a list of {len(declared.dtypes)} "
-                f"values, or build the area with names={sorted(map(str, values))}."
+                f"{area}: put got a dict, but the area has no names. Put a list of {len(declared.dtypes)} values, or "
+                f"build the area with names={sorted(map(str, values))}."
             )
         unknown = [key for key in values if key not in declared.names]
         if unknown:
-            raise SpecError(f"{area}: put got the name {unknown[0]!r}, declared are {declared.names}.")
+            raise SpecError(f"{area}: put got unknown name {unknown[0]!r}, expected {declared.names}.")
         indices = [index for index, name in enumerate(declared.names) if name in values]
         return [values[declared.names[index]] for index in indices], indices
     if declared.names:
@@ -48,17 +48,17 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
 def to_tensors(
     area: str, declared: Declaration, graph: Any, values: Sequence[Any], indices: Sequence[int]
 ) -> list[Any]:
-    """Tensors of the declared dtypes; no op is made unless all the values fit.
+    """Converts `values` to tensors of the declared dtypes. Makes no op unless all of them fit.
 
     Args:
-      area: how messages call the area.
+      area: the area's name for messages.
       declared: its declaration.
-      graph: the graph that the put op will stand in.
-      values: one value a component.
-      indices: the numbers of the components, one a value.
+      graph: the graph of the put op.
+      values: one value per component.
+      indices: the index of each value's component.
 
     Raises:
-      SpecError: dtype, shape, graph or size of a value do not fit.
+      SpecError: the dtype, shape, graph or size of a value does not fit.
     """
     checked = [_checked(area, declared, i, graph, v) for v, i in zip(values, indices, strict=True)]
     shapes = [tf.TensorShape(value.shape) for value in checked]
@@ -67,21 +67,21 @@ def to_tensors(
 
 
 def is_variable(value: Any) -> bool:
-    """Whether `value` is a variable of either kind; tf.Variable is a base of reference variables only."""
+    """Whether `value` is a variable of either kind. `tf.Variable` is only a base of reference variables."""
     return bool(tf.is_tensor(value)) and hasattr(value, "read_value")
 
 
 def _checked(area: str, declared: Declaration, index: int, graph: Any, value: Any) -> Any:
-    """`value`, or the array that it stands for, when that fits component `index`."""
+    """Returns `value`, or a Python value as an array, if it fits component `index`."""
     where = f"{area}: {declared.label(index)}"
     dtype, shape = declared.dtypes[index], declared.shapes[index]
     wanted = f"declared {dtype.name} {shape_text(shape)}"
     if isinstance(value, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)):
         raise SpecError(
-            f"{where} got a {type(value).__name__}, {wanted}. An area holds dense tensors; staged() takes "
-            "SparseTensor and RaggedTensor."
+            f"{where} got a {type(value).__name__}, {wanted}. An area holds dense tensors; staged() takes SparseTensor "
+            "and RaggedTensor."
         )
-    # An eager tensor has an array: its value is known, and its graph is none.
+    # An eager tensor belongs to no graph, but its value is known.
     if not _is_symbolic(value) or (hasattr(value, "numpy") and not is_variable(value)):
         is_python = type(value).__module__ == "builtins" and not _has_array(value)
         value = _array(where, wanted, dtype, value) if is_python else as_array(value, None, where)
@@ -89,25 +89,27 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
     if _dtype_of(value) != dtype:
         raise SpecError(f"{where} {got}, {wanted}. {_cast_cure(declared, index, value)}")
     if not tf.TensorShape(value.shape).is_compatible_with(shape):
-        raise SpecError(f"{where} {got}, {wanted}. Reshape it, or declare the shape, or the sizes that vary, as None.")
+        raise SpecError(
+            f"{where} {got}, {wanted}. Reshape it, or declare the shape, or the dimensions that vary, as None."
+        )
     _check_graph(where, graph, value)
     return value
 
 
 def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
-    """A Python value as an array of the declared dtype, when it can be one without loss."""
+    """Converts a Python value to an array of the declared dtype, without loss."""
     got = f"got {shown(value)[:60]} (a Python {type(value).__name__})"
     try:
         leaves = list(_leaves(value))
     except RecursionError:
         raise SpecError(f"{where} got {kind_of(value)} that contains itself, {wanted}. Put an array.") from None
     if any(_is_symbolic(leaf) for leaf in leaves):
-        raise SpecError(f"{where} got a {type(value).__name__} of tensors, {wanted}. Make it one: tf.stack([...]).")
+        raise SpecError(f"{where} got a {type(value).__name__} of tensors, {wanted}. Combine them: tf.stack([...]).")
     try:
         if any(map(_has_array, leaves)):
             return as_array(value, None, where)
         if not all(_may_stand_for(leaf, dtype) for leaf in leaves):
-            raise SpecError(f"{where} {got}, {wanted}. Put a value of that dtype, or declare another one.")
+            raise SpecError(f"{where} {got}, {wanted}. Put a value of that dtype, or declare another dtype.")
         if dtype == tf.string:
             return as_array(value, np.dtype(object), where)
         exact = np.array(value)
@@ -116,7 +118,7 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     except SpecError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
-        raise SpecError(f"{where} {got}, {wanted}. It does not make an array ({error}).") from error
+        raise SpecError(f"{where} {got}, {wanted}. It cannot be converted to an array ({error}).") from error
     if not _lossless(exact, array):
         raise SpecError(f"{where} {got}, {wanted}. The value does not fit into {dtype.name}.")
     return array
@@ -127,7 +129,7 @@ def _has_array(value: Any) -> bool:
 
 
 def _is_symbolic(value: Any) -> bool:
-    # A PartitionedVariable is no tensor; it has a dtype and a shape, and converts.
+    # A PartitionedVariable is not a tensor, but has a dtype and a shape, and converts to one.
     return bool(tf.is_tensor(value)) or hasattr(value, "as_tensor")
 
 
@@ -149,7 +151,7 @@ def _may_stand_for(leaf: Any, dtype: Any) -> bool:
 
 
 def _lossless(exact: Any, array: Any) -> bool:
-    """Whether whole numbers kept their value and finite ones stayed finite; fractions may be rounded."""
+    """Whether integers kept their value and finite numbers stayed finite. Fractions may be rounded."""
     if exact.dtype.kind in "iuO":
         return bool(np.all(array.astype(object) == exact.astype(object)))
     if exact.dtype.kind in "fc":
@@ -159,7 +161,7 @@ def _lossless(exact: Any, array: Any) -> bool:
 
 def _dtype_of(value: Any) -> Any:
     try:
-        # Objects stand for strings, as in tf.constant; numpy's str and bytes arrays too.
+        # As in tf.constant, arrays of objects, str or bytes are strings.
         return tf.as_dtype(value.dtype).base_dtype
     except TypeError:
         return None
@@ -177,7 +179,7 @@ def _cast_cure(declared: Declaration, index: int, value: Any) -> str:
     if isinstance(value, (np.ndarray, np.generic)):
         return f"Convert it: {name}.astype({dtype.name!r}), or let staged() take the spec from the values."
     if dtype == tf.string or _dtype_of(value) == tf.string:
-        return "Strings are not cast; declare the other dtype, or let staged() take the spec from the tensors."
+        return "Strings cannot be cast; declare the other dtype, or let staged() take the spec from the tensors."
     return f"Cast it: tf.cast({name}, tf.{dtype.name}), or let staged() take the spec from the tensors."
 
 
@@ -185,8 +187,8 @@ def _check_graph(where: str, graph: Any, value: Any) -> None:
     home = getattr(value, "graph", None)
     if home is None and is_variable(value):
         raise SpecError(
-            f"{where} got an eager variable, which belongs to no graph. Build it within "
-            "`with graph.as_default():`, or put its value."
+            f"{where} got an eager variable, which belongs to no graph. Build it within `with graph.as_default():`, or "
+            "put its value."
         )
     if home is None:
         return
@@ -194,8 +196,8 @@ def _check_graph(where: str, graph: Any, value: Any) -> None:
     while inside is not home:
         if not isinstance(inside, FuncGraph):
             raise SpecError(
-                f"{where} got {value.name!r}, which belongs to another graph than the area. Build both "
-                "within the same `with graph.as_default():`."
+                f"{where} got {value.name!r}, which belongs to a different graph than the area. Build both within the "
+                "same `with graph.as_default():`."
             )
         inside = inside.outer_graph
 
@@ -204,7 +206,7 @@ def _convert(value: Any, dtype: Any, name: str) -> Any:
     if is_variable(value):
         value = value.read_value()
     tensor = tf.convert_to_tensor(value, dtype=None if tf.is_tensor(value) else dtype, name=name)
-    # Identity, which reads a reference variable, hands its buffer on: an assign would change what is staged.
+    # An Identity that reads a reference variable shares its buffer: a later assign would change the staged element.
     return tf.raw_ops.DeepCopy(x=tensor) if _reads_reference(tensor) else tensor
 
 

@@ -1,4 +1,4 @@
-"""The queue of the classic recipe, RandomShuffleQueue or FIFOQueue, and the placeholders that fill it."""
+"""The queue of the classic recipe, a RandomShuffleQueue or FIFOQueue, and the placeholders that fill it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FeedQueue:
                 tf.placeholder(dtype, shape, name=f"component_{i}")
                 for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
             )
-            # Whole batches may differ in length; an unknown shape lets the queue hold them.
+            # Whole batches may differ in length. The queue holds them only if it has no shapes.
             known = all(shape.is_fully_defined() for shape in shapes)
             element_shapes = (shapes if known else None) if whole_batches else [shape[1:] for shape in shapes]
             if shuffle:
@@ -54,7 +54,7 @@ class FeedQueue:
             self._shapes = shapes
 
     def sink(self, name: str) -> Sink:
-        """The record for the feed threads."""
+        """Returns the queue as a `Sink`."""
         return Sink(
             name=name,
             placeholders=self.placeholders,
@@ -70,9 +70,9 @@ class FeedQueue:
         )
 
     def get(self, batch_size: int | None, *, partial: bool) -> list[Any]:
-        """Tensors of the next batch: `batch_size` records, or one whole batch where the queue holds those.
+        """Returns the tensors of the next batch: `batch_size` records, or one whole batch if the queue holds batches.
 
-        `partial` lets the last batch of finite data be smaller, at the price of an unknown first dimension.
+        With `partial` the last batch of finite data may be smaller, so the first dimension is unknown.
         """
 
         def take() -> Any:

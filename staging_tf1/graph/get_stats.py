@@ -1,4 +1,4 @@
-"""Counts gets inside the step: how many, how long they waited, how full the area or queue was."""
+"""Counts gets in the graph: how many there were, how long they waited, how full the area or queue was."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class GetFigures:
     """The figures of one area or queue at one moment."""
 
     batches: int
-    wait_secs: float  # summed over the steps, from the start of the step until the batch was there
+    wait_secs: float  # summed over the steps, from the start of a step until its batch arrived
     occupancy: float  # mean number of elements that a get found
 
 
 class GetStats:
-    """Sums [batches, seconds waited, elements found] over all gets, at a few microseconds each.
+    """Sums [batches, seconds waited, elements found] over all gets. A get costs a few microseconds more.
 
-    The graph reads the clock, because from Python a step that waits for input looks like a slow step.
+    The graph reads the clock, because to Python a step that waits for input looks like a slow step.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,7 +32,7 @@ class GetStats:
             self._sums = tf.Variable(
                 np.zeros(3), trainable=False, collections=[], use_resource=True, name=f"{name}_meter"
             )
-            # Every start of the feed threads begins with the reset. Without a start a get would wait forever.
+            # Every start of the feed threads runs the reset. Without a start a get would wait forever.
             scope = self._sums.op.name.rpartition("/")[0]
             unstarted = (
                 f"{scope} (made at {call_site()}) is not started in this session, so nothing feeds it. Use "
@@ -43,11 +43,11 @@ class GetStats:
                     condition=self._sums.is_initialized(), data=[tf.constant(unstarted)], name="is_started"
                 )
         self.reset = self._sums.initializer
-        # The read op that the variable comes with.
+        # The variable's own read op.
         self.value = tf.get_default_graph().as_graph_element(self._sums)
 
     def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
-        """The tensors of `take()`, and an op that has counted it. `size()` and `take()` are called to make ops."""
+        """Returns the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
         with tf.control_dependencies(None), tf.control_dependencies([self._started]):
             before = tf.timestamp()
             found = size()
@@ -61,6 +61,6 @@ class GetStats:
 
     @staticmethod
     def figures(sums: Any) -> GetFigures:
-        """The figures that a value of `self.value` holds."""
+        """Converts a value of `self.value` to figures."""
         batches, wait_secs, found = (float(x) for x in sums)
         return GetFigures(int(batches), wait_secs, found / batches if batches else 0.0)

@@ -1,4 +1,4 @@
-"""What the package remembers of one graph: its areas, the lines that built them, and how often it has run."""
+"""What the package stores per graph: its areas, the lines that built them, and how often it was run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphState", "state_of"]
 
-# An attribute of the graph, so that it lives as long as the graph. A WeakKeyDictionary would never let go:
-# the areas that it would hold refer to their graph. A TF collection would warn at every export_meta_graph.
+# An attribute of the graph, so that it lives as long as the graph. A WeakKeyDictionary would never free it, because the
+# areas refer to their graph. A TensorFlow collection would warn at every export_meta_graph.
 _ATTRIBUTE = "_staging_tf1_state"
 
 
@@ -24,13 +24,13 @@ _ATTRIBUTE = "_staging_tf1_state"
 class GraphState:
     """The record of one graph."""
 
-    # In the order of their construction; strong, because the ops of an area outlive the Python object.
+    # In the order of construction. Strong references, because the ops of an area outlive the Python object.
     areas: list[BaseStagingArea] = field(default_factory=list)
-    # The value of `runs` when the line last built something.
+    # For each line that built something, the value of `runs` when it last did.
     built: dict[CallSite, int] = field(default_factory=dict)
-    # How many `Session.run` calls the graph has seen since the record was opened.
+    # `Session.run` calls since the record was created.
     runs: int = 0
-    # What the kernels keep by each shared name, as declared by our areas and by ops found in the graph.
+    # The kernels' stores, as declared by our areas and by ops found in the graph.
     stores: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
     searched_ops: int = 0
@@ -38,7 +38,7 @@ class GraphState:
     functions: dict[str, Any] = field(default_factory=dict)
 
     def note_run(self) -> None:
-        """Counts a run that is about to begin.
+        """Counts a run that is about to start.
 
         Raises:
           ForkedError: no session can run in this process.
@@ -48,7 +48,7 @@ class GraphState:
 
 
 def state_of(graph: Any) -> GraphState:
-    """The record of `graph`, opened at the first call."""
+    """Returns the record of `graph`; the first call creates it."""
     state = getattr(graph, _ATTRIBUTE, None)
     if state is None:
         state = GraphState()

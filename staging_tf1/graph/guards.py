@@ -1,7 +1,7 @@
-"""Refuses to build where building is a mistake, and names the line that did it.
+"""Refuses to build areas and pipelines where that is a mistake, and names the line.
 
-An area that is made in a loop body, a traced function, another thread's graph, or again in every training
-step does not fail: it runs, and hangs or grows. So it is refused when the graph is built.
+An area that is built in a loop body, a traced function, another thread's graph, or again in every step does not fail.
+It hangs, or the graph grows. So building it raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from staging_tf1.graph.graph_state import state_of
 
 __all__ = ["building", "check_buildable"]
 
-_CURE = "Build it once, before the training loop, and keep only its put() and get() ops"
+_CURE = "Build it once, before the training loop, and use only its put() and get() ops"
 _KIND_OF_FUNC_GRAPH = {
     "CondBranchFuncGraph": "a branch of tf.cond",
     "WhileCondFuncGraph": "the condition of tf.while_loop",
@@ -31,7 +31,7 @@ _DATASET_FUNCTION = re.compile(
 
 
 class _Construction(threading.local):
-    """The user's line that is building in this thread; what it builds inside is not a second call."""
+    """The user's line that is building in this thread. What it builds internally is not a second call."""
 
     site: CallSite | None = None
 
@@ -40,7 +40,7 @@ _under_way = _Construction()
 
 
 def check_buildable(what: str) -> CallSite:
-    """Raises unless `what` may be built here and now; adds nothing to the graph.
+    """Raises unless `what` may be built here and now. Adds nothing to the graph.
 
     Args:
       what: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
@@ -49,9 +49,9 @@ def check_buildable(what: str) -> CallSite:
       The user's line.
 
     Raises:
-      BuildError: in tf.while_loop, tf.cond, tf.function or a Dataset function; eagerly; in a finalized graph;
-        in a thread without a default graph; or again from a line that built once already, when the graph has
-        been run since or its session is active.
+      BuildError: called in tf.while_loop, tf.cond, tf.function or a Dataset function; in eager mode; in a finalized
+        graph; in a thread without a default graph; or again from the same line, if the graph has been run since or its
+        session is active.
     """
     site = call_site()
     for check in (_check_thread, _check_place, _check_open, _check_first_time):
@@ -61,10 +61,9 @@ def check_buildable(what: str) -> CallSite:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[CallSite]:
-    """`check_buildable` around a construction, which is noted in the graph's state when it succeeds.
+    """Checks a construction with `check_buildable`, and records it in the graph's state if it succeeds.
 
-    What is built within the block, in this thread, counts as part of it: it may follow a run, and gets the
-    same line.
+    Whatever the block builds in this thread is part of the construction: it gets the same line, and may follow a run.
     """
     if _under_way.site is not None:
         _check_place(what, _under_way.site)
@@ -83,20 +82,20 @@ def building(what: str) -> Iterator[CallSite]:
 def _check_place(what: str, site: CallSite) -> None:
     if tf.executing_eagerly():
         raise BuildError(
-            f"{what} at {site} is called eagerly, and an area belongs to a graph. "
-            "Call tf.disable_v2_behavior() first, or build it within `with tf.Graph().as_default():`."
+            f"{what} at {site} is called in eager mode, but an area belongs to a graph. Call tf.disable_v2_behavior() "
+            "first, or build it within `with tf.Graph().as_default():`."
         )
     place = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
     if place:
         raise BuildError(
-            f"{what} at {site} is built inside {place}. {_CURE} there. "
-            "(put and get of an area that was built outside may stand there.)"
+            f"{what} at {site} is built inside {place}. {_CURE} there. (put and get of an area that was built outside "
+            "are allowed there.)"
         )
 
 
 def _function_kind(graph: Any) -> str | None:
     if not isinstance(graph, FuncGraph):
-        # Graphs of functions that are older than FuncGraph, as Dataset.map_with_legacy_function makes them.
+        # Dataset.map_with_legacy_function makes function graphs that are older than FuncGraph.
         return "a function graph" if graph.building_function else None
     for cls in type(graph).__mro__:
         if cls.__name__ in _KIND_OF_FUNC_GRAPH:
@@ -122,16 +121,16 @@ def _check_thread(what: str, site: CallSite) -> None:
     thread = threading.current_thread()
     if thread is not threading.main_thread() and not has_default_graph():
         raise BuildError(
-            f"{what} at {site} is built in thread {thread.name!r}, which has no part in your program's "
-            "default graph. Build it in the main thread, or within `with graph.as_default():` here."
+            f"{what} at {site} is built in thread {thread.name!r}, which does not share your program's default graph. "
+            "Build it in the main thread, or within `with graph.as_default():` here."
         )
 
 
 def _check_open(what: str, site: CallSite) -> None:
     if tf.get_default_graph().finalized:
         raise BuildError(
-            f"{what} at {site} is built after the graph was finalized (a MonitoredSession, a Supervisor or "
-            f"graph.finalize() does that). {_CURE}."
+            f"{what} at {site} is built after the graph was finalized (by a MonitoredSession, a Supervisor or "
+            f"graph.finalize()). {_CURE}."
         )
 
 
@@ -149,6 +148,6 @@ def _check_first_time(what: str, site: CallSite) -> None:
     else:
         return
     raise BuildError(
-        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one "
-        f"adds ops to the graph, and its store starts empty. {_CURE} in the loop."
+        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops to "
+        f"the graph, and its store starts empty. {_CURE} in the loop."
     )

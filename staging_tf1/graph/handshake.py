@@ -1,4 +1,4 @@
-"""`Handshake`: feeder and taker of a shuffle queue alternate, so that its order can be repeated."""
+"""`Handshake`: makes feeder and taker of a shuffle queue alternate, so that its order is reproducible."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from staging_tf1._tf import tf
 
 
 class Handshake:
-    """Lets feeder and taker of a RandomShuffleQueue alternate, which makes its order reproducible.
+    """The ops with which feeder and taker of a RandomShuffleQueue alternate.
 
-    The queue picks among the elements that it holds at that moment, so the same seed gives another order whenever the
-    threads interleave differently. With the hand-shake, the taker takes only from a queue that the feeder has filled.
+    The queue picks among the elements that it holds at that moment, so the same seed gives a different order whenever
+    the threads interleave differently. With the hand-shake, the taker takes only from a queue that the feeder has
+    filled.
 
     Attributes:
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.
-      grant, pending: the op that lets the taker take once, and whether it has not yet (a scalar int32).
-      wait_taken: waits until the taker has taken, or the feeder is told to look again.
-      tell, told: the op that wakes the feeder, and whether it has been woken (a scalar int32).
-      end: no more grants will come.
+      grant, pending: the op that lets the taker take once, and the number of unused grants (a scalar int32).
+      wait_taken: waits until the taker has taken, or `tell` wakes the feeder.
+      tell, told: the op that wakes the feeder, and the number of unseen wake-ups (a scalar int32).
+      end: ends the grants.
       cancels: the ops that wake both sides.
     """
 
     def __init__(self) -> None:
         self.needed = 0
-        # One place: the feeder may grant again after a failed step without granting twice.
+        # Capacity 1: the feeder can grant again after a failed step without granting twice.
         self.grants = tf.FIFOQueue(1, tf.int32, [], name="grants")
-        # Without a bound and never closed: a taker that has its elements must neither wait nor fail here.
+        # Unbounded and never closed: a taker that has its elements must neither wait nor fail here.
         self.taken = tf.FIFOQueue(-1, tf.int32, [], name="taken")
         self.grant = self.grants.enqueue(0, name="grant")
         self.pending = self.grants.size(name="pending")
         self.wait_taken = self.taken.dequeue(name="wait_taken")
-        # Wakes a feeder that has to stop, or whose taker failed after its grant.
+        # Wakes a feeder that must stop, or whose taker failed after its grant.
         self.told = self.taken.size(name="told")
         self.tell = self.taken.enqueue(0, name="tell")
         self.end = self.grants.close(name="end")
         self.cancels = [self.grants.close(cancel_pending_enqueues=True), self.tell]
 
     def around(self, take: Callable[[], Any]) -> Any:
-        """The tensors of `take()`, taken when the feeder grants it."""
+        """Returns the tensors of `take()`, which waits for a grant of the feeder."""
         granted = self.grants.dequeue()
         with tf.control_dependencies([granted]):
             taken = tf.nest.flatten(take())

@@ -1,4 +1,4 @@
-"""The staging area with keys, as TensorFlow 1 had it in `data_flow_ops`."""
+"""`MapStagingArea`: the staging area with keys, as in TensorFlow 1's `data_flow_ops`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ __all__ = ["MapStagingArea"]
 class MapStagingArea(BaseStagingArea):
     """A store of (int64 key, element) pairs on a device.
 
-    `put(key, values)` adds a pair, `get(key)` is like `dict.pop(key)`, `get()` like `dict.popitem()`,
-    `peek(key)` like `dict[key]`; all wait until they can. A put of some components waits aside, among the
-    incomplete ones, until the others have been put under the same key; a get of some components leaves the
-    others. The semantics are those of TensorFlow 1.15's `data_flow_ops.MapStagingArea`.
+    `put(key, values)` adds a pair, `get(key)` is like `dict.pop(key)`, `get()` like `dict.popitem()`, `peek(key)` like
+    `dict[key]`. Each waits until it can succeed.
+
+    A put may give only some of the components. The pair is incomplete, and cannot be taken, until the others are put
+    under the same key. A get may take only some of the components; the others stay in the area.
+
+    The semantics are those of `data_flow_ops.MapStagingArea` in TensorFlow 1.15.
 
     Args:
-      dtypes: a list with one dtype a component.
-      shapes: one static shape a component; None, or None for a component, when it is unknown.
-      names: one string a component; elements then are dicts.
-      shared_name: areas of that name, and of the same `ordered`, share one store.
-      ordered: `get()` takes the smallest key; else any.
-      capacity: the most complete pairs to hold; put waits for room. 0 is unbounded.
-      memory_limit: the most bytes to hold, keys excepted, incomplete pairs included. 0 is unbounded.
+      dtypes: a list with one dtype per component.
+      shapes: a list with one static shape per component. None, or None in the list, is an unknown shape.
+      names: a list with one string per component; elements are then dicts.
+      shared_name: areas with the same name and the same `ordered` share one store.
+      ordered: True: `get()` takes the smallest key. False: it takes any key.
+      capacity: the maximum number of complete pairs; 0 is unbounded.
+      memory_limit: the maximum number of bytes, including incomplete pairs but not keys; 0 is unbounded.
 
     Raises:
       As `StagingArea`.
@@ -65,19 +68,18 @@ class MapStagingArea(BaseStagingArea):
         return self._kind == "OrderedMapStage"
 
     def put(self, key: Any, vals: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """The op that puts one element, or some components of it, under `key`; it waits while the area is
-        full.
+        """Returns the op that puts one element, or some of its components, under `key`. Waits while the area is full.
 
         Args:
           key: an integer or an int64 scalar tensor.
-          vals: one value a component in a list or tuple, a single value, or a dict when the area has names; a
-            dict may have some of the names only.
-          indices: the numbers of the components that a list gives, when it gives only some of them.
-          name: of the op.
+          vals: one value per component in a list or tuple, a single value, or a dict if the area has names. A dict may
+            have only some of the names.
+          indices: the indices of the components in `vals`, if a list has only some of them.
+          name: the name of the op.
 
         Raises:
-          staging_tf1.errors.SpecError: key, number, names, dtypes, shapes or graph of the values do not fit.
-          TypeError, ValueError: indices are no numbers of components.
+          staging_tf1.errors.SpecError: the key, or the number, names, dtypes, shapes or graph of the values do not fit.
+          TypeError, ValueError: `indices` are not indices of components.
         """
         with self._in_graph("put", name) as graph:
             listed, numbers = self._put_components(vals, indices)
@@ -95,21 +97,20 @@ class MapStagingArea(BaseStagingArea):
                 )
 
     def get(self, key: Any = None, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """Takes the element of `key`, or of the smallest (any, if not ordered) one; it waits until it is
-        there.
+        """Takes the element of `key`. Waits until it is complete.
 
         Args:
-          key: an integer or an int64 scalar tensor; None for a pair of the area's choice.
-          indices: numbers, or names, of the components to take; None for all. The others stay in the area.
-          name: of the op.
+          key: an integer or an int64 scalar tensor. None takes the smallest key of an ordered area, else any key.
+          indices: the indices or names of the components to take; None takes all. The others stay in the area.
+          name: the name of the op.
 
         Returns:
-          (key, element): the key as it was given, else an int64 scalar tensor; the element as from
-          `StagingArea.get`, a list, or a dict when the area has names.
+          (key, element): `key`, or an int64 scalar tensor if it is None; and the element as from `StagingArea.get`, a
+          list, or a dict if the area has names.
 
         Raises:
-          staging_tf1.errors.SpecError: key is no int64 scalar.
-          TypeError, ValueError: indices are no components of this area.
+          staging_tf1.errors.SpecError: `key` is not an int64 scalar.
+          TypeError, ValueError: `indices` are not components of this area.
         """
         with self._in_graph("get", name):
             numbers, dtypes = self._taken_components("get", indices)
@@ -122,7 +123,7 @@ class MapStagingArea(BaseStagingArea):
             return key, self._element(tensors, numbers)
 
     def peek(self, key: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """Reads the element of `key`, or the components `indices` of it; it waits until it is there.
+        """Reads the element of `key`, or its components `indices`, and leaves it. Waits until it is complete.
 
         Returns:
           The element as from `StagingArea.get`, without the key.
@@ -132,7 +133,7 @@ class MapStagingArea(BaseStagingArea):
             return self._element(self._keyed("peek", name, self._raw("Peek"), key, numbers, dtypes), numbers)
 
     def incomplete_size(self, name: str | None = None) -> Any:
-        """The number of keys of which some components are still missing: an int32 scalar."""
+        """Returns the number of keys whose elements lack components, an int32 scalar."""
         return self._on_store("incomplete_size", name, self._raw("IncompleteSize"), dtypes=self.dtypes)
 
     def _keyed(self, what: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
@@ -146,16 +147,16 @@ class MapStagingArea(BaseStagingArea):
         if self.names:
             if indices is not None and self._numbers("put", indices) != numbers:
                 raise ValueError(
-                    f"{self}: put got a dict and indices={list(indices)}; a dict's keys say which "
-                    "components they are, leave indices out."
+                    f"{self}: put got a dict and indices={list(indices)}; the keys of a dict name the components, "
+                    "leave indices out."
                 )
             return listed, numbers
         if indices is not None:
             numbers = self._numbers("put", indices)
         elif len(listed) < len(self.dtypes):
             raise SpecError(
-                f"{self}: put got {len(listed)} values, declared are {len(self.dtypes)} components. To put "
-                "some of them, say which: indices=[...]."
+                f"{self}: put got {len(listed)} values, expected {len(self.dtypes)}, one per component. To put only "
+                "some components, name them: indices=[...]."
             )
         if len(listed) != len(numbers) or len(listed) > len(self.dtypes):
             wanted = len(numbers) if indices is not None else len(self.dtypes)
@@ -167,48 +168,48 @@ class MapStagingArea(BaseStagingArea):
         return numbers, [self.dtypes[number] for number in numbers]
 
     def _numbers(self, what: str, indices: Sequence[Any]) -> list[int]:
-        """Component numbers from numbers or names."""
+        """Converts indices or names of components to indices."""
         where = f"{self}: {what} got indices={shown(indices)}"
         if not isinstance(indices, (list, tuple)):
-            raise TypeError(f"{where}; they must be a list of component numbers or names.")
+            raise TypeError(f"{where}; they must be a list of component indices or names.")
         if not indices:
             raise ValueError(f"{where}; name at least one component, or leave indices out for all.")
         numbers = [self._number(where, index) for index in indices]
         if len(set(numbers)) < len(numbers):
-            raise ValueError(f"{where}; each component may stand there once.")
+            raise ValueError(f"{where}; each component may appear only once.")
         if len({isinstance(index, str) for index in indices}) > 1:
-            raise TypeError(f"{where}; give either numbers or names, not both.")
+            raise TypeError(f"{where}; give either indices or names, not both.")
         return numbers
 
     def _number(self, where: str, index: Any) -> int:
         if isinstance(index, str):
             if self.names is None:
-                raise ValueError(f"{where}, but the area has no names; use numbers.")
+                raise ValueError(f"{where}, but the area has no names; use indices.")
             if index not in self.names:
                 raise ValueError(f"{where}, but {index!r} is not among its names {self.names}.")
             return self.names.index(index)
         number = as_int(index)
         if number is None:
-            raise TypeError(f"{where}; {shown(index)} is neither a component's number nor a name.")
+            raise TypeError(f"{where}; {shown(index)} is neither the index nor the name of a component.")
         if not 0 <= number < len(self.dtypes):
             raise ValueError(f"{where}, but its components are numbered 0 to {len(self.dtypes) - 1}.")
         return number
 
     def _checked_key(self, what: str, key: Any) -> Any:
-        where = f"{self}: {what} takes an int64 scalar as key, it got"
+        where = f"{self}: {what} takes an int64 scalar as key, got"
         if tf.is_tensor(key):
             if key.dtype.base_dtype != tf.int64:
                 raise SpecError(
                     f"{where} {key.dtype.base_dtype.name} {shape_text(key.shape)}. Cast it: tf.cast(key, tf.int64)."
                 )
             if not key.shape.is_compatible_with([]):
-                raise SpecError(f"{where} int64 {shape_text(key.shape)}. Put the elements one by one.")
+                raise SpecError(f"{where} int64 {shape_text(key.shape)}. Pass one key at a time.")
             return key
         number = as_int(key)
         if number is None:
             raise SpecError(f"{where} {shown(key)} ({type(key).__name__}). Hash it to an integer.")
         if not -INT64_MAX <= number + 1 <= INT64_MAX + 1:
-            raise SpecError(f"{where} {shown(key)}. Give an integer of 64 bits.")
+            raise SpecError(f"{where} {shown(key)}. Give a 64-bit integer.")
         return number
 
 

@@ -1,7 +1,6 @@
-"""Finds areas that stand on another device than the ops they feed.
+"""Finds areas that are on a different device than the ops they feed.
 
-An area on the CPU that feeds a model elsewhere works, and every step waits for the copy that the area was
-there to hide.
+An area on the CPU can feed a model on a GPU, but every step then waits for the copy that the area should hide.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ from staging_tf1.errors import PlacementWarning
 
 __all__ = ["placement_warning", "resolved_device", "warn_misplaced"]
 
-# Ops that hand a tensor on; who uses what they return is a consumer too.
+# Ops that only pass a tensor on. The ops that use their output are the consumers.
 _PASSED_THROUGH = frozenset({"Identity", "IdentityN", "Snapshot", "StopGradient"})
 
 
 def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None:
-    """Gives one `PlacementWarning` for each area that `placement_warning` finds fault with, at the area's
-    line.
+    """Warns of each misplaced area with a `PlacementWarning` at the area's line, once per area.
 
     Args:
-      areas: areas of one graph, such as `areas_of(graph)`; each is warned of once in its life.
+      areas: areas of one graph, such as `areas_of(graph)`.
       session_devices: the names in `Session.list_devices()`.
     """
     for area in areas:
@@ -39,12 +37,12 @@ def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None
 def placement_warning(
     area_device: str, area_name: str, tensors: Iterable[Any], session_devices: Sequence[str]
 ) -> str | None:
-    """What to tell the user of an area on the CPU whose consumers were put on another device, or None.
+    """Returns the warning for an area on the CPU whose consumers are on another device, or None.
 
     Args:
-      area_device: the device string of the area; "" when it has none.
-      area_name: how the message calls it.
-      tensors: what get and peek returned.
+      area_device: the device string of the area; "" without one.
+      area_name: the area's name for the message.
+      tensors: what `get` and `peek` returned.
       session_devices: the names in `Session.list_devices()`.
 
     >>> with tf.Graph().as_default():
@@ -53,9 +51,9 @@ def placement_warning(
     ...         loss = tf.square(batch, name="loss")
     >>> devices = ["/device:CPU:0", "/device:GPU:0"]
     >>> print(placement_warning("/device:CPU:0", "area 'train'", [batch], devices))  # doctest: +ELLIPSIS
-    area 'train' stands on CPU:0, but 'loss' (Square), which consumes it, stands on GPU:0: ...
+    area 'train' is on CPU:0, but 'loss' (Square), which consumes it, is on GPU:0: ...
 
-    Without a device the area goes to the GPU as well:
+    Without a device string the area is placed on the GPU as well:
 
     >>> placement_warning("", "area 'train'", [batch], devices)
     """
@@ -71,23 +69,23 @@ def placement_warning(
         return None
     op, device = elsewhere[0]
     others = f" and {len(elsewhere) - 1} more" if len(elsewhere) > 1 else ""
-    which = "which consumes it, stands" if not others else "which consume it, stand"
+    which = "which consumes it, is" if not others else "which consume it, are"
     return (
-        f"{area_name} stands on {home}, but {op.name!r} ({op.type}){others}, {which} on {device}: every step "
-        f"waits for the copy. Build the area there: within `with tf.device('/device:{device}'):`, or "
+        f"{area_name} is on {home}, but {op.name!r} ({op.type}){others}, {which} on {device}: every step waits for the "
+        f"copy. Build the area there: within `with tf.device('/device:{device}'):`, or "
         f"staged(..., device='/device:{device}')."
     )
 
 
 def resolved_device(device: str, session_devices: Sequence[str]) -> str:
-    """The "GPU:0" or "CPU:1" that a session puts an op of that device string on.
+    """Returns the device, such as "GPU:0", on which a session places an op with that device string.
 
     >>> resolved_device("", ["/device:CPU:0", "/device:GPU:0"]), resolved_device("/gpu:1", ["/device:CPU:0"])
     ('GPU:0', 'CPU:0')
     """
     present = {spec.device_type for spec in map(tf.DeviceSpec.from_string, session_devices)}
     spec = tf.DeviceSpec.from_string(device or "")
-    # Soft placement sends what the session has no device for to the CPU; without it the session raises.
+    # Soft placement moves an op to the CPU if the session lacks its device. Without soft placement the session raises.
     kind = spec.device_type or ("GPU" if "GPU" in present else "CPU")
     if kind not in present:
         return "CPU:0"
@@ -101,7 +99,7 @@ def _explicit_device(op: Any, session_devices: Sequence[str]) -> str | None:
 
 
 def _consumers(tensors: Iterable[Any]) -> Iterator[Any]:
-    """The ops that use the tensors, beyond the ops that only pass them on."""
+    """Yields the ops that use the tensors, looking through ops that only pass them on."""
     waiting = list(tensors)
     seen = set()
     while waiting:

@@ -1,7 +1,8 @@
-"""How many batches the steps have consumed: a variable that the consuming step updates, and every checkpoint holds.
+"""`Position`: how many batches the steps have consumed, in variables that every checkpoint holds.
 
-What has been read ahead does not count, so a restored run goes on with the first batch that no step has had. A bad
-batch that was skipped counts with the next one that is consumed: the position is a number in the source's order.
+The step that consumes a batch updates the position. Batches that were only read ahead do not count, so a restored run
+resumes with the first batch that no step has consumed. A skipped batch counts together with the next consumed one,
+because the position is a number in the source's order.
 """
 
 from __future__ import annotations
@@ -18,33 +19,32 @@ from staging_tf1.errors import CheckpointError
 class Saved(NamedTuple):
     """What the variables of a position hold."""
 
-    # One a tower.
+    # One per tower.
     positions: tuple[int, ...]
     fingerprint: dict[str, int | str]
-    # Of the stream, with the position that it is the state behind; None where none is kept.
+    # The state of the stream, labelled with its position (see `labelled`); None if no state is kept.
     labelled_state: bytes | None
 
     def state(self) -> bytes | None:
-        """The state of the stream behind the first position, if that is the one that was saved."""
+        """Returns the state of the stream at the first position; None if another one's was saved."""
         if self.labelled_state is None:
             return None
-        # The state and the position of steps that run at once may be those of two of them.
+        # Of two concurrent steps, one may have saved the state and the other the position.
         of, _, state = self.labelled_state.partition(b":")
         return state if of == b"%d" % self.positions[0] else None
 
 
 class Position:
-    """The positions of all towers of a pipeline, and the fingerprint of the source that they are positions in.
+    """The positions of a pipeline's towers, and the fingerprint of their source.
 
-    Both are ordinary global variables, so `tf.train.Saver` saves them with no extra work. They are one pair whatever
-    the number of towers, and their shape is open: a checkpoint of another number of towers can be restored, and then
-    be carried over.
+    Both are global variables, so `tf.train.Saver` saves them. One variable holds the positions of all towers, and its
+    shape is open, so a checkpoint of a different number of towers can be restored and mapped.
 
     Args:
-      fingerprint: of the source, before it is dealt out to the towers.
-      towers: how many there are.
-      keeps_state: whether the batches bring the state of their stream with them, as labels. The checkpoint then holds
-        the state behind the last batch that was consumed.
+      fingerprint: that of the whole source, before it is split into shards.
+      towers: the number of towers.
+      keeps_state: whether each batch carries the state of its stream as a label. The checkpoint then holds the state
+        after the last consumed batch.
     """
 
     def __init__(self, fingerprint: dict[str, int | str], towers: int, *, keeps_state: bool = False) -> None:
@@ -54,25 +54,28 @@ class Position:
             self._batches = _variable([0] * towers, tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
             self._state = _variable("", tf.string, "state") if keeps_state else None
-            # Made here, because the graph is finalized when it is wanted.
+            # Made here, because the graph is finalized when it is run.
             self.has_value = self._batches.is_initialized()
         self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
-        # To be run together, for all positions of a session at once.
+        # Run for all positions of a session at once.
         self.initializers = [each.initializer for each in self.variables]
         self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
 
     def first_of_all(self) -> Any:
-        """The tensor of the first batch that no step has had, of an input that the towers share in rotation: []."""
+        """Returns the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
         with _on_the_host():
             return tf.reduce_min(self._batches.read_value() * self.towers + tf.range(self.towers, dtype=tf.int64))
 
     def advance(self, tower: int, count: Any, label: Any) -> Any:
-        """The op that counts a batch of `tower`, and keeps the state that it is labelled with.
+        """Returns the op that counts a batch of `tower` and saves its label.
 
-        With those that were skipped just before it these are `count` batches; None is the one.
+        Args:
+          tower: the number of the tower.
+          count: how many batches of the source to count: this one, and those skipped just before it. None is 1.
+          label: the state of the stream after this batch; ignored unless `keeps_state`.
         """
-        # Not a scatter_add to one place: it is no faster, and takes no exclusive lock, so that two threads which run
-        # steps of one tower could lose a count.
+        # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
+        # tower could lose a count.
         one = [int(other == tower) for other in range(self.towers)]
         with _on_the_host():
             passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
@@ -80,33 +83,33 @@ class Position:
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
     def parsed(self, saved: Sequence[Any]) -> Saved:
-        """What the values of `self.saved` say.
+        """Parses the values of `self.saved`.
 
         Raises:
-          CheckpointError: they cannot have been saved like that.
+          CheckpointError: they are damaged.
         """
         batches, text, *state = saved
         if batches.ndim != 1 or not batches.size or (batches < 0).any():
-            self.refuse("position", batches.tolist(), "a list of numbers of batches, one a tower")
+            self.refuse("position", batches.tolist(), "a list with a number of batches for each tower")
         try:
             fingerprint = json.loads(text)
         except (ValueError, RecursionError):
             fingerprint = None
         if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
-            self.refuse("fingerprint", text, "a JSON object of whole numbers and strings")
+            self.refuse("fingerprint", text, "a JSON object of integers and strings")
         return Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
-        """Raises CheckpointError for a value that no run of this package has saved."""
+        """Raises CheckpointError for a value that no run of this package can have saved."""
         shown = repr(got)
         scope = self._batches.op.name.rpartition("/")[0]
         raise CheckpointError(
-            f"'{scope}/{what}' in the checkpoint is damaged: got {shown[:200]}, wanted {wanted}. Restore an older "
-            f"checkpoint, or give staged(resume='restart') to begin with the first batch."
+            f"'{scope}/{what}' in the checkpoint is damaged: got {shown[:200]}, expected {wanted}. Restore an older "
+            f"checkpoint, or use staged(resume='restart') to begin with the first batch."
         )
 
     def to_store(self, positions: Sequence[int], fingerprint: dict[str, int | str]) -> tuple[list[Any], dict[Any, Any]]:
-        """The ops, and their feeds, that set the position of each tower, and the fingerprint."""
+        """Returns the ops, with their feeds, that set the position of each tower and the fingerprint."""
         values = (positions, json.dumps(fingerprint, sort_keys=True))
         ops = [self._batches.initializer, self._print.initializer]
         # The second input of an assignment is its value.
@@ -114,13 +117,13 @@ class Position:
 
 
 def labelled(position: int, state: bytes) -> bytes:
-    """The label of the batch behind which a stream has `state`: it says of which position that is."""
+    """Returns the label of a batch: the state of the stream after it, and the position that the state belongs to."""
     return b"%d:%s" % (position, state)
 
 
 @contextmanager
 def _on_the_host() -> Iterator[None]:
-    # Both: a scope within another one only adds to it.
+    # Both, because a scope only adds to the scope around it.
     with tf.device(None), tf.device("/device:CPU:0"):
         yield
 

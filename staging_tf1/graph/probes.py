@@ -1,6 +1,6 @@
-"""Ops that look at an area, a queue or the variables without waiting, and ops that wake those who wait.
+"""Ops that inspect areas, queues and variables without waiting, and ops that wake whoever waits.
 
-They are made before the graph is finalized, because a stall is found when no op can be added any more.
+They are made before the graph is finalized. When a stall is found, no op can be added.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ _UNINITIALIZED = "_staging_tf1_uninitialized"
 
 @dataclass(frozen=True)
 class Probe:
-    """What can be asked of one area or queue; all ops return at once."""
+    """The ops that inspect one area or queue. All of them return at once."""
 
-    # How messages call it: "queue 'shuffle_batch'", "area 'train' (made at train.py:41)".
+    # For messages: "queue 'shuffle_batch'", "area 'train' (made at train.py:41)".
     name: str
-    # Tells stores apart: the name of a queue's op, or that of an area's store behind "area:".
+    # Unique: the name of a queue's op, or "area:" and the name of an area's store.
     key: str
-    # Of a queue, not of an area.
+    # False for an area.
     is_queue: bool
     # A scalar int32, and a scalar bool (None for an area, which cannot be closed).
     size: Any
     closed: Any | None
-    # Elements that there is room for; 0 is unbounded.
+    # In elements; 0 is unbounded.
     capacity: int
-    # Elements that a take leaves in a shuffle queue.
+    # Elements that a dequeue leaves in a shuffle queue; 0 for everything else.
     min_after_dequeue: int
-    # Makes those fail who wait to take, or lets those through who wait to put; None where nothing can.
+    # Fails a waiting get; lets a waiting put through, or fails it. None if no op can.
     wake_takers: Any | None
     wake_putters: Any | None
 
 
 def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
-    """The probes of all areas and queues of `graph`, by key; made once, and only while the graph is open.
+    """Returns the probes of all areas and queues of `graph` by key. Makes missing ones while the graph is open.
 
     Args:
       graph: the graph.
-      hidden: keys of queues and areas that are a part of something else, and are left out.
+      hidden: keys of queues and areas to leave out, because they are parts of something else.
     """
     if not hasattr(graph, _CACHE):
         setattr(graph, _CACHE, {})
@@ -66,9 +66,9 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
 
 
 def uninitialized_names(graph: Any) -> Any | None:
-    """A string tensor with the names of the variables that have no value; None if nothing can tell.
+    """Returns a string tensor with the names of the uninitialized variables; None without such an op.
 
-    A finalized graph takes no new op; a MonitoredSession has left one of its own there.
+    In a finalized graph this is the op that a MonitoredSession made, if any.
     """
     with graph.as_default():
         variables = tf.global_variables() + tf.local_variables()
@@ -82,27 +82,27 @@ def uninitialized_names(graph: Any) -> Any | None:
             return ready[0] if ready else None
         with tf.control_dependencies(None), tf.device(None):
             names = tf.report_uninitialized_variables(variables, name="staging_uninitialized")
-        # TensorFlow logs an error for an answer that nobody has asked for by the end.
+        # TensorFlow logs an error at exit if the result of this op was never used.
         tf.convert_to_tensor(names)
         setattr(graph, _UNINITIALIZED, (len(variables), names))
         return names
 
 
 def area_key(shared_name: str) -> str:
-    """The key of the area whose store has that name."""
+    """Returns the key of the area whose store has that name."""
     return f"area:{shared_name}"
 
 
 @dataclass(frozen=True)
 class Touched:
-    """The keys of the stores that some ops take from, each with the elements that one take wants, and put into."""
+    """The keys of the stores that some ops use: taken from, with the elements per get, and put into."""
 
     takes: dict[str, int]
     puts: frozenset[str]
 
 
 def touched_by(ops: Iterable[Any]) -> Touched:
-    """Which stores `ops` use, found by their types and inputs."""
+    """Returns the stores that `ops` use, judging by their types and inputs."""
     takes: dict[str, int] = {}
     puts: set[str] = set()
     for op in ops:
@@ -119,12 +119,12 @@ def touched_by(ops: Iterable[Any]) -> Touched:
 
 
 def store_of(op: Any) -> str:
-    """The name of the store that an op of an area uses."""
+    """Returns the name of the store that an op of an area uses."""
     return str(op.get_attr("shared_name").decode() or op.name)
 
 
 def is_misfit(op: Any) -> bool:
-    """Whether it is `StagingArea.misfit_op`, which puts nothing that could be taken."""
+    """Whether `op` is a `StagingArea.misfit_op`, which is not a put of an element."""
     return bool(op.name.endswith(MISFIT))
 
 
@@ -160,7 +160,7 @@ def _probe_area(area: BaseStagingArea) -> Probe:
         closed=None,
         capacity=area.capacity,
         min_after_dequeue=0,
-        # A get by key waits for its own key, which we do not know.
+        # A get by key waits for its own key, which is unknown here.
         wake_takers=area.misfit_op() if isinstance(area, StagingArea) else None,
         wake_putters=area.clear_op(),
     )

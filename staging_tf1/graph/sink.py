@@ -1,4 +1,4 @@
-"""`Sink`: one area or queue as its feeder, its takers and the stall report see it."""
+"""`Sink`: one area or queue, with the ops that fill it, empty it and inspect it."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from staging_tf1.graph.token_area import Repair, TokenArea, on
 # By identity: the fields are tensors.
 @dataclass(frozen=True, eq=False)
 class Sink:
-    """What fills one area or queue, and what a step takes from it. The fields are ops or tensors of one graph."""
+    """The ops and tensors of one area or queue. They belong to one graph."""
 
-    # Unique in the graph: the pipeline's, followed by "/0", "/1" where there are several towers.
+    # Unique in the graph: the pipeline's name; with several towers followed by "/0", "/1"...
     name: str
-    # What to feed, in the order of the flattened batch; empty where the put computes its values itself.
+    # What to feed, in the order of the flattened batch; empty if the graph computes the values.
     placeholders: tuple[Any, ...]
-    # Waits for room, then takes in one batch. Never loses a batch that it could not take.
+    # Waits for room, then adds one batch.
     put: Any
-    # No more will come: takers drain what is left, then get OutOfRangeError.
+    # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # No more can come, and takers drain what is left, as after `close`, which may have run before. A put that waits for
-    # a slot of an area must be given one, to wake and fail.
+    # Like `close`, but puts fail from then on. May follow a `close`. A put that waits for a slot of an area wakes and
+    # fails only when it is given a slot.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any
-    # Elements ready to be taken (a scalar int32), and the most there can be.
+    # Elements that can be taken (a scalar int32), and the maximum.
     size: Any
     capacity: int
-    # Closed at the end of the data; TensorFlow's QueueRunnerDef names it when the graph is exported.
+    # Closed at the end of the data. An exported graph names it in its QueueRunnerDef.
     queue: Any
     stats: GetStats
-    # With several towers `put` only stages; this lets one staged element be taken.
+    # With several towers `put` only stages, and this op lets one staged element be taken.
     release: Any | None = None
-    # None for a queue, which a failed step does not harm.
+    # None for a queue, which loses nothing in a failed step.
     repair: Repair | None = None
-    # How many batches of the source an element stands for, fed to what lets it be taken: the release if there is one,
-    # else the put. 1 if nothing is fed; None where it is always 1.
+    # How many batches of the source an element stands for. Fed to `release`, or to `put` without a `release`; 1 if not
+    # fed. None if it is always 1.
     count: Any | None = None
-    # The rest is None or empty for a queue, whose takers are made later.
+    # None for a queue. `outputs` and `take` are empty then, too, because its gets are made later.
     area: StagingArea | None = None
-    # What the model reads, flat.
+    # The tensors that the model reads, flat.
     outputs: tuple[Any, ...] = ()
     # A run that depends on this op takes an element.
     take: Any | None = None
     # In lockstep: the tensors that can raise OutOfRangeError. They are computed first and fed to the put.
     ends: tuple[Any, ...] = ()
-    # The slots beside the area.
+    # The queue of an area's slots.
     slots: Any | None = None
-    # Of a shuffle queue whose order can be repeated.
+    # Of a shuffle queue with a reproducible order.
     handshake: Handshake | None = None
 
     @property
     def inner_queues(self) -> list[Any]:
-        """Queues that the user knows nothing of."""
+        """The queues that are invisible to the user."""
         pair = [] if self.handshake is None else [self.handshake.grants, self.handshake.taken]
         return pair if self.slots is None else [self.slots, *pair]
 
@@ -69,25 +69,25 @@ class Staging:
     """How to stage the values of one tower."""
 
     capacity: int
-    # None keeps the device scope around.
+    # None is the current device scope.
     device: str | None
     lockstep: bool
-    # Whether an element may be taken as soon as it is put.
+    # Whether an element can be taken as soon as it is put.
     release: bool
-    # Makes the op that counts a batch that was taken, from its token's count and label; None counts none.
+    # Makes the op that counts a consumed batch, from its token's count and label; None counts none.
     advance: Callable[[Any, Any], Any] | None
-    # Whether an element's token says how many batches it stands for.
+    # Whether a token holds how many batches its element stands for.
     counts: bool
 
 
 def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], how: Staging, label: Any = None) -> Sink:
-    """Makes the ops that stage `values` and take them out again.
+    """Makes the ops that stage `values` and take them.
 
     Args:
-      name: the sink's.
+      name: the name of the sink.
       values: the tensors of one batch.
       placeholders: what a thread must feed to compute them.
-      how: where to, and with what around it.
+      how: how to stage them.
       label: a string tensor that is fed with each batch and kept in its token; None for none.
     """
     area = TokenArea(
@@ -126,5 +126,5 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
 
 
 def queue_key(queue: Any) -> str:
-    """The name of a TensorFlow queue's op."""
+    """Returns the name of a TensorFlow queue's op."""
     return str(queue.queue_ref.op.name)

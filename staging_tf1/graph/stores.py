@@ -1,8 +1,8 @@
-"""Which stores a graph already has, by the name that the kernels know them by.
+"""Knows the stores of a graph, by the names under which the kernels find them.
 
-The kernels find a store by device, container and shared name, and create it at the first op that runs: two
-ops that disagree on the capacity share it in silence, with the capacity of whichever ran first. Ops that were
-imported from a MetaGraph count as much as areas of this program.
+The kernels find a store by device, container and shared name. The first op that runs creates it. If two ops have
+different capacities, they silently share the store of whichever ran first. The same goes for ops imported from a
+MetaGraph.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Store", "StoreKey", "claim", "is_taken", "shared_root"]
 
 
 class StoreKey(NamedTuple):
-    """What tells stores apart, less the device."""
+    """The identity of a store, without the device."""
 
-    # "Stage", "MapStage" or "OrderedMapStage": each keeps a table of names of its own.
+    # "Stage", "MapStage" or "OrderedMapStage": each has its own table of names.
     kind: str
     container: str
     shared_name: str
@@ -27,19 +27,19 @@ class StoreKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """What is known of a store."""
+    """What is known about a store."""
 
     capacity: int
     memory_limit: int
-    # None when only ops that move a part of an element were found.
+    # None if only partial gets were found.
     dtypes: tuple[Any, ...] | None
-    # Where the first op of the store stands; later areas without a device of their own join it.
+    # The first op of the store. Areas that name no device are colocated with it.
     root: Any
-    # How messages call its owner.
+    # For messages.
     owner: str
 
 
-# Op types by kind; partial gets of the map kinds (Unstage, Peek) carry the dtypes of what they move only.
+# Op types by kind. A partial get of a map kind (Unstage, Peek) has only the dtypes of the components that it takes.
 _KINDS = {
     **dict.fromkeys(("Stage", "Unstage", "StagePeek", "StageSize", "StageClear"), "Stage"),
     **{
@@ -59,18 +59,18 @@ _PARTIAL = (
 
 
 def is_taken(graph: Any, key: StoreKey) -> bool:
-    """Whether an area or an op of `graph` uses the name."""
+    """Whether an area or op of `graph` uses the name."""
     return key in _stores(graph)
 
 
 def shared_root(graph: Any, key: StoreKey) -> Any | None:
-    """The op that stands where the store of that name lives, or None when there is none yet."""
+    """Returns the op that marks the device of the store; None if there is no such store."""
     store = _stores(graph).get(key)
     return store.root if store else None
 
 
 def check_same(graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtypes: list[Any], area: str) -> None:
-    """Raises when the store exists and was declared otherwise."""
+    """Raises SpecError if the store exists and was declared differently."""
     store = _stores(graph).get(key)
     if store is None:
         return
@@ -81,13 +81,13 @@ def check_same(graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtyp
     ):
         if there is not None and here != there:
             raise SpecError(
-                f"{area} shares its name with {store.owner}, but has {what}={_text(here)} where that one has "
-                f"{what}={_text(there)}. Give both the same {what}, or this one another shared_name."
+                f"{area} shares its name with {store.owner}, but has {what}={_text(here)}, expected "
+                f"{what}={_text(there)}. Give both the same {what}, or use a different shared_name."
             )
 
 
 def claim(graph: Any, key: StoreKey, store: Store) -> None:
-    """Notes a new area's store, unless one of that name is there."""
+    """Records a new area's store, unless the store exists."""
     _stores(graph).setdefault(key, store)
 
 
@@ -103,7 +103,7 @@ def _search_new_ops(graph: Any, state: GraphState) -> None:
         kind = _KINDS.get(op.type)
         if kind is None:
             continue
-        # An op without a shared name has a store under its own.
+        # Without a shared name, the store has the name of the op.
         name = op.get_attr("shared_name").decode() or op.name
         key = StoreKey(kind, op.get_attr("container").decode(), name)
         dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))

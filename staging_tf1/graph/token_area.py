@@ -1,15 +1,14 @@
-"""A staging area between two small queues, so that it can be closed, cancelled and timed out.
+"""`TokenArea`: a staging area between two small queues, which make it possible to close, cancel and time out.
 
 `Stage` and `Unstage` hold a thread of the inter-op pool while they wait, and support neither an end of the data nor
-cancellation (https://github.com/tensorflow/tensorflow/issues/12980, 39006). Queue ops support both. So the queues do
-all the waiting, and the area none::
+cancellation (https://github.com/tensorflow/tensorflow/issues/12980, 39006). Queue ops support both. So only the queues
+wait, never the area::
 
     put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue
     get:  tokens.dequeue  -> Unstage -> slots.enqueue  -> the tensors
 
-Only the tokens are ever closed. If the slots were closed, a get that already has its element would fail, and the batch
-would be lost. So a cancel gives each waiting put a slot, and the put then fails because the tokens are closed
-(`Sink.cancel`).
+Only the tokens are ever closed. If the slots were closed, a get that already has its element would fail and lose the
+batch. So a cancel gives a slot to each waiting put, which then fails because the tokens are closed (`Sink.cancel`).
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from staging_tf1.graph.get_stats import GetStats
 
 @dataclass(frozen=True)
 class Repair:
-    """The ops that restore the free slots of an area after a step failed in the middle of a get."""
+    """The ops that restore the slots of an area after a step failed in the middle of a get."""
 
     # Free slots, and elements in the area (scalars).
     free: Any
     held: Any
-    # Gives one slot back, takes one away.
+    # Adds one slot; removes one.
     give_back: Any
     take_away: Any
     # Lets one more element be taken.
@@ -39,11 +38,11 @@ class Repair:
 
 
 class TokenArea:
-    """An area with `slots` (free places) and `tokens` (elements present), both FIFO queues of scalars.
+    """An area with a queue of `slots` and a queue of `tokens`, one scalar each per free slot and per element.
 
-    With `labels`, an element's token holds a string that belongs to it: the token stays on the host, and an area on a
-    GPU could not hold a string. With `counts`, the token holds how many batches of the source the element stands for:
-    itself, and those skipped just before it.
+    With `counts`, a token holds how many batches of the source its element stands for: itself, and those skipped just
+    before it. With `labels`, a token also holds a string, because an area on a GPU cannot hold strings and the tokens
+    are on the host.
     """
 
     def __init__(
@@ -57,19 +56,18 @@ class TokenArea:
         labels: bool = False,
     ) -> None:
         self.capacity = capacity
-        # Fed with whatever enqueues the token; None where every element stands for itself only.
+        # A placeholder of the op that enqueues the token; None without `counts`.
         self.count: Any = None
-        # Every get waits for this op: a run that depends on it takes an element.
+        # A run that depends on this op takes an element.
         self.take: Any = None
         self._labels = labels
         with tf.control_dependencies(None):
             with on(device):
-                # Without a capacity: a Stage that waited would hold a thread of the pool.
+                # Unbounded, because a Stage that waits would hold a thread of the pool.
                 self.area = StagingArea(dtypes, shapes)
-            # A dequeue on another device than its Unstage could be followed by a failed step and no Unstage.
+            # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
             with tf.device(None), tf.device(host_of(self.area.device)):
-                # Without a bound, only a dequeue ever waits. The slots are counted anyway, and a repair may give one
-                # back twice.
+                # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
                 self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
                 if counts:
                     self.count = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
@@ -77,7 +75,7 @@ class TokenArea:
                 self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
                 self.stats = GetStats("area")
                 self.size = self.tokens.size(name="size")
-                # Shared by all enqueues: the more ops, the longer a session takes to start.
+                # Shared by all enqueues, because each op makes the session start more slowly.
                 self._zero = tf.constant(0, name="zero")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
@@ -90,15 +88,15 @@ class TokenArea:
                 )
                 self.close = self.tokens.close(name="close")
                 self.cancel = self.tokens.close(cancel_pending_enqueues=True, name="cancel")
-            # A server keeps an area between sessions.
+            # Cleared, because a server keeps areas between sessions.
             self.reset = tf.group(refill, self.area.clear(), self.stats.reset, name="reset")
 
     def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
-        """The op that stages `values` when there is room; with `release` they can be taken at once."""
-        # Stages copies, so that feeding the values cuts every edge to the ops that compute them. tf.identity would not
-        # do: Grappler moves a control edge from an identity to its input, and a feed cuts no control edge.
+        """Returns the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""
+        # Copies, so that feeding the values cuts every edge to the ops that compute them. Not tf.identity, because
+        # Grappler moves a control edge from an identity to its input, and a feed does not cut control edges.
         values = [tf.ensure_shape(value, value.shape) for value in values]
-        # The slot comes after the values, because a source that fails must not keep one.
+        # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
             slot = self.slots.dequeue()
         with tf.control_dependencies([slot]):
@@ -113,12 +111,12 @@ class TokenArea:
         return count + [label] * self._labels or [self._zero]
 
     def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
-        """The tensors of the next element; they wait for one.
+        """Returns the tensors of the next element, which wait for it.
 
         Args:
           advance: makes the op that counts the element, from its token's count and label.
         """
-        # The ops follow the caller's device scope, as those of `StagingArea.get` do.
+        # In the caller's device scope, as with `StagingArea.get`.
         taken, counted = self.stats.around(self.tokens.size, self.tokens.dequeue)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
@@ -128,18 +126,18 @@ class TokenArea:
             advanced = [advance(count, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(self._zero)
-        # The user's ops start after the slot is back, so that a failing one cannot keep it.
+        # The user's ops start after the slot is given back, so that a failing op cannot keep it.
         with tf.control_dependencies([given_back, *advanced]):
             return [tf.identity(tensor) for tensor in element]
 
 
 def on(device: str | None) -> AbstractContextManager[Any]:
-    """The scope of `device`; None keeps the scope around (`tf.device(None)` would leave it)."""
+    """Returns the scope of `device`. None keeps the current scope, which `tf.device(None)` would leave."""
     return nullcontext() if device is None else tf.device(device)
 
 
 def host_of(device: str) -> str:
-    """The CPU beside `device`: the device itself if it is a CPU, else the first CPU of its task."""
+    """Returns the host CPU of `device`: the device itself if it is a CPU, else the first CPU of its task."""
     spec = tf.DeviceSpec.from_string(device or "")
     if spec.device_type == "CPU":
         return device

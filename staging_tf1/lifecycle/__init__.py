@@ -1,1 +1,1 @@
-"""When things happen: start, warm up, step, drain, stop."""
+"""The lifecycle of a session: start, warm up, step, drain, stop."""

@@ -1,7 +1,7 @@
-"""Restoring a checkpoint: one that cannot be restored is an error with its file and a cure, not the end of the data.
+"""Turns the errors of restoring a checkpoint into `CheckpointError`, with the file and a cure.
 
-TensorFlow answers `OutOfRangeError` for a file that has lost its end. Every training loop takes that for the end of the
-data, and a MonitoredSession ends without an error before the first step.
+TensorFlow raises `OutOfRangeError` for a truncated file. Every training loop takes that for the end of the data, and a
+MonitoredSession ends before the first step without an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from staging_tf1._tf import call_before_finalize, tf
 from staging_tf1.errors import CheckpointError
 from staging_tf1.graph.dependencies import ancestors
 
-# Said of the connection to a server, or of memory, not of a file; some of them a MonitoredSession recovers from.
+# Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
 _NOT_THE_FILE = (
     tf.errors.AbortedError,
     tf.errors.UnavailableError,
@@ -27,14 +27,14 @@ _NOT_THE_FILE = (
 _MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
 _BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
 _GUARDED = "_staging_tf1_guarded"
-# Enough to recognize TensorFlow's message by.
+# Enough to recognize TensorFlow's message.
 _MOST_CHARACTERS = 300
 
 
 def guard_savers(graph: Any) -> None:
-    """Makes the savers in the graph's collection raise CheckpointError, from when the graph is finalized.
+    """Makes the savers in the graph's collection raise CheckpointError, when the graph is finalized.
 
-    That is after a MonitoredSession has chosen its saver, and before it restores.
+    By then a MonitoredSession has chosen its saver, but has not restored.
     """
     if not hasattr(graph, _GUARDED):
         setattr(graph, _GUARDED, True)
@@ -42,13 +42,13 @@ def guard_savers(graph: Any) -> None:
 
 
 def guarded_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
-    """The scaffold, or a new one, whose saver raises CheckpointError.
+    """Returns the scaffold, or a new one, with a saver that raises CheckpointError.
 
-    A session is created, and created again after a failure, only after its scaffold has been finalized.
+    The check runs whenever the scaffold is finalized: before the session is created, and again after a failure.
 
     Args:
       scaffold: a `tf.train.Scaffold`, or None.
-      checkpoint_dir: the folder that checkpoints are restored from; None restores none.
+      checkpoint_dir: the folder to restore from; None restores nothing.
     """
     scaffold = scaffold if scaffold is not None else tf.train.Scaffold()
 
@@ -65,10 +65,10 @@ def guarded_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
 
 
 def _check_state_file(folder: str) -> None:
-    """Raises where the file that names the latest checkpoint cannot be read: TensorFlow would begin again at step 0.
+    """Checks the file that names the latest checkpoint. If it is damaged, TensorFlow silently begins at step 0.
 
     Raises:
-      CheckpointError: it is there, and names no checkpoint.
+      CheckpointError: the file exists, but names no checkpoint.
     """
     path = os.path.join(folder, "checkpoint")
     if not tf.io.gfile.exists(path):
@@ -76,13 +76,13 @@ def _check_state_file(folder: str) -> None:
     try:
         if tf.train.get_checkpoint_state(folder) is not None:
             return
-        reason = "it is no text of that format"
+        reason = "it is not a text of the expected format"
     except (ValueError, tf.errors.OpError) as error:
         reason = _shortened(error)
     prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
     found = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
     raise CheckpointError(
-        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{found} Write it again with "
+        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{found} Rewrite it with "
         f"tf.train.update_checkpoint_state('{folder}', PATH_OF_A_CHECKPOINT), or delete it to train from the start."
     )
 
@@ -93,7 +93,7 @@ def _guard_all(graph: Any) -> None:
 
 
 def _guard(saver: Any) -> None:
-    """Wraps the `restore` of this one saver."""
+    """Wraps `restore` of this saver."""
     if hasattr(saver, _GUARDED):
         return
     setattr(saver, _GUARDED, True)
@@ -112,15 +112,15 @@ def _guard(saver: Any) -> None:
 
 
 def _check_shapes(saver: Any, graph: Any, path: str) -> None:
-    """Raises where a variable has another shape in the checkpoint: TensorFlow gives it that shape without a word.
+    """Checks that each variable has the same shape in the checkpoint. TensorFlow would silently change its shape.
 
     Raises:
-      CheckpointError: it names the first such variable.
+      CheckpointError: a variable has a different shape; the message names the first one.
     """
     try:
         saved = tf.train.load_checkpoint(path).get_variable_to_shape_map()
     except Exception:
-        # Damaged, for which it has exceptions of many types; the restoring itself will find that.
+        # Exceptions of many types say that the file is damaged. Restoring it raises, too.
         return
     for name, shape in _restored(saver, graph):
         if name in saved and not shape.is_compatible_with(saved[name]):
@@ -131,7 +131,7 @@ def _check_shapes(saver: Any, graph: Any, path: str) -> None:
 
 
 def _restored(saver: Any, graph: Any) -> Iterator[tuple[str, Any]]:
-    """The name in the checkpoint and the declared shape of each whole variable that `saver` restores."""
+    """Yields the name in the checkpoint and the declared shape of each unpartitioned variable of `saver`."""
     restore = saver.saver_def.restore_op_name if saver.saver_def is not None else ""
     if not restore:
         return
@@ -157,8 +157,8 @@ def _explain(path: str, error: Exception) -> NoReturn:
     key = _MISSING_KEY.search(str(error))
     if key is not None:
         raise CheckpointError(
-            f"checkpoint '{path}' has no variable '{key[1]}', which this graph has. It is another program's, or the "
-            f"graph has changed since. {_OWN_FOLDER}"
+            f"checkpoint '{path}' has no variable '{key[1]}', which this graph has. It belongs to another program, or "
+            f"the graph has changed. {_OWN_FOLDER}"
         ) from error
     if isinstance(error, tf.errors.InvalidArgumentError):
         raise CheckpointError(
@@ -167,19 +167,19 @@ def _explain(path: str, error: Exception) -> NoReturn:
     older = _checkpoint_before(path)
     names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"
     raise CheckpointError(
-        f"checkpoint '{path}' is damaged or incomplete: {_shortened(error)}. Go back to an older one with "
+        f"checkpoint '{path}' is damaged or incomplete: {_shortened(error)}. Return to an older checkpoint with "
         f"tf.train.update_checkpoint_state({names}), or train from the start in an empty folder."
     ) from error
 
 
 _OWN_FOLDER = (
-    "Give checkpoint_dir a folder with checkpoints of this program or an empty one, or build the graph as it was when "
+    "Set checkpoint_dir to an empty folder or one with checkpoints of this program, or build the graph as it was when "
     "the checkpoint was saved."
 )
 
 
 def _checkpoint_before(path: str) -> str | None:
-    """The checkpoint that was saved before `path` in the same folder, if its files are still there."""
+    """Returns the checkpoint that was saved before `path` in the same folder, if its files still exist."""
     try:
         state = tf.train.get_checkpoint_state(os.path.dirname(path))
     except (ValueError, tf.errors.OpError):
@@ -191,7 +191,7 @@ def _checkpoint_before(path: str) -> str | None:
 
 
 def _shortened(error: Exception) -> str:
-    # Before the kernel's own words the saver puts a sentence, and TensorFlow where the op was built.
+    # The saver and TensorFlow prepend an explanation and the line that built the op to the kernel's message.
     text = str(getattr(error, "message", error)).rpartition("Original error:")[2]
     first = next((line for line in _BUILT_AT.sub("", text).splitlines() if line.strip()), "").strip()
     return f"{type(error).__name__}: {first[:_MOST_CHARACTERS]}".rstrip(".")

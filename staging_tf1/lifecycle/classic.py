@@ -1,9 +1,9 @@
-"""The loop of the classic recipe, `sess.run([got, put])` until the end of the data: no batch of it is lost.
+"""Keeps the loop of the classic recipe, `sess.run([got, put])`, from losing a batch at the end of the data.
 
 At the end of the data the put fails, and TensorFlow fails the whole step. Its get may have taken an element by then,
-which nobody sees any more. So a run that puts into a plain area first looks at the feed queue behind the put. If that
-holds enough, the run cannot meet the end. If not, the values of the put are computed first, on their own, and then fed:
-if that meets the end, the step has taken nothing, and the area can still be drained.
+which is lost. So a run that puts into a plain area first looks at the feed queue behind the put. If the queue holds
+enough, the run cannot meet the end. If not, the values of the put are computed first, in a separate run, and then fed.
+If that run meets the end, the step has taken nothing, and the area can still be drained.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from staging_tf1.graph.sink import queue_key
 
 # The names of the put ops of one group.
 _Puts = frozenset[str]
-# From the fetches of a call and the call to one that the watchdog sees.
+# Wraps a call (its fetches, the call) so that the watchdog sees it.
 Watched = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Puts of one run that take from the same dequeues."""
+    """Puts of one run that share dequeues."""
 
     puts: _Puts
     dequeues: dict[str, Dequeue]
-    # What to take and then to feed.
+    # The tensors to compute and then feed.
     cut: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run does with the areas."""
+    """What one run does with the plain areas."""
 
     puts: frozenset[str] = frozenset()
     groups: tuple[_Group, ...] = ()
-    # How many elements the queues behind the puts hold, and how many they must hold so that no put meets their end.
+    # How many elements the queues behind the puts hold, and how many they need for no put to meet the end.
     sizes: Callable[[], Sequence[Any]] = tuple
     needs: tuple[int, ...] = ()
-    # The areas that the run takes from and does not put into.
+    # The areas that the run takes from but does not put into.
     drained: tuple[ClassicArea, ...] = ()
 
 
@@ -59,12 +59,12 @@ NO_PLAN = Plan()
 
 
 class ClassicLoops:
-    """Looks after the plain areas of one session that are filled from feed queues.
+    """Handles the plain areas of one session that are filled from feed queues.
 
     Args:
-      session: a `tf.Session`; areas on a server are left alone.
-      pipelines: those of its graph, started.
-      pending: the session's runs under way, by thread.
+      session: a `tf.Session`. Areas on a server are not handled.
+      pipelines: the pipelines of its graph, started.
+      pending: the session's runs in progress, by thread.
       watched: makes a call visible to the watchdog.
     """
 
@@ -78,19 +78,19 @@ class ClassicLoops:
         self._areas = classic_areas(session.graph, areas, _ends_with(self._queues, pipelines)) if areas else []
         self._plans = ByFetches(self._look_up)
         self._takes: dict[_Puts, Callable[..., Any]] = {}
-        # Taken for puts whose run then met the end at another queue.
+        # Values taken for puts whose run then met the end of another queue.
         self._held: dict[_Puts, deque[list[Any]]] = defaultdict(deque)
         self._ended = False
 
     def plan(self, fetches: Any, feed_dict: Any | None) -> Plan:
-        """What a run of `fetches` does with the areas."""
+        """Returns what a run of `fetches` does with the areas."""
         return self._plans.of(fetches, feed_dict) if self._areas else NO_PLAN
 
     def before(self, plan: Plan) -> dict[Any, Any]:
-        """What a run must be fed in addition.
+        """Returns what to feed to a run in addition.
 
         Raises:
-          tf.errors.OutOfRangeError: its put would meet the end of the data, or its get would wait forever after it.
+          tf.errors.OutOfRangeError: the run's put would meet the end of the data, or its get would wait forever.
         """
         if plan.groups and not self._cannot_end(plan):
             return self._taken_first(plan)
@@ -99,7 +99,7 @@ class ClassicLoops:
         return {}
 
     def warn_of_leftovers(self) -> None:
-        """Warns of areas that still hold elements after the end of the data; once."""
+        """Warns, once, of areas that still hold elements after the end of the data."""
         ended, self._ended = self._ended, False
         for classic in self._areas if ended else ():
             held = sum(len(batches) for puts, batches in self._held.items() if classic.puts & puts)
@@ -108,19 +108,19 @@ class ClassicLoops:
                 warnings.warn(
                     f"{classic.area}: the input has ended, and no step has taken the last {left} element(s). After the "
                     f"OutOfRangeError of the run that puts, run the get alone until it raises OutOfRangeError, too. "
-                    f"staged() does that itself.",
+                    f"staged() does this itself.",
                     LeftoverWarning,
                     stacklevel=2,
                 )
 
     def _cannot_end(self, plan: Plan) -> bool:
-        """Whether the queues hold enough for all puts of the run, and nothing of theirs is held here."""
+        """Whether the queues hold enough for all puts of the run, and no values for these puts are held here."""
         if any(map(self._held.get, [group.puts for group in plan.groups])):
             return False
         return all(int(size) >= need for size, need in zip(plan.sizes(), plan.needs, strict=True))
 
     def _taken_first(self, plan: Plan) -> dict[Any, Any]:
-        """Takes what the puts of the run need; all of it or, at the end of the data, nothing."""
+        """Takes the values that the puts of the run need. At the end of the data it takes nothing and raises."""
         taken: list[list[Any]] = []
         try:
             for group in plan.groups:
@@ -131,7 +131,7 @@ class ClassicLoops:
             queues = {dequeue.queue for group in plan.groups for dequeue in group.dequeues.values()}
             self._ended = not any(self._queues[queue].cancelled for queue in queues)
             raise
-        # A step that fails loses what it was fed, as one that dequeues itself would.
+        # A step that fails loses what it was fed, just as a step that dequeues for itself.
         return {tensor: value for group, values in zip(plan.groups, taken) for tensor, value in zip(group.cut, values)}
 
     def _next(self, group: _Group) -> list[Any]:
@@ -146,7 +146,7 @@ class ClassicLoops:
         return [np.asarray(value, tensor.dtype.as_numpy_dtype) for tensor, value in zip(group.cut, values, strict=True)]
 
     def _refuse_if_over(self, classic: ClassicArea) -> None:
-        """Raises where a get would wait forever: the area is empty, and nothing can fill it any more."""
+        """Raises OutOfRangeError if a get would wait forever: the area is empty, and nothing can fill it."""
         needs = [needs_of(filler.dequeues.values()) for filler in classic.fillers]
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
@@ -162,20 +162,20 @@ class ClassicLoops:
         raise tf.errors.OutOfRangeError(None, None, f"End of data: {classic.area} is empty, and {names} has ended.")
 
     def _reader(self, tensors: Sequence[Any]) -> Callable[[], Sequence[Any]]:
-        """A callable for the values of `tensors`, which wait for nothing."""
+        """Returns a callable for the values of `tensors`, which must not wait."""
         return fast_callable(self._session, feeds=(), targets=(), fetches=tensors, in_caller_thread=True)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> Plan:
         try:
             ops = ops_of_run(self._session.graph, fetches, fed)
         except (KeyError, TypeError, ValueError):
-            # Only the session's own run understands these fetches.
+            # Only Session.run understands these fetches.
             return NO_PLAN
         puts = frozenset(name for classic in self._areas for name in classic.puts if name in ops)
         fillers = [each for classic in self._areas for each in classic.fillers if each.put in ops]
-        fillers = [each for each in fillers if each.dequeues.keys() & ops.keys()]  # else the user feeds the values
+        fillers = [each for each in fillers if each.dequeues.keys() & ops.keys()]  # otherwise the user feeds the values
         behind = ops_of_run(self._session.graph, fetches, fed, [tensor for each in fillers for tensor in each.cut])
-        # If the run needs a dequeue for something else, too, it would dequeue once more.
+        # A run that needs a dequeue for something else would dequeue a second time.
         groups = _grouped([each for each in fillers if not each.dequeues.keys() & behind.keys()])
         needs = needs_of(dequeue for group in groups for dequeue in group.dequeues.values())
         sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
@@ -186,7 +186,7 @@ class ClassicLoops:
 
 
 def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
-    """Puts that share a dequeue in one group: all of them get its element."""
+    """Groups the puts that share a dequeue: all of them get its element."""
     groups: list[_Group] = []
     for filler in fillers:
         joined = _Group(frozenset([filler.put]), filler.dequeues, filler.cut)
@@ -199,14 +199,14 @@ def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
 
 
 def _queues(session: Any, pipelines: Iterable[Pipeline]) -> dict[str, SinkRun]:
-    """The queues that feed threads of `session` fill, those of tokens included, by the name of the op."""
-    # Several towers are kept together by what the step itself fetches.
+    """Returns the queues that feed threads of `session` fill, including token queues, by the name of the op."""
+    # Several towers are kept in step by the tower barrier.
     single = [pipeline for pipeline in pipelines if len(pipeline.sinks) == 1]
     return {queue_key(sink.sink.queue): sink for run in runs_in(session, single) for sink in run.sinks}
 
 
 def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Each feed queue, and the grants of its hand-shake, which end with it; with the name of that feed queue."""
+    """Maps each feed queue, and the grant queue of its hand-shake, to the name of that feed queue."""
     grants = {
         queue_key(sink.handshake.grants): queue_key(sink.queue)
         for pipeline in pipelines
@@ -217,6 +217,6 @@ def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str
 
 
 def plain_areas(graph: Any, pipelines: Iterable[Pipeline]) -> list[Any]:
-    """The areas that belong to no pipeline."""
+    """Returns the areas that belong to no pipeline."""
     staged = {id(sink.area) for pipeline in pipelines for sink in pipeline.sinks}
     return [area for area in areas_of(graph) if id(area) not in staged]

@@ -1,4 +1,4 @@
-"""Which batches went to steps that failed."""
+"""`FailedBatches`: which batches went to steps that failed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from staging_tf1.graph.sink import Sink
 
 
 class FailedBatches:
-    """Compares the gets that the graph counts with those of the steps that succeeded: the rest went to failed steps.
+    """Finds the batches of failed steps: the gets that the graph counted, less those of the successful steps.
 
     Attributes:
-      numbers: for each sink the numbers of the failed batches, in the order of their delivery.
+      numbers: for each sink, the numbers of the failed batches in the order of delivery.
     """
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
@@ -25,11 +25,11 @@ class FailedBatches:
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
 
     def succeeded(self, sinks: frozenset[Sink]) -> None:
-        """Notes a step that took one batch from each of `sinks`."""
+        """Counts a successful step that took one batch from each of `sinks`."""
         self._succeeded[sinks] += 1
 
     def settle(self) -> None:
-        """Finds out what the steps that have failed since the last time took; called between two steps."""
+        """Finds the batches of the steps that failed since the last call. Must be called between two steps."""
         if not self._counted:
             return
         sums = run_unwrapped(self._session, [sink.stats.value for sink in self._counted])

@@ -1,4 +1,4 @@
-"""`StagingHook`: the lifecycle inside a MonitoredSession."""
+"""`StagingHook`: runs staged pipelines inside a MonitoredSession."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from staging_tf1.lifecycle.trace import Trace
 
 
 class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Runs staged pipelines inside `tf.train.MonitoredTrainingSession` or any other MonitoredSession.
+    """Runs staged pipelines inside a `tf.train.MonitoredTrainingSession` or any other MonitoredSession.
 
-    The feed threads start with the session's queue runners, with or without the hook. The hook clears areas before they
-    start, warms up and steps lockstep pipelines, lets towers continue alone once another one has ended, lets Ctrl-C
-    wake a step that waits for input, and joins the threads by name, within a deadline.
+    Feed threads start with the session's queue runners, with or without the hook. The hook adds the rest: it clears
+    areas before the threads start, warms up and steps lockstep pipelines, lets the other towers finish when one has
+    ended, lets Ctrl-C wake a step that waits for input, and joins the threads within a deadline.
 
     Order, as `tf.train.MonitoredSession` documents it (tensorflow/python/training/monitored_session.py)::
 
@@ -40,16 +40,16 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                                         coordinator stops the threads, and MonitoredSession joins them
 
     Args:
-      join_secs: seconds that the feed threads are given to return, at the end.
-      stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
-        0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
-        source of a lockstep pipeline is then read in a thread, for which the step waits.
-      trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
-        chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
+      join_secs: seconds to wait at the end for the feed threads to return.
+      stall_secs: seconds after which a step that waits for input is logged, with the most likely cause; 0 disables the
+        report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
+      stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
+        lockstep then reads its source in a separate thread.
+      trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
+        chrome://tracing or https://ui.perfetto.dev. Each step then costs a second, small run.
 
     Raises:
-      TypeError, ValueError: an argument of the wrong kind.
+      TypeError, ValueError: an argument is invalid.
       OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
@@ -73,7 +73,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._join_secs = seconds("StagingHook", "join_secs", join_secs)
         secs = stall_secs_or_default("StagingHook", stall_secs)
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
-        # Last, because it makes the file.
+        # Last, because it creates the file.
         self._trace = None if trace_file is None else Trace(output_file("StagingHook", "trace_file", trace_file))
         self._graph: Any = None
         self._observer: Observer | None = None
@@ -84,18 +84,18 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     @property
     def session(self) -> Any:
-        """The `tf.Session` under the MonitoredSession; None before it is created and after the end."""
+        """The `tf.Session` inside the MonitoredSession; None before it is created and after the end."""
         return self._session
 
     def error(self) -> BaseException | None:
-        """The first exception of a feed thread, or None."""
+        """Returns the first exception of a feed thread, or None."""
         return next((run.error for run in self.runs if run.error is not None), None)
 
     def stats(self) -> list[PipelineStats]:
-        """Figures of every pipeline so far; after the end, those of the end.
+        """Returns the figures of every pipeline so far; after the end, the final ones.
 
         Raises:
-          ForkedError: the session is that of the parent of this process.
+          ForkedError: the session belongs to the parent process.
         """
         if self._final_stats is not None:
             return self._final_stats
@@ -105,15 +105,15 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         return self._runtime.stats()
 
     def drain(self) -> None:
-        """Stops reading from the sources; steps take what has been read, then get `tf.errors.OutOfRangeError`.
+        """Stops reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
 
         Raises:
-          ForkedError: the session is that of the parent of this process.
+          ForkedError: the session belongs to the parent process.
         """
         refuse_if_forked("StagingHook")
         self.runtime.steps.drain()
 
-    # The hook's own methods, in the order in which MonitoredSession calls them.
+    # Called by MonitoredSession, in this order.
 
     def begin(self) -> None:
         """See base class."""
@@ -121,11 +121,11 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._graph = tf.get_default_graph()
         self._pipelines = pipelines_of(self._graph)
         guard_savers(self._graph)
-        # With the session's queue runners, as soon as it is created.
+        # MonitoredSession starts all queue runners as soon as the session is created.
         start_together(self._graph, True)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
-            # Part of the local init, which runs after the variables are initialized and before the threads start.
+            # The local init runs after the variables are initialized and before the threads start.
             ops = [area.clear_op() for area in own_areas(self._graph, self._pipelines)]
             cleared.extend(op for op in ops if op not in cleared)
         self._observer = Observer(self._graph, self._pipelines)
@@ -144,7 +144,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def _start(self, session: Any, coord: Any) -> None:
         for pipeline in self._pipelines:
             if not pipeline.lockstep:
-                # Those in QUEUE_RUNNERS are running; a second start does nothing.
+                # Those in the QUEUE_RUNNERS collection are running already: this does nothing.
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
@@ -162,23 +162,23 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """See base class."""
         self.stop()
 
-    # For the session helper.
+    # For StagingSession.
 
     @property
     def runs(self) -> list[PipelineRun]:
-        """The pipelines' runs in the present session."""
+        """The runs of the pipelines in the current session."""
         return [] if self._session is None else runs_in(self._session, self._pipelines)
 
     @property
     def runtime(self) -> SessionRuntime:
-        """What wraps the present session."""
+        """The wrapper of the current session."""
         assert self._runtime is not None
         return self._runtime
 
     def stop(self) -> None:
-        """Ends the feeding: takes the last figures, joins the threads and names those that do not return."""
+        """Stops the feed threads: takes the final figures, joins the threads, and warns of those that do not return."""
         if has_lost_tensorflow() or self._session is None:
-            # After a fork they are the parent's, and another thread of it may have held any of their locks.
+            # After a fork, the threads belong to the parent, and their locks may be held forever.
             return
         if self._runtime is None:
             # The start failed.

@@ -1,8 +1,8 @@
-"""Lets Ctrl-C, and SIGTERM where it is handled, reach a step that waits for input.
+"""Lets Ctrl-C, and SIGTERM if the program handles it, reach a step that waits for input.
 
-Python handles a signal between two of its own instructions, and a `Session.run` that waits executes none. The
-wake-up descriptor is written to at once, from C, so a thread that reads it can wake the step. A process has one such
-descriptor; all sessions of the process share it.
+Python handles a signal between two of its own instructions, and a `Session.run` that waits executes none. But C code
+writes to the wake-up descriptor at once, so a thread that reads it can wake the step. A process has only one such
+descriptor, which all sessions share.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Callable
 
 from absl import logging
 
-_END = b"\0"  # no signal has the number 0
+_END = b"\0"  # 0 is not a signal
 _NOBODY = -1
-# SIGTERM only arrives here where the program handles it in Python; otherwise it ends the process at once.
+# SIGTERM arrives here only if the program handles it in Python. Otherwise it ends the process at once.
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether it was Ctrl-C, while TensorFlow 2.15 was translating the error of the step that Ctrl-C had ended."""
+    """Whether `error` is what TensorFlow 2.15 makes of a KeyboardInterrupt while it translates another error."""
     return isinstance(error, RuntimeError) and "REPLACED BY KeyboardInterrupt" in str(error)
 
 
 class InterruptWatcher:
-    """Calls `on_interrupt` from a thread as soon as SIGINT or SIGTERM arrives; Python's own handling stays as it is."""
+    """Calls `on_interrupt` in a thread as soon as SIGINT or SIGTERM arrives. Python's own handling stays as it is."""
 
     def __init__(self, on_interrupt: Callable[[], None]) -> None:
         self._owes = False
@@ -37,16 +37,17 @@ class InterruptWatcher:
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Starts to watch. Only the main thread may, and only where one of the signals is handled in Python."""
+        """Starts watching. Does nothing outside the main thread, or if Python handles neither of the signals."""
         handled = any(callable(signal.getsignal(number)) for number in _ENDING)
         if not self._watching and handled and _in_main_thread():
             self._owes, self._watching = False, True
             _signals.add(self)
 
     def owes(self) -> bool:
-        """Whether the main thread, which asks, has still to get its KeyboardInterrupt; True once.
+        """Whether the calling thread is the main thread and its KeyboardInterrupt is still to be raised; True once.
 
-        Python drops one that falls into a `__del__`, and the step then fails of nothing but its stopped feeders.
+        Python drops a KeyboardInterrupt that falls into a `__del__`. The step then fails only because its feed threads
+        have stopped, and must raise it instead.
         """
         if not _in_main_thread():
             return False
@@ -54,13 +55,13 @@ class InterruptWatcher:
         return owes
 
     def stop(self) -> None:
-        """Stops watching. Any thread may call it, in any order of sessions, and twice."""
+        """Stops watching. May be called from any thread, in any order of sessions, and twice."""
         with self._lock:
             self._owes = self._watching = False
         _signals.remove(self)
 
     def arrived(self, number: int) -> None:
-        """Notes a signal, and passes it on."""
+        """Records a signal and calls `on_interrupt`."""
         with self._lock:
             if not self._watching:
                 return
@@ -68,36 +69,36 @@ class InterruptWatcher:
             try:
                 self._on_interrupt()
             except Exception as error:
-                # The other sessions have to hear of it all the same.
+                # The other sessions must still be told.
                 logging.error(
                     "could not stop the feeding of a session after a signal: %s: %s", type(error).__name__, error
                 )
 
 
 class _Signals:
-    """Owns the wake-up descriptor of the process while a session watches, and tells all sessions of each signal.
+    """Owns the wake-up descriptor of the process while a session watches, and tells all sessions about each signal.
 
-    Python lets only the main thread set the descriptor. Where another thread closes the last session, the descriptor
-    stays ours until the main thread starts or stops a watch again. The pipe is never closed: somebody who has saved our
-    descriptor may put it back at any time, and Python writes to whatever file has that number by then.
+    Only the main thread can set the descriptor. If another thread closes the last session, the descriptor stays ours
+    until the main thread starts or stops watching. The pipe is never closed: other code may have saved our descriptor
+    and restore it at any time, and Python would then write to whatever file has that number.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        # Replaced, never changed, because the thread reads it without the lock.
+        # Replaced, never modified, because the thread reads it without the lock.
         self._watchers: tuple[InterruptWatcher, ...] = ()
         self._pipe: tuple[int, int] | None = None
         self._is_set = False
-        # What was set before us. It gets each byte, too: an asyncio loop waits for signals like this.
+        # The descriptor that was set before. It gets each byte, too, because an asyncio loop waits for it.
         self._before = _Descriptor(_NOBODY)
         self._thread: threading.Thread | None = None
         self._told_to_end = False
 
     def add(self, watcher: InterruptWatcher) -> None:
-        """Tells `watcher` of each signal from now on; for the main thread."""
+        """Tells `watcher` about each signal from now on. Only for the main thread."""
         with self._lock:
             if self._told_to_end:
-                # A Ctrl-C has cut short the wait for its end.
+                # A Ctrl-C interrupted the join of the thread.
                 self._end_thread()
             if self._pipe is None:
                 self._pipe = os.pipe()
@@ -113,7 +114,7 @@ class _Signals:
                 self._thread.start()
 
     def remove(self, watcher: InterruptWatcher) -> None:
-        """Tells `watcher` of no signal any more; one that is not there is ignored."""
+        """Stops telling `watcher` about signals. Does nothing if it is not registered."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each is not watcher)
             if self._watchers:
@@ -121,11 +122,11 @@ class _Signals:
             if _in_main_thread():
                 self._put_back()
             if not (self._is_set and self._before.is_open()):
-                # Otherwise somebody gets the bytes through us until the main thread has put the descriptor back.
+                # Otherwise the previous owner gets its bytes through us until the main thread restores the descriptor.
                 self._end_thread()
 
     def leave_to_parent(self) -> None:
-        """In a child process: lets no signal of the child reach the parent's thread through the pipe they share."""
+        """In a child process: keeps the child's signals out of the pipe that it shares with the parent."""
         if self._pipe is not None:
             self._is_set = True
             self._put_back()
@@ -137,14 +138,14 @@ class _Signals:
         self._is_set = True
 
     def _put_back(self) -> None:
-        """Puts back what was there before us, unless somebody has set theirs since."""
+        """Restores the previous descriptor, unless other code has set its own since."""
         if not self._is_set or self._pipe is None:
             return
-        # The only way to ask is to set. A signal that falls in between goes to our pipe, never to a wrong one.
+        # Setting it is the only way to read it. A signal in between goes to our pipe.
         found = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         wanted = self._before if found == self._pipe[1] else _Descriptor(found)
         signal.set_wakeup_fd(wanted.number if wanted.is_open() else _NOBODY, warn_on_full_buffer=False)
-        # Kept for the thread, which may still have such a byte to pass on.
+        # Kept for the thread, which may still have a byte to pass on.
         self._is_set, self._before = False, wanted
 
     def _end_thread(self) -> None:
@@ -168,14 +169,14 @@ class _Signals:
 
 
 class _Descriptor:
-    """Somebody else's descriptor, which may be closed at any time, and its number then be that of another file."""
+    """A descriptor of other code, which may be closed at any time and its number reused for another file."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._file = _file_of(number)
 
     def is_open(self) -> bool:
-        """Whether the number is still that of the same file."""
+        """Whether the number still belongs to the same file."""
         return self._file is not None and _file_of(self.number) == self._file
 
     def write(self, byte: bytes) -> None:
@@ -194,7 +195,7 @@ def _file_of(number: int) -> tuple[int, int] | None:
 
 
 def _drain(pipe: int) -> None:
-    """Drops what nobody has read since the last session."""
+    """Drops the bytes that arrived after the last session ended."""
     os.set_blocking(pipe, False)
     with contextlib.suppress(BlockingIOError):
         while os.read(pipe, 4096):
@@ -211,7 +212,7 @@ _fork = threading.local()
 
 
 def _before_fork() -> None:
-    # A signal that reaches the child before it has left the pipe would be taken for one of the parent's.
+    # A signal that reaches the child before `leave_to_parent` would count as one of the parent's.
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
 
@@ -222,7 +223,7 @@ def _after_fork() -> None:
 def _in_child() -> None:
     global _signals
     _signals.leave_to_parent()
-    # Another thread of the parent may have held a lock of the old one.
+    # Another thread of the parent may have held the old object's lock.
     _signals = _Signals()
     _after_fork()
 

@@ -1,7 +1,7 @@
-"""Lockstep: no feed thread; the run that takes a batch also puts the next one.
+"""`Lockstep`: no feed thread; the run that takes a batch also puts the next one.
 
-The end of the data must not fail the step that takes the last batch. So whatever can end is asked first, on its own: a
-source is read, or the ops at which the data can end are run. Only then does the step run, with or without the put.
+The end of the data must not fail the step that takes the last batch. So whatever can end is asked before the step: a
+source is read, or the ops at which the data can end are run. Then the step runs, with or without the put.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class _Tower:
 
     sink: Sink
     batches: BatchReader
-    # What reading costs the step: the loop's own thread is the feed thread here.
+    # The loop's own thread is the feed thread here.
     state: ThreadState
-    # Computes the tensors at which the data can end; None where they never end.
+    # Computes the tensors at which the data can end; None if it never ends.
     compute_ends: Callable[[], Sequence[Any]] | None
-    # Elements in the area, as far as we know.
+    # Elements in the area, as far as is known.
     staged: int = 0
     # The feeds of the next put; None if nothing has been read ahead.
     pending: dict[Any, Any] | None = None
-    # Read for this tower because another one that shares the input needed the batch after it.
+    # Batches of this tower that were read because a tower that shares the input needed a later one.
     dealt: deque[dict[Any, Any]] = field(default_factory=deque)
     ended: bool = False
     # Gets that the graph had counted when the last run began.
@@ -49,12 +49,12 @@ class _Tower:
 
 
 class Lockstep:
-    """One pipeline in lockstep, in one session.
+    """One pipeline in lockstep in one session.
 
     Args:
-      pipeline: what to step.
-      session: where.
-      interruptible: whether the loop must be able to stop waiting for the source, which is then read in a thread.
+      pipeline: the pipeline to step.
+      session: the session of the steps.
+      interruptible: whether a step must be able to stop waiting for the source. It is then read in a separate thread.
     """
 
     def __init__(self, pipeline: Pipeline, session: Any, *, interruptible: bool = False) -> None:
@@ -62,7 +62,7 @@ class Lockstep:
         self._side = SideThread(f"staging:read:{pipeline.name}") if interruptible else None
         self._session = session
         readers = BatchReaders(prepare_to_start(session, pipeline).starts)
-        # Which tower reads next from an input that they share.
+        # Counts the batches read from a shared input: the remainder is the next tower.
         self._next_in_rotation = readers.rotation.first
         give_up = None if self._side is None else self._side.give_up
         self.towers = [
@@ -76,7 +76,7 @@ class Lockstep:
         ]
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
-        """The puts of one batch into every tower that has one, and their feeds; call `have_put` after their run."""
+        """Returns the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
         puts, feeds = [], {}
         for tower in self.towers:
             self._read_ahead(tower)
@@ -86,17 +86,17 @@ class Lockstep:
         return puts, feeds
 
     def have_put(self) -> None:
-        """Notes that the puts of `first_puts` have been run."""
+        """Records that the puts of `first_puts` have run."""
         for tower in self.towers:
             if tower.pending is not None:
                 tower.pending = None
                 tower.staged += 1
 
     def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
-        """Prepares a run that takes from the towers `needed`: the ops to add to it, and their feeds.
+        """Prepares a run that takes from the towers `needed`. Returns the puts to add to it, with their feeds.
 
         Raises:
-          tf.errors.OutOfRangeError: one of them has no batch left; nothing has been taken from the others.
+          tf.errors.OutOfRangeError: one of them has no batch left. Nothing has been taken from the others.
         """
         towers = [self.towers[index] for index in sorted(needed)]
         _settle(towers, self._session)
@@ -114,7 +114,7 @@ class Lockstep:
         return puts, feeds
 
     def after(self, needed: Iterable[int]) -> None:
-        """Notes that the run prepared last has succeeded."""
+        """Records that the last prepared run has succeeded."""
         for index in needed:
             tower = self.towers[index]
             tower.in_flight = False
@@ -124,12 +124,12 @@ class Lockstep:
             tower.pending = None
 
     def stop(self) -> None:
-        """Lets the thread that reads end, if there is one."""
+        """Tells the reading thread to end, if there is one."""
         if self._side is not None:
             self._side.stop()
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins that thread; returns the towers that are still in a source after `deadline_secs`."""
+        """Joins that thread. Returns the states of the towers that are still in a source after `deadline_secs`."""
         if self._side is None or self._side.thread.ident is None:
             return []
         self._side.thread.join(deadline_secs)
@@ -137,9 +137,9 @@ class Lockstep:
         return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
 
     def drain(self) -> None:
-        """Reads no more; what is staged or read ahead can still be taken."""
+        """Stops reading. Batches that are staged or read ahead can still be taken."""
         for tower in self.towers:
-            # One that takes from another pipeline ends with that, after what its queue holds.
+            # A chained tower ends after the pipeline that it takes from, once it has taken the rest of its queue.
             tower.ended = tower.ended or not tower.batches.producer.chained
 
     def _stage(self, tower: _Tower) -> None:
@@ -161,7 +161,7 @@ class Lockstep:
             tower.pending = tower.dealt.popleft()
 
     def _read(self, tower: _Tower) -> None:
-        """Reads one batch. Towers that share an input take from it in rotation, whichever of them needs one first."""
+        """Reads one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
         shares = tower.batches.producer.shares_input
         sharing = self.towers if shares else [tower]
         reading = sharing[self._next_in_rotation % len(sharing)]
@@ -169,7 +169,7 @@ class Lockstep:
         reading.state.now(WAITING_FOR_SOURCE)
         try:
             feeds = self._read_source(reading) if reading.batches.reads else self._compute(reading)
-            # A bad batch is skipped within the rotation, as by the feed threads.
+            # As in feed threads, a bad batch is skipped within the rotation.
             self._next_in_rotation += shares
             if feeds is not None:
                 reading.dealt.append(feeds)
@@ -180,7 +180,7 @@ class Lockstep:
             reading.state.source_secs += reading.state.now(BETWEEN_STEPS)
 
     def _read_source(self, tower: _Tower) -> dict[Any, Any] | None:
-        """The feeds of the next batch that is not skipped; None at the end."""
+        """Returns the feeds of the next batch that is not skipped; None at the end."""
         while (batch := tower.batches.next(tower.state)) is not None:
             if batch.arrays is not None:
                 tower.state.count(batch.arrays)
@@ -190,7 +190,7 @@ class Lockstep:
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:
-        """The same for what the graph computes: the feeds of the tensors at which the data can end."""
+        """Returns the same for batches that the graph computes: feeds of the tensors at which the data can end."""
         if tower.compute_ends is None:
             return {}
         while True:
@@ -201,7 +201,7 @@ class Lockstep:
             except tower.batches.skipped.types as error:
                 tower.batches.skip(tower.state, error)
                 continue
-            # A session returns scalars as Python's own, and callables take arrays only.
+            # A session returns scalars as Python numbers, but callables take only arrays.
             return {
                 tensor: np.asarray(value, tensor.dtype.as_numpy_dtype)
                 for tensor, value in zip(tower.sink.ends, values, strict=True)
@@ -212,12 +212,12 @@ class Lockstep:
         if not empty:
             return
         left = [tower.sink.name for tower in towers if tower.staged]
-        more = f" Still staged, and not taken: {', '.join(left)}; run those towers alone." if left else ""
+        more = f" Still staged and not taken: {', '.join(left)}. Fetch those towers separately." if left else ""
         raise tf.errors.OutOfRangeError(None, None, f"End of data in lockstep: {', '.join(empty)}.{more}")
 
 
 def repair_lockstep(locksteps: Iterable[Lockstep], session: Any) -> None:
-    """Repairs what a failed step has lost in all `locksteps`, in as few runs as possible."""
+    """Repairs all `locksteps` after a failed step, in as few runs as possible."""
     towers = [tower for lockstep in locksteps for tower in lockstep.towers]
     if not towers:
         return
@@ -227,7 +227,7 @@ def repair_lockstep(locksteps: Iterable[Lockstep], session: Any) -> None:
 
 
 def _settle(towers: Iterable[_Tower], session: Any) -> None:
-    """Finds out how far a run got that failed after `before`: whether its put and its get were done."""
+    """Finds out whether the put and the get of a run that failed after `before` were done."""
     in_flight = [tower for tower in towers if tower.in_flight]
     if not in_flight:
         return

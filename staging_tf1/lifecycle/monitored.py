@@ -1,6 +1,6 @@
-"""What `StagingSession` hands on to `tf.train.MonitoredTrainingSession`, checked before anything is built.
+"""Checks the arguments that `StagingSession` passes to `tf.train.MonitoredTrainingSession`, before building anything.
 
-TensorFlow looks at some of it only when the graph is finalized and summaries have been added, or not at all.
+TensorFlow checks some of them only after it has added summaries and finalized the graph, or not at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from staging_tf1.arguments import INT64_MAX, flag, folder, listed, refuse, secon
 
 _WHAT = "StagingSession"
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
-# The session's own, which it passes itself.
+# StagingSession has its own versions of these.
 _OWN = ("checkpoint_dir", "hooks", "config", "stop_grace_period_secs")
 
 
@@ -26,10 +26,10 @@ def check_config(config: Any) -> Any:
 
 
 def checked_hooks(argument: str, hooks: Any) -> list[Any]:
-    """A list of hooks; None is an empty one.
+    """Returns a list of hooks; an empty one for None.
 
     Raises:
-      TypeError: it holds something else.
+      TypeError: `hooks` is not an iterable of hooks.
     """
     if hooks is None:
         return []
@@ -37,15 +37,15 @@ def checked_hooks(argument: str, hooks: Any) -> list[Any]:
     found = listed(_WHAT, argument, hooks, wanted)
     for hook in found:
         if isinstance(hook, type) or not all(hasattr(hook, method) for method in _HOOK_METHODS):
-            raise TypeError(f"{_WHAT} got {shown(hook)} among {argument}, wanted {wanted}.")
+            raise TypeError(f"{_WHAT} got {shown(hook)} in {argument}, expected {wanted}.")
     return found
 
 
 def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
-    """Checks the further arguments of `run`; TensorFlow takes 0 for None, and fails on others where nobody looks.
+    """Checks the other arguments of `run`. TensorFlow treats 0 as None, and fails unclearly for other values.
 
     Raises:
-      TypeError: one of them is of the wrong kind.
+      TypeError: an argument has the wrong type.
     """
     what = f"{_WHAT}.run()"
     if feed_dict is not None and not isinstance(feed_dict, Mapping):
@@ -57,10 +57,10 @@ def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
 
 
 def checked_feeds(feed_list: Any) -> list[Any]:
-    """The tensors that a callable is fed by, or their names; TensorFlow looks at them only when it is called.
+    """Returns the tensors to feed to a callable, or their names. TensorFlow checks them only when it is called.
 
     Raises:
-      TypeError: something else is among them.
+      TypeError: `feed_list` is not an iterable of tensors or names.
     """
     what, wanted = f"{_WHAT}.make_callable()", "a list of tensors"
     found = listed(what, "feed_list", feed_list, wanted)
@@ -70,20 +70,20 @@ def checked_feeds(feed_list: Any) -> list[Any]:
 
 
 def check_monitored(given: Mapping[str, Any]) -> None:
-    """Checks the further arguments of `tf.train.MonitoredTrainingSession`.
+    """Checks the other arguments of `tf.train.MonitoredTrainingSession`.
 
     Raises:
-      TypeError, ValueError: it takes no argument of that name, or no such value.
+      TypeError, ValueError: the name of an argument is unknown, or its value is invalid.
     """
     parameters = inspect.signature(tf.train.MonitoredTrainingSession).parameters
     known = [name for name in parameters if name not in _OWN]
     for name, value in given.items():
         if name not in known:
             raise TypeError(
-                f"{_WHAT} got an unknown argument {name!r}; those that it hands on to "
-                f"tf.train.MonitoredTrainingSession are {', '.join(known)}."
+                f"{_WHAT} got unknown argument {name!r}. It passes these to tf.train.MonitoredTrainingSession: "
+                f"{', '.join(known)}."
             )
-        # Some defaults are objects that nothing else equals.
+        # Some defaults are sentinel objects.
         if value is not parameters[name].default:
             _check(name, value)
 
@@ -105,5 +105,5 @@ def _check(name: str, value: Any) -> None:
     elif name == "max_wait_secs" or (value is not None and name.endswith("_secs")):
         seconds(_WHAT, name, value)
     elif value is not None and name.endswith("_steps"):
-        # TensorFlow takes 0 and less for "never".
+        # For TensorFlow, 0 and less mean "never".
         whole(_WHAT, name, value, -INT64_MAX - 1, INT64_MAX, "steps")

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: all that the package does around the runs of one session, and the order in which it ends."""
+"""`SessionRuntime`: what the package does around the runs of one session, and the order in which it ends."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from staging_tf1.lifecycle.trace import Trace
 
 
 class SessionRuntime:
-    """Wraps the `run` and `close` of one session, as attributes of that session, until it is closed.
+    """Wraps `run` and `close` of one session, as attributes of that session, until it is closed.
 
-    A MonitoredSession tells its hooks neither that a step failed nor that an error ends the session, and no hook sees
-    a run of a plain session. The package's own runs go past the wrapper (`_tf.run_unwrapped`): they are no steps.
+    A MonitoredSession tells its hooks neither that a step failed nor that an error ends the session, and hooks do not
+    see the runs of a plain session. The package's own runs are not steps and bypass the wrapper (`_tf.run_unwrapped`).
 
-    Around each run::
+    Each run, in `Steps.around`::
 
-        steps.before        towers are asked, and what the step must put and be fed is added
+        before              tower barriers are told, and the step's additional puts and feeds are found
         the run itself      timed, for the watchdog, the figures and the trace
-        steps.after         or steps.failed, which repairs what the failed step has lost
+        after               counts the step, or repairs what a failed step has lost
 
     The end, in `end`::
 
-        watcher, watchdog   no signal and no stall report any more
-        figures             the last ones, with the batches of the last failed step
-        feed threads        stopped, and the threads that read for lockstep
+        watcher, watchdog   stopped
+        figures             taken, including the batches of the last failed step
+        feed threads        told to stop, and so are the threads that read for lockstep
         leftovers           warned of
-        joins               within a deadline; laggards are named
+        threads             joined, within a deadline; a warning names those still running
 
-    and in the session's `close`, which comes without an `end` after an error or in a plain session::
+    The session's `close`, which comes without an `end` after an error or in a plain session::
 
         watcher, watchdog, lockstep threads, leftovers, as above
         trace               written
@@ -51,19 +51,19 @@ class SessionRuntime:
 
     Args:
       session: a `tf.Session`.
-      pipelines: those of its graph, started.
+      pipelines: the pipelines of its graph, started.
       observer: made while the graph was open.
-      rule: after which time a step counts as stalled, and what happens then.
+      rule: when a step counts as stalled, and what happens then.
 
     Attributes:
-      pending: the runs under way, by thread.
+      pending: the runs in progress, by thread.
     """
 
     def __init__(self, session: Any, pipelines: Sequence[Pipeline], observer: Observer, rule: StallRule) -> None:
         self.session, self._pipelines = session, pipelines
         self.pending: dict[int, Pending] = {}
         self._first_began = self._last_ended = 0.0
-        # Set by the watchdog when it ends a wait; from then on every run raises it as StallError.
+        # Set by the watchdog when it ends a wait. From then on every run raises it as a StallError.
         self._stall_report: str | None = None
         self._trace: Trace | None = None
         self._run_before: Callable[..., Any] = session.run
@@ -80,11 +80,11 @@ class SessionRuntime:
         self.steps.warm_up()
 
     def watch_signals(self) -> None:
-        """Lets Ctrl-C stop the feeding, which ends a step that waits for it."""
+        """Lets Ctrl-C stop the feed threads, which ends a step that waits for them."""
         self._watcher.start()
 
     def record(self, trace: Trace) -> None:
-        """Records what happens from here on in `trace`, and writes it when the session is closed."""
+        """Records what happens from now on in `trace`, which is written when the session is closed."""
         self._trace = trace
         sinks = [sink for pipeline in self._pipelines for sink in pipeline.sinks]
         states = [state for run in self.runs for state in run.states]
@@ -92,20 +92,20 @@ class SessionRuntime:
 
     @property
     def runs(self) -> list[PipelineRun]:
-        """The runs of the pipelines that have threads."""
+        """The runs of the pipelines that have feed threads."""
         return runs_in(self.session, self._pipelines)
 
     def stats(self) -> list[PipelineStats]:
-        """Figures of every pipeline so far."""
+        """Returns the figures of every pipeline so far."""
         loop_secs = self._last_ended - self._first_began
         return stats_of(self._pipelines, self.session, self.steps.failed_batches, loop_secs, self.steps.states_of)
 
     def step_call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, which runs `fetches` past the session's `run`, timed like a step of that."""
+        """Wraps `call`, which runs `fetches` without the session's `run`, so that it is timed as a step."""
         return partial(self._step, fetches, None, call)
 
     def watched(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """`call`, which runs `fetches` and is no step, but may wait as long as one."""
+        """Wraps `call`, which runs `fetches` and is not a step, so that the watchdog sees it."""
         return partial(self._watched, fetches, None, call)
 
     def _run(
@@ -126,7 +126,7 @@ class SessionRuntime:
             return self.steps.around(demand, run)
 
     def run_step(self, fetches: Any, feed_dict: Any, options: Any = None, run_metadata: Any = None) -> Any:
-        """The session's own `run`, timed, with nothing added."""
+        """Runs the session's own `run`, timed."""
         return self._step(fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
 
     def _step(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
@@ -156,22 +156,22 @@ class SessionRuntime:
             self.pending.pop(ident, None)
             self._last_ended = time.perf_counter()
         if self._stall_report is not None:
-            # It came through, on what the watchdog cleared away for it.
+            # The run succeeded only because the watchdog made room for it.
             raise StallError(self._stall_report)
         return result
 
     def _end_the_wait(self, report: str) -> None:
-        """Called by the watchdog, before it wakes the step."""
+        """Called by the watchdog before it wakes the step."""
         self._stall_report = report
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
-        """No signal and no stall is acted on any more. May be called twice."""
+        """Stops reacting to signals and stalls. May be called twice."""
         self._watcher.stop()
         self._watchdog.stop()
 
     def end(self, join_secs: float) -> list[PipelineStats]:
-        """Stops the feeding and joins its threads; returns the last figures."""
+        """Stops the feed threads and joins them. Returns the final figures."""
         self.stop_watching()
         runs = self.runs
         try:
@@ -192,7 +192,7 @@ class SessionRuntime:
 
     def _close(self) -> None:
         if has_lost_tensorflow():
-            # The session is the parent's, and so are the files that are written when it is closed.
+            # The session, and the files that closing it writes, belong to the parent.
             return
         self.session.run, self.session.close = self._run_before, self._close_before
         self.stop_watching()

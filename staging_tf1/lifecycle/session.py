@@ -26,34 +26,35 @@ class StagingSession:
     """A `tf.train.MonitoredTrainingSession` that starts, steps and stops staged pipelines in the right order.
 
     It finalizes the graph, initializes or restores the variables, runs the local init, clears the areas, starts the
-    feed threads and warms up lockstep pipelines; then come your steps. At the end of the data `run` raises
-    `tf.errors.OutOfRangeError`, which the `with` block takes for a normal end, as MonitoredSession does. An exception
-    of a feed thread is raised unchanged from your `run`. Leaving the block, for whatever reason, stops the feeding,
-    joins the threads by name, and closes the session.
+    feed threads and warms up lockstep pipelines. Then it runs your steps. Leaving the `with` block for any reason stops
+    and joins the threads and closes the session.
+
+    At the end of the data `run` raises `tf.errors.OutOfRangeError`. As with MonitoredSession, the `with` block treats
+    this as a normal end. An exception of a feed thread is raised unchanged from your `run`.
+
+    In a process that was forked while the session is open, each method raises `staging.errors.ForkedError`. Leaving the
+    `with` block there writes and stops nothing, because the session belongs to the parent.
 
     Args:
-      checkpoint_dir: the folder that checkpoints are restored from and saved to; none are with None or "".
+      checkpoint_dir: folder to restore checkpoints from and save them to; None or "" disables checkpoints.
       hooks: further `tf.train.SessionRunHook`s.
       config: a `tf.ConfigProto`.
-      stop_grace_period_secs: seconds that threads are given to return, at the end.
-      stall_secs: seconds after which a step that waits for input is reported in the log, with the most likely cause;
-        0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a step raises `staging.errors.StallError`, which carries the report, as well. The
-        source of a lockstep pipeline is then read in a thread, for which the step waits.
-      trace_file: where a timeline of sources, puts, gets and steps is written when the session closes, for
-        chrome://tracing or https://ui.perfetto.dev. It costs each run a second, small run.
-      **monitored: everything else that `tf.train.MonitoredTrainingSession` takes: master, is_chief, scaffold,
+      stop_grace_period_secs: seconds to wait at the end for threads to return.
+      stall_secs: seconds after which a step that waits for input is logged, with the most likely cause; 0 disables the
+        report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
+      stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
+        lockstep then reads its source in a separate thread.
+      trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
+        chrome://tracing or https://ui.perfetto.dev. Each step then costs a second, small run.
+      **monitored: the other arguments of `tf.train.MonitoredTrainingSession`: master, is_chief, scaffold,
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
 
-    In a process that was forked while the session is open, each method raises `staging.errors.ForkedError`. Leaving the
-    `with` block there writes and stops nothing, because the session is the parent's.
-
     Raises:
-      CheckpointError: a checkpoint is damaged or another program's. Raised from `run` if it is found there, after a
-        failure (`tf.errors.AbortedError`) that a MonitoredSession recovers from.
+      CheckpointError: the checkpoint is damaged or belongs to another program. `run` raises it if a MonitoredSession
+        restores there, to recover from a failure (`tf.errors.AbortedError`).
       ForkedError: the process was forked after TensorFlow sessions had run in it.
-      TypeError, ValueError: an argument of the wrong kind, or one that MonitoredTrainingSession does not take.
+      TypeError, ValueError: an argument is invalid or unknown.
       OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
@@ -68,7 +69,7 @@ class StagingSession:
     [ 8 10]
     """
 
-    # On the class, because __del__ runs even where the __init__ of a subclass has failed before this one.
+    # On the class, because __del__ also runs if the __init__ of a subclass fails before this one.
     _session: Any = None
 
     def __init__(
@@ -88,7 +89,7 @@ class StagingSession:
         join_secs = seconds(what, "stop_grace_period_secs", stop_grace_period_secs)
         stall_secs = stall_secs_or_default(what, stall_secs)
         stall_raises = flag(what, "stall_raises", stall_raises)
-        # TensorFlow 1 programs give "" where a flag of theirs was not set.
+        # TensorFlow 1 programs pass "" if their flag is not set.
         if isinstance(checkpoint_dir, str) and not checkpoint_dir:
             checkpoint_dir = None
         if checkpoint_dir is not None:
@@ -129,7 +130,7 @@ class StagingSession:
         if kind is not None and issubclass(kind, (tf.errors.OutOfRangeError, StopIteration)):
             kind = None
         self._close(kind)
-        # As MonitoredSession: the end of the data ends the block, everything else is raised.
+        # As in MonitoredSession, the end of the data is not an error.
         return kind is None
 
     @property
@@ -144,12 +145,12 @@ class StagingSession:
         options: Any | None = None,
         run_metadata: Any | None = None,
     ) -> Any:
-        """Runs one step, with hooks, as `tf.Session.run`.
+        """Runs one step with hooks, like `tf.Session.run`.
 
-        A run whose fetches do not depend on a staged tensor takes no batch, and neither does one that feeds it.
+        A run takes a batch only if its fetches depend on a staged tensor that is not fed.
 
         Raises:
-          TypeError, ValueError: the arguments are not those of `tf.Session.run`.
+          TypeError, ValueError: an argument is invalid.
           tf.errors.OutOfRangeError: there are no more batches.
           Exception: what the source raised, with its own type and traceback.
         """
@@ -164,7 +165,7 @@ class StagingSession:
             raise
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
-        """`tf.train.MonitoredSession.run_step_fn`."""
+        """Like `tf.train.MonitoredSession.run_step_fn`."""
         function("StagingSession.run_step_fn()", "step_fn", step_fn, "a function of one argument, step_context")
         try:
             return self._open().run_step_fn(step_fn)
@@ -173,17 +174,17 @@ class StagingSession:
             raise
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Callable[..., Any]:
-        """The fast path: a function that runs `fetches`, as `tf.Session.make_callable`, without hooks.
+        """Returns a fast function that runs `fetches` without hooks, like `tf.Session.make_callable`.
 
-        It costs a few microseconds more than TensorFlow's own, where `run` costs a hundred. It belongs to the
-        present `tf.Session`: after a recovery (`tf.errors.AbortedError`) make a new one.
+        A call takes a few microseconds more than with TensorFlow's function; `run` takes a hundred more. The function
+        belongs to the current `tf.Session`: make a new one after a recovery (`tf.errors.AbortedError`).
 
         Args:
           fetches: as in `run`.
-          feed_list: tensors whose values the function takes as its arguments, in this order.
+          feed_list: the tensors whose values the function takes as arguments, in this order.
 
         Returns:
-          A function of the values of `feed_list`, which raises what `run` raises.
+          A function of the values of `feed_list`. It raises what `run` raises.
         """
         self._open()
         if feed_list is not None:
@@ -201,27 +202,27 @@ class StagingSession:
         return call
 
     def should_stop(self) -> bool:
-        """Whether the loop should end, as `tf.train.MonitoredSession.should_stop`; True once closed."""
+        """Whether the loop should end, as in `tf.train.MonitoredSession.should_stop`; True once closed."""
         refuse_if_forked(self)
         return self._session is None or bool(self._session.should_stop())
 
     def drain(self) -> None:
-        """Stops reading from the sources: steps take what has been read, then get `tf.errors.OutOfRangeError`.
+        """Stops reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
 
-        With several towers each of them can be run to its end on its own.
+        Several towers can each be run to their end separately.
         """
         self._open()
         self._hook.drain()
 
     def stats(self) -> list[PipelineStats]:
-        """Figures of every pipeline so far; after the end, those of the end."""
+        """Returns the figures of every pipeline so far; after the end, the final ones."""
         return self._hook.stats()
 
     def close(self) -> None:
-        """Stops feeding, joins the threads, closes the session. Closing twice is fine.
+        """Stops and joins the feed threads and closes the session. May be called twice.
 
         Raises:
-          Exception: what a feed thread raised and no `run` has raised yet.
+          Exception: an exception of a feed thread that no `run` has raised yet.
         """
         refuse_if_forked(self)
         self._close(None)
@@ -241,7 +242,7 @@ class StagingSession:
         refuse_if_forked(self)
         if self._session is None:
             raise RuntimeError(
-                f"StagingSession (made at {self._made_at}) is closed. Make a new one; the same graph can be run again."
+                f"StagingSession (made at {self._made_at}) is closed. Create a new one; it can run the same graph."
             )
         return self._session
 
@@ -249,7 +250,7 @@ class StagingSession:
         if self._session is None:
             return
         session, self._session = self._session, None
-        # Looked at only afterwards: a source may still fail while its threads are being stopped.
+        # Before the close, but checked for errors after it: a source may still fail while its threads are stopped.
         runs = self._hook.runs
         try:
             if kind is not None:
@@ -261,9 +262,9 @@ class StagingSession:
                 raise
 
     def _raise_cause(self, error: Exception) -> None:
-        """Raises a feed thread's own exception in place of what it did to the step."""
+        """Raises a feed thread's own exception in place of the step's."""
         if is_ctrl_c(error):
             raise KeyboardInterrupt from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
-            raise cause from cause.__cause__  # not from what it did to the step
+            raise cause from cause.__cause__  # not from the step's error

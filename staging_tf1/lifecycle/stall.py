@@ -1,4 +1,4 @@
-"""The watchdog: reports why a step has not returned, and ends the wait if asked to."""
+"""`Watchdog`: reports why a step does not return, and ends the wait if asked to."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
 
 ENVIRONMENT = "STAGING_TF1_STALL_SECS"
-# Longer than steps take, compilation of the first one included; short enough to be read before one gives up.
+# Longer than a step takes, including compilation of the first; short enough that the user has not given up.
 _DEFAULT_SECS = 30.0
 
 
 def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
-    """The seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
+    """Returns the seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
 
     Raises:
-      TypeError, ValueError: not a number of seconds, or negative.
+      TypeError, ValueError: not a number of seconds, or out of range.
     """
     if stall_secs is not None:
         return seconds(what, "stall_secs", stall_secs)
@@ -40,8 +40,8 @@ def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
         secs = -1.0
     if not 0 <= secs <= MOST_SECS:
         raise ValueError(
-            f"{ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 turns the "
-            f"stall report off."
+            f"{ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 disables the "
+            f"stall report."
         )
     return secs
 
@@ -52,20 +52,20 @@ class StallRule:
 
     # Seconds; 0 is never.
     secs: float
-    # Whether the step raises `staging.errors.StallError`, in addition to the report in the log.
+    # Whether the step also raises `staging.errors.StallError`.
     raises: bool
 
 
 class Watchdog:
-    """One thread a session, asleep until a run has lasted too long; each such run is reported once.
+    """One thread per session that sleeps until a run has taken too long, and reports each such run once.
 
     Args:
-      session: whose runs to watch.
+      session: the session to watch.
       observer: made while the graph was open.
-      pending: the runs under way, by thread.
-      readers: where steps read a source themselves, in lockstep: between two runs, so that no run is under way.
+      pending: the runs in progress, by thread.
+      readers: in lockstep, the states of the sources that steps read before their run.
       rule: how long is too long, and whether to end the wait.
-      end_the_wait: called with the report when a wait is to end, before the step is woken.
+      end_the_wait: called with the report before a step is woken.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
 
     def start(self) -> None:
-        """Begins to watch. Not done by the constructor: a Ctrl-C that falls here must find a watchdog to stop."""
+        """Starts watching. Not in the constructor, because after a Ctrl-C here there must be a watchdog to stop."""
         if self._rule.secs:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends the watch and joins its thread. May be called twice."""
+        """Stops watching and joins the thread. May be called twice."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -102,13 +102,13 @@ class Watchdog:
                 self._report(late)
 
     def _pending(self) -> list[Pending]:
-        """The runs under way, and the reading of sources between runs."""
+        """Returns the runs in progress, and the reading of sources between runs."""
         reading = [
             Pending(state.thread.ident or 0, state.since, [], None, reads=name)
             for name, state in self._readers.items()
             if state.doing == WAITING_FOR_SOURCE and state.thread is not None
         ]
-        # Copied in one step of the interpreter: other threads write to it.
+        # One bytecode copies it, because other threads write to it.
         return list(self._runs.values()) + reading
 
     def _unreported(self) -> list[Pending]:
@@ -121,7 +121,7 @@ class Watchdog:
         return max(0.0, oldest + self._rule.secs - time.perf_counter())
 
     def _late(self) -> list[Pending]:
-        """The runs that have lasted too long, those that take from a store first."""
+        """Returns the runs that have taken too long, those that take from a store first."""
         limit = time.perf_counter() - self._rule.secs
         late = [run for run in self._unreported() if run.began <= limit]
         self._reported |= {(run.ident, run.began) for run in late}
@@ -135,13 +135,13 @@ class Watchdog:
         pending = self._pending()
         limit = time.perf_counter() - self._rule.secs
         if not self._takes(step) and any(run.began > limit for run in pending):
-            # A thread of the user's that waits for room while steps continue: that is back-pressure, not a stall.
+            # One of the user's threads waits for room while steps continue: back-pressure, not a stall.
             return
         others = [run for run in pending if run.ident != step.ident]
         snapshot = self._observer.snapshot(self._session, step, others, self._readers)
         diagnosis = diagnose(snapshot)
         if self._ended.is_set() or step not in self._pending():
-            # It has returned meanwhile.
+            # It has returned in the meantime.
             return
         text = report_text(snapshot, diagnosis)
         logging.warning("%s", text)

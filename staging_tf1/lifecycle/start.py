@@ -1,4 +1,4 @@
-"""Starting a plain session, in the only order that works."""
+"""`start()`: starts the feed threads of a plain session, in the only order that works."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ def start(
 ) -> list[threading.Thread]:
     """Starts all feed threads and queue runners of a plain `tf.Session`, in the only order that works.
 
-    Checks that the variables are initialized, clears the areas, then starts the threads as
-    `tf.train.start_queue_runners` does. Stop them with the coordinator, as always.
+    Checks that the variables are initialized, clears the areas, then starts the threads like
+    `tf.train.start_queue_runners`. As usual, the coordinator stops them.
 
     Args:
       sess: the session; the default session if None.
-      coord: a `tf.train.Coordinator` that stops the threads, joins them and raises their exceptions.
-      daemon: whether the threads may be left behind when the process exits.
-      stall_secs: seconds after which a `sess.run` that waits for input is reported in the log, with the most likely
-        cause; 0 reports none. 30 if None, or what the environment variable STAGING_TF1_STALL_SECS says.
-      stall_raises: whether such a run raises `staging.errors.StallError`, which carries the report, as well.
+      coord: a `tf.train.Coordinator` that stops and joins the threads and raises their exceptions.
+      daemon: whether the process may exit while the threads are still running.
+      stall_secs: seconds after which a `sess.run` that waits for input is logged, with the most likely cause; 0
+        disables the report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
+      stall_raises: whether such a run also raises `staging.errors.StallError`, which carries the report.
 
     Returns:
-      The threads, started: give them to `coord.join`.
+      The started threads. Pass them to `coord.join`.
 
     Raises:
       UninitializedError: variables are uninitialized; the message lists them.
-      TypeError: an argument of the wrong kind.
+      TypeError: an argument has the wrong type.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
-      ValueError: no session; or a `staged(lockstep=True)`, which needs `StagingSession` or `StagingHook`.
+      ValueError: there is no session; or the graph has a `staged(lockstep=True)`, which needs `StagingSession` or
+        `StagingHook`; or an argument is out of range.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default(), tf.Session() as sess:
@@ -69,7 +70,7 @@ def start(
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")
-    # A MonitoredSession starts what it has to start itself, and has no list_devices.
+    # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
     having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
     if coord is not None:
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
@@ -77,8 +78,8 @@ def start(
     for pipeline in pipelines:
         if pipeline.lockstep:
             raise ValueError(
-                f"{pipeline} is in lockstep: its put must be added to every step, which "
-                f"start() cannot do. Use StagingSession or StagingHook, or staged(..., lockstep=False)."
+                f"{pipeline} is in lockstep: its put must be added to every step, which start() cannot do. Use "
+                f"StagingSession or StagingHook, or staged(..., lockstep=False)."
             )
     check_initialized(sess, "start()")
     warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
@@ -88,7 +89,7 @@ def start(
         prepare(pipelines, sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     if not hasattr(sess, _RUNTIME):
-        # A second start of the same session wraps it no second time.
+        # Not wrapped a second time by a second start.
         runtime = SessionRuntime(sess, pipelines, observer, rule)
         setattr(sess, _RUNTIME, runtime)
         runtime.start()
@@ -96,14 +97,14 @@ def start(
 
 
 def own_areas(graph: Any, pipelines: Sequence[Pipeline]) -> list[Any]:
-    """The areas that belong to one session and to no pipeline; a pipeline clears its own."""
+    """Returns the areas that belong to one session and to no pipeline. A pipeline clears its own area."""
     return [area for area in plain_areas(graph, pipelines) if not area.is_shared]
 
 
 def clear_areas(sess: Any, pipelines: Sequence[Pipeline]) -> None:
-    """Empties the areas that a server has kept from an earlier session."""
+    """Clears areas that a server has kept from an earlier session."""
     if not sess.sess_str:
-        # A session within this process has its own areas, and they are empty.
+        # A local session has its own, empty areas.
         return
     for area in own_areas(sess.graph, pipelines):
         run_unwrapped(sess, area.clear_op())

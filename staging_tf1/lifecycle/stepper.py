@@ -1,4 +1,4 @@
-"""The fast path: a step as a callable."""
+"""`make_stepper`: a step as a fast callable."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from staging_tf1.lifecycle.runtime import SessionRuntime
 
 
 def make_stepper(runtime: SessionRuntime, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
-    """A callable of `feed_list`'s values that runs `fetches`, with all that belongs to a step."""
+    """Returns a callable of the values of `feed_list` that runs `fetches` as a step."""
     session, steps = runtime.session, runtime.steps
     plain = session.make_callable(fetches, feed_list or None)
     demand = steps.demand(fetches, feed_list)
     if feed_list:
-        # TensorFlow's callable goes through the session's run, which does the rest.
+        # TensorFlow's callable goes through the session's run, which is wrapped.
         in_turn = steps.waiting_for_others(demand)
 
         def run(*values: Any) -> Any:
@@ -50,7 +50,7 @@ def _stepper(runtime: SessionRuntime, fetches: Any, demand: Any, plain: Callable
 
 
 class _Putting:
-    """Runs fetches together with further puts and feeds: one callable for each set of them that occurs."""
+    """Runs fetches together with additional puts and feeds, with one callable for each set of them."""
 
     def __init__(self, runtime: SessionRuntime, fetches: Any) -> None:
         self._runtime, self._fetches = runtime, fetches
@@ -60,7 +60,7 @@ class _Putting:
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def takes(self, feeds: dict[Any, Any]) -> bool:
-        """Whether nothing is both fed and fetched, which only the session's run can do."""
+        """Whether no tensor is both fed and fetched. Only the session's run can do that."""
         return not any(tensor is fed for tensor in self._tensors for fed in feeds)
 
     def run(self, puts: Sequence[Any], feeds: dict[Any, Any]) -> Any:
@@ -79,6 +79,6 @@ class _Putting:
 
 
 def _is_plain(fetches: Any) -> bool:
-    """Whether all fetches are tensors and ops: a SparseTensor is put together by the session's run."""
+    """Whether all fetches are tensors and ops. Only the session's run can fetch a SparseTensor."""
     leaves = tf.nest.flatten(fetches)
     return not any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices) for leaf in leaves)

@@ -1,4 +1,4 @@
-"""`Steps`: what is done before and after each step of one session."""
+"""`Steps`: what happens before and after each step of one session."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 class Demand(NamedTuple):
     """What one run takes and puts."""
 
-    # It takes an element of each.
+    # The sinks that it takes an element from.
     sinks: frozenset[Sink]
-    # The towers of them, of each pipeline that has several.
+    # Which towers these are, for each threaded pipeline with several towers.
     towers: tuple[tuple[PipelineRun, frozenset[int]], ...]
-    # The same of each pipeline in lockstep, for which it must put.
+    # Which towers these are, for each pipeline in lockstep.
     lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
     # What it does with plain areas.
     plan: Plan
@@ -35,14 +35,14 @@ class Demand(NamedTuple):
 class Steps:
     """Adds the lockstep puts to a step, keeps towers together, and repairs what a failed step has lost.
 
-    Several threads may take steps at once.
+    Several threads may run steps at once.
 
     Args:
-      session: where the steps run.
-      pipelines: those of its graph.
-      pending: the runs under way, by thread.
+      session: the session of the steps.
+      pipelines: the pipelines of its graph.
+      pending: the runs in progress, by thread.
       watched: makes a call that may wait as long as a step visible to the watchdog.
-      interruptible: whether a step that waits for a lockstep source must be able to give up.
+      interruptible: whether a step must be able to stop waiting for a lockstep source.
 
     Attributes:
       failed_batches: the batches that went to failed steps.
@@ -60,7 +60,7 @@ class Steps:
         self._session, self._watched = session, watched
         self._pipelines = pipelines
         self._loops = ClassicLoops(session, pipelines, pending, watched)
-        # By the op that a take depends on.
+        # By the name of the op that every get depends on.
         self._sinks = {sink.take.name: sink for each in pipelines for sink in each.sinks if sink.take is not None}
         self.failed_batches = FailedBatches(session, list(self._sinks.values()))
         self._lockstep = {
@@ -70,11 +70,11 @@ class Steps:
         }
         self._runs = runs_in(session, pipelines)
         self._demands = ByFetches(self._look_up)
-        # Of steps in lockstep: two at once would put one batch twice.
+        # Held by a step in lockstep: two at once would put one batch twice.
         self._one_at_a_time = threading.RLock()
         self._lock = threading.Lock()
         self._under_way = 0
-        # Whether a failed step has not been accounted for yet.
+        # Whether the batches of a failed step are still to be found.
         self._unsettled = False
 
     def warm_up(self) -> None:
@@ -90,23 +90,23 @@ class Steps:
 
     @property
     def reading_states(self) -> list[ThreadState]:
-        """What the steps themselves read, for every tower in lockstep."""
+        """The states of the sources that steps read themselves: one per tower in lockstep."""
         return [state for pipeline in self._lockstep for state in self.states_of(pipeline)]
 
     def states_of(self, pipeline: Pipeline) -> list[ThreadState]:
-        """What the steps themselves read, for each tower of `pipeline`; empty if it is not in lockstep."""
+        """Returns the states of `pipeline`'s towers, if it is in lockstep; else an empty list."""
         lockstep = self._lockstep.get(pipeline)
         return [] if lockstep is None else [tower.state for tower in lockstep.towers]
 
     def demand(self, fetches: Any, feed_dict: Any | None) -> Demand | None:
-        """What a run of `fetches` takes and puts; None if it does neither."""
+        """Returns what a run of `fetches` takes and puts; None if it does neither."""
         return self._demands.of(fetches, feed_dict)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> Demand | None:
         try:
             ops = ops_of_run(self._session.graph, fetches, fed)
         except (KeyError, TypeError, ValueError):
-            # The session's own run knows how to fetch it, or what to say of it.
+            # Only Session.run understands these fetches, or can say what is wrong.
             return None
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
         plan = self._loops.plan(fetches, fed)
@@ -129,14 +129,14 @@ class Steps:
         )
 
     def waiting_for_others(self, demand: Demand | None) -> AbstractContextManager[Any]:
-        """To be held around a step: lets one thread after the other take its step in lockstep."""
+        """Returns a context for a step. Steps in lockstep wait there for each other."""
         return self._one_at_a_time if demand is not None and demand.lockstep else nullcontext()
 
     def refusing_others(self, demand: Demand) -> AbstractContextManager[Any]:
-        """To be held around a step that must not wait here, because its caller may hold what the other thread needs.
+        """Returns a context for a step that must not wait, because its caller may hold a lock of the other thread.
 
         Raises:
-          RuntimeError: another thread is taking a step in lockstep.
+          RuntimeError: another thread is running a step in lockstep.
         """
         return self._alone(demand.lockstep[0][0].name) if demand.lockstep else nullcontext()
 
@@ -144,8 +144,8 @@ class Steps:
     def _alone(self, name: str) -> Iterator[None]:
         if not self._one_at_a_time.acquire(blocking=False):
             raise RuntimeError(
-                f"'{name}' is in lockstep, and two threads take steps of it at once. Take them in one thread, or with "
-                f"StagingSession.run, which lets one wait for the other; or use staged(lockstep=False)."
+                f"'{name}' is in lockstep, and two threads run steps of it at once. Run them in one thread, or with "
+                f"StagingSession.run, which runs one after the other; or use staged(lockstep=False)."
             )
         try:
             yield
@@ -153,14 +153,14 @@ class Steps:
             self._one_at_a_time.release()
 
     def around(self, demand: Demand, run: Callable[[list[Any], dict[Any, Any]], Any]) -> Any:
-        """Takes one step of that `demand`.
+        """Runs one step.
 
         Args:
           demand: what the step takes and puts.
-          run: called with the puts to add to the step, and what to feed in addition.
+          run: called with the puts to add to the step, and the additional feeds.
 
         Raises:
-          tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step's, has no batch left.
+          tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step, has no batch left.
         """
         if self._unsettled:
             self.settle()
@@ -189,28 +189,28 @@ class Steps:
             puts += more_puts
             feeds.update(more_feeds)
         if demand.plan is not NO_PLAN:
-            # Last: what it takes from a queue is for this step alone.
+            # Last, because it takes elements from a queue for this step.
             feeds.update(self._loops.before(demand.plan))
         return puts, feeds
 
     def _failed(self, demand: Demand, can_repair: bool) -> None:
-        """Repairs what the step has lost; after a KeyboardInterrupt, the next step does it."""
+        """Repairs what a failed step has lost; after a KeyboardInterrupt, leaves that to the next step."""
         with self._lock:
             self._under_way -= 1
             self._unsettled = True
         if not can_repair:
             return
         try:
-            # At once, because a thread that feeds may wait for a slot.
+            # At once, because a feed thread may wait for a slot.
             repair_all(self._runs)
             repair_lockstep([lockstep for lockstep, _ in demand.lockstep], self._session)
         except (tf.errors.OpError, RuntimeError):
-            # The session itself is gone; there is nothing left to repair.
+            # The session is gone; there is nothing to repair.
             return
         self.settle()
 
     def settle(self) -> None:
-        """Finds out which batches the failed steps took, unless a step is under way, which has taken some, too."""
+        """Finds the batches that failed steps took. Does nothing while a step is running, which has taken some, too."""
         with self._lock:
             if self._under_way or not self._unsettled:
                 return
@@ -228,12 +228,12 @@ class Steps:
             lockstep.drain()
 
     def stop(self) -> None:
-        """Lets the threads that read for lockstep pipelines end. May be called twice."""
+        """Tells the threads that read for lockstep pipelines to end. May be called twice."""
         for lockstep in self._lockstep.values():
             lockstep.stop()
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins those threads; returns the ones that are still in a source after `deadline_secs`."""
+        """Joins those threads. Returns the states of those still in a source after `deadline_secs`."""
         return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
     def warn_of_leftovers(self) -> None:

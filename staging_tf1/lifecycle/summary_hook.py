@@ -1,4 +1,4 @@
-"""The figures of the pipelines as TensorBoard scalars, as TF1's queues had `fraction_full`."""
+"""`StagingSummaryHook`: the figures of the pipelines as TensorBoard scalars, like `fraction_full` of TF1's queues."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 
 
 class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Writes scalars for each threaded pipeline, every `every_steps` steps and at the end.
+    """Writes the figures of each pipeline as TensorBoard scalars, every `every_steps` steps and at the end.
 
-    Under `staging/<pipeline>/`: fraction_full (how full the steps found the area or queue), waited_share (the share of
-    the time that steps waited for input) and batches_per_sec, all since the last time; batches, source_secs and
-    feeder_wait_secs (seconds in the source and in the put), since the start.
-
-    The x axis is the global step; without one, the number of runs.
+    The scalars of a pipeline are under `staging/<pipeline>/`. Since the last time: fraction_full (how full the steps
+    found the area or queue, 0 to 1), waited_share (the share of the time that steps waited for input, 0 to 1) and
+    batches_per_sec. Since the start: batches, source_secs (seconds in the source) and feeder_wait_secs (seconds in the
+    put). The x axis is the global step, or the number of runs if the graph has no global step.
 
     Args:
-      folder: where the event file is written; it may be that of a MonitoredTrainingSession.
+      folder: folder of the event file; may be that of a MonitoredTrainingSession.
       every_steps: steps between two sets of scalars.
 
     Raises:
-      TypeError, ValueError: an argument of the wrong kind.
+      TypeError, ValueError: an argument is invalid.
 
     >>> hook = StagingSummaryHook(folder="logs", every_steps=100)
     """
 
     def __init__(self, *, folder: str | os.PathLike[str], every_steps: int = 100) -> None:
         if folder is None or (isinstance(folder, str) and not folder):
-            raise ValueError("StagingSummaryHook got no folder. Name the one that TensorBoard reads: folder='logs'.")
+            raise ValueError("StagingSummaryHook got no folder. Pass the folder that TensorBoard reads: folder='logs'.")
         self._folder = arguments.folder("StagingSummaryHook", "folder", folder)
         self._every_steps = arguments.whole("StagingSummaryHook", "every_steps", every_steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
@@ -81,7 +80,7 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 def _since(last: PipelineStats | None, stats: PipelineStats, secs: float) -> dict[str, float]:
-    """The scalars of the time between two figures, `secs` apart."""
+    """Returns the scalars for the time between two figures, `secs` apart."""
     batches = stats.batches - (last.batches if last else 0)
     waited = stats.wait_secs - (last.wait_secs if last else 0.0)
     found = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)

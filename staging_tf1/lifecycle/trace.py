@@ -1,6 +1,6 @@
-"""A timeline of sources, puts, gets and steps, in the JSON that chrome://tracing and Perfetto read.
+"""`Trace`: a timeline of sources, puts, gets and steps, as JSON for chrome://tracing and Perfetto.
 
-The format is described in "Trace Event Format" (Google, catapult project): complete events ("ph": "X") in microseconds.
+The format is the "Trace Event Format" (Google, catapult project): complete events ("ph": "X") in microseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORD
 from staging_tf1.graph.get_stats import GetFigures, GetStats
 from staging_tf1.graph.sink import Sink
 
-# The most recent events that are kept: about 100 MB, and an hour at 10 steps a second.
+# Only the most recent events are kept: about 100 MB, an hour at 10 steps per second.
 _MOST_EVENTS = 200_000
 _NAMES = {WAITING_FOR_SOURCE: "source", WAITING_IN_ORDER: "wait for order", PUTTING: "put"}
 
@@ -25,7 +25,7 @@ _NAMES = {WAITING_FOR_SOURCE: "source", WAITING_IN_ORDER: "wait for order", PUTT
 @dataclass(frozen=True)
 class _Event:
     name: str
-    # The thread, area or queue that it happens in. Each has a line of its own in the timeline.
+    # The thread, area or queue. Each has its own line in the timeline.
     line: str
     began: float
     ended: float
@@ -33,14 +33,14 @@ class _Event:
 
 
 class Trace:
-    """Collects events of one session after another, and writes all of them each time one closes.
+    """Collects the events of successive sessions, and writes all of them whenever a session closes.
 
     Args:
-      path: the file. It is made at once, so that a path that cannot be written is refused before the training.
+      path: the file. It is created at once, so that an unwritable path is refused before the training.
     """
 
     def __init__(self, path: str) -> None:
-        # Absolute, because it is written again when the session closes.
+        # Absolute, because the working directory may change before the session closes.
         self._path = os.path.abspath(path)
         self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
         self._gets: _Gets | None = None
@@ -49,26 +49,26 @@ class Trace:
             pass
 
     def record(self, session: Any, sinks: Sequence[Sink], states: Iterable[ThreadState]) -> None:
-        """Records the gets from `sinks` and what the threads of `states` do, from here on."""
+        """Records the gets from `sinks` and what the threads of `states` do from now on."""
         for state in states:
             state.on_left = self._left
         self._gets = _Gets(session, sinks)
 
     def step_ended(self, began: float, ended: float) -> None:
-        """Records a step, and its gets.
+        """Records a step and its gets.
 
         Args:
-          began: when (perf_counter).
-          ended: when.
+          began: when it began (perf_counter).
+          ended: when it ended.
         """
-        # One at a time, so that each step finds what it has taken itself.
+        # One at a time, so that each step finds its own gets.
         with self._lock:
             if self._gets is not None:
                 self._events.extend(self._gets.since(began))
         self._events.append(_Event("step", threading.current_thread().name, began, ended, -1))
 
     def write(self) -> None:
-        """Writes what has been collected so far."""
+        """Writes all events so far."""
         events = list(self._events)
         numbers = {line: number for number, line in enumerate(dict.fromkeys(event.line for event in events), start=1)}
         names = [_named(line, number) for line, number in numbers.items()]
@@ -81,16 +81,16 @@ class Trace:
 
 
 class _Gets:
-    """Reads what a step took from the counts in the graph; Python does not see it."""
+    """Finds out what a step took, from the counts in the graph."""
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._names = [sink.name for sink in sinks]
-        # Without a pipeline there is nothing to fetch, which TensorFlow refuses.
+        # TensorFlow refuses an empty list of fetches.
         self._values = session.make_callable([sink.stats.value for sink in sinks]) if sinks else list
         self._last = self._read()
 
     def since(self, began: float) -> list[_Event]:
-        """The gets since the last call, of a step that began at `began`: from there until they have their batch."""
+        """Returns the gets since the last call, in a step that began at `began`: each lasts until its batch arrived."""
         before, self._last = self._last, self._read()
         return [
             _Event("get", f"get {name}", began, began + now.wait_secs - then.wait_secs, then.batches)
