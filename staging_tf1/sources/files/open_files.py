@@ -16,13 +16,9 @@ _File = TypeVar("_File")
 
 
 class OpenFiles(Generic[_File]):
-    """Opens files by number on first use, and drops the least recently used.
+    """Opens files by number on first use, and drops the least recently used. Thread-safe.
 
-    Thread-safe. A file must close itself when it is garbage-collected, because another thread may still be reading a
-    dropped file.
-
-    Args:
-      open_file: opens a file by its number.
+    A file must close itself when it is garbage-collected, because another thread may still be reading a dropped file.
     """
 
     def __init__(self, open_file: Callable[[int], _File]) -> None:

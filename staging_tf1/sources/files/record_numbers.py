@@ -16,14 +16,11 @@ ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
 
 
 class RecordNumbers:
-    """Maps record numbers to files. Numbers continue from file to file.
+    """Maps record numbers to files, from the number of records in each. Numbers continue from file to file.
 
     >>> numbers = RecordNumbers([4, 0, 7])
     >>> numbers.total, numbers.locate(5)
     (11, (2, 1))
-
-    Args:
-      counts: the number of records in each file.
     """
 
     def __init__(self, counts: Iterable[int]) -> None:
@@ -40,14 +37,10 @@ class RecordNumbers:
         return file, record - int(self._firsts[file])
 
     def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Group records by file.
+        """Group records, int64 [n], by file.
 
-        Args:
-          records: the numbers of the records, int64 [n].
-
-        Yields:
-          For each file with at least one of the records: the number of the file, the places of its records in
-          `records`, and their numbers in the file.
+        Yields for each file with at least one of the records: the number of the file, the places of its records in
+        `records`, and their numbers in the file.
         """
         files = np.searchsorted(self._firsts, records, side="right") - 1
         for file in np.unique(files).tolist():
@@ -55,15 +48,9 @@ class RecordNumbers:
             yield file, places, records[places] - self._firsts[file]
 
     def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
-        """Read records from any of the files.
+        """Read records, int64 [n], from any of the files: their bytes in order, and errors by place.
 
-        Args:
-          records: the numbers of the records, int64 [n].
-          read_file: called with the number of a file and the numbers of records in it. Returns the bytes of the
-            records, and the errors of corrupt records by their place.
-
-        Returns:
-          The bytes of all `records` in order, and the errors by place.
+        `read_file` does the same for the records of one file, given its number and the numbers of records in it.
         """
         result = [b""] * len(records)
         errors: Errors = {}

@@ -24,16 +24,11 @@ _FOUR = np.arange(4, 0, -1)
 
 
 class RecordFiles:
-    """The records of several TFRecord files, with consecutive numbers across files.
+    """The records of several TFRecord files, with consecutive numbers across files. Thread-safe.
 
-    Thread-safe.
-
-    Args:
-      indexes: the index of each file.
-      verify: verify the checksum of each record.
-      access: "mmap" reads from the page cache without system calls. "pread" makes one system call per record and
-        releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
-        where a read error in a mapped file ends the process with a bus error.
+    `access="mmap"` reads from the page cache without system calls. "pread" makes one system call per record and
+    releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
+    where a read error in a mapped file ends the process with a bus error.
     """
 
     def __init__(
