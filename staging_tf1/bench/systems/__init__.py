@@ -76,10 +76,7 @@ class SystemName:
 
 
 def parse_system(text: str) -> SystemName:
-    """Parse a name such as `staged`, which means one thread, `staged:4` or `staged:4@inter_op=1`.
-
-    Raises:
-      BenchError: the system or pool setting is unknown, or the system does not support several threads.
+    """Parse a name such as `staged`, which means one thread, `staged:4` or `staged:4@inter_op=1`, or raise BenchError.
 
     >>> str(parse_system("staged:4")), str(parse_system("feed_dict@no_spinning"))
     ('staged:4', 'feed_dict@no_spinning')

@@ -12,13 +12,7 @@ from staging_tf1.bench.task import Step, Task
 
 @contextmanager
 def run(task: Task, *, compact: bool = False, **options: Any) -> Iterator[Step]:
-    """Yield a step that takes batches from `staged()`.
-
-    Args:
-      task: the workload to feed.
-      compact: stage the bytes of the batches, and convert them in the step.
-      **options: more arguments of `staged()`.
-    """
+    """Feed batches from `staged()` with these options; `compact` stages bytes, which the step converts."""
     workload = task.workload
     source = (workload.compact_source if compact else workload.source)(task.data, task.seed)
     batch = workload.named(staging.staged(source, num_threads=task.threads, device=task.input_device, **options))
