@@ -40,6 +40,6 @@ def load_workload(name: str) -> Workload:
 
         return OwnWorkload(name)
     name = check_workload(name)
-    module = importlib.import_module(f"staging_tf1.bench.workloads.{name.lower()}")
+    module = importlib.import_module(f"staging_tf1.bench.workloads.{'w5' if name == 'W5' else 'images'}")
     workload: Workload = getattr(module, name)()
     return workload
