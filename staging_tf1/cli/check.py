@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 
-from staging_tf1.cli.arguments import complain
-from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 check"
 _EPILOG = """

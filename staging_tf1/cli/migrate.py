@@ -8,8 +8,7 @@ import json
 import sys
 from typing import Any
 
-from staging_tf1.cli.arguments import complain
-from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 migrate"
 _EPILOG = """
