@@ -17,8 +17,7 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.open_files import OpenFiles
-from staging_tf1.sources.files.record_numbers import RecordNumbers
+from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
 

@@ -12,8 +12,7 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.crc32c import crc32c_many, mask
-from staging_tf1.sources.files.open_files import OpenFiles
-from staging_tf1.sources.files.record_numbers import RecordNumbers
+from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.tfrecord_index import RecordIndex
 from staging_tf1.sources.files.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 

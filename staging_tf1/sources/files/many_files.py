@@ -1,0 +1,93 @@
+"""Several record files as one: consecutive record numbers, and a bounded pool of open files."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from staging_tf1.errors import CorruptRecordError
+
+__all__ = ["OpenFiles", "RecordNumbers"]
+
+# Well below the usual limit of 1,024 open files per process.
+_FILES_OPEN = 128
+
+_File = TypeVar("_File")
+
+Errors = dict[int, CorruptRecordError]
+ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
+
+
+class RecordNumbers:
+    """Maps record numbers to files, from the number of records in each. Numbers continue from file to file.
+
+    >>> numbers = RecordNumbers([4, 0, 7])
+    >>> numbers.total, numbers.locate(5)
+    (11, (2, 1))
+    """
+
+    def __init__(self, counts: Iterable[int]) -> None:
+        self._firsts = np.cumsum([0, *counts])
+
+    @property
+    def total(self) -> int:
+        """Records in all files."""
+        return int(self._firsts[-1])
+
+    def locate(self, record: int) -> tuple[int, int]:
+        """Return the file of a record, and its number in that file."""
+        file = int(np.searchsorted(self._firsts, record, side="right")) - 1
+        return file, record - int(self._firsts[file])
+
+    def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """Group records, int64 [n], by file.
+
+        Yields for each file with at least one of the records: the number of the file, the places of its records in
+        `records`, and their numbers in the file.
+        """
+        files = np.searchsorted(self._firsts, records, side="right") - 1
+        for file in np.unique(files).tolist():
+            places = np.flatnonzero(files == file)
+            yield file, places, records[places] - self._firsts[file]
+
+    def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
+        """Read records, int64 [n], from any of the files: their bytes in order, and errors by place.
+
+        `read_file` does the same for the records of one file, given its number and the numbers of records in it.
+        """
+        result = [b""] * len(records)
+        errors: Errors = {}
+        for file, where, local in self.split(records):
+            found, wrong = read_file(file, local)
+            places = where.tolist()
+            for place, record in zip(places, found):
+                result[place] = record
+            errors.update((places[place], error) for place, error in wrong.items())
+        return result, errors
+
+
+class OpenFiles(Generic[_File]):
+    """Opens files by number on first use, and drops the least recently used. Thread-safe.
+
+    A file must close itself when it is garbage-collected, because another thread may still be reading a dropped file.
+    """
+
+    def __init__(self, open_file: Callable[[int], _File]) -> None:
+        self._open_file = open_file
+        self._open: OrderedDict[int, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getitem__(self, number: int) -> _File:
+        with self._lock:
+            file = self._open.get(number)
+            if file is None:
+                file = self._open[number] = self._open_file(number)
+                if len(self._open) > _FILES_OPEN:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(number)
+            return file
