@@ -54,19 +54,12 @@ def fast_callable(
     fetches: Sequence[Any] = (),
     in_caller_thread: bool = False,
 ) -> Callable[..., Any]:
-    """Make a callable that feeds arrays, runs ops and fetches values.
+    """Make a callable that takes one array for each of `feeds`, runs `targets` and returns `fetches` as a list.
 
     A call takes 18 us. A callable of `Session.make_callable` with a feed list takes 200 us, because it goes through
-    `Session.run`.
-
-    Args:
-      session: the session that runs the callable.
-      feeds: tensors to feed. The callable takes one array for each, in this order.
-      targets: ops to run.
-      fetches: tensors whose values the callable returns, as a list.
-      in_caller_thread: run the ops in the calling thread. Use it for a few tiny ops: waking a thread of the inter-op
-        pool costs more than running them. A blocked op still holds no thread; the thread that unblocks it runs the ops
-        that follow.
+    `Session.run`. `in_caller_thread` runs the ops in the calling thread. Use it for a few tiny ops: waking a thread of
+    the inter-op pool costs more than running them. A blocked op still holds no thread; the thread that unblocks it runs
+    the ops that follow.
     """
     options = CallableOptions(
         feed=[feed.name for feed in feeds],
@@ -96,10 +89,9 @@ def sessions_created() -> int:
 
 
 def abandon(session: Any) -> None:
-    """Detach `session` from its C++ session without freeing it.
+    """Detach `session` from its C++ session without freeing it. Closing or deleting it then does nothing.
 
-    Closing or deleting it then does nothing. For forked processes, where freeing a session would join threads that do
-    not exist.
+    For forked processes, where freeing a session would join threads that do not exist.
     """
     session._session = None
 
@@ -123,10 +115,7 @@ def close_summary_writers() -> None:
 
 
 def abandon_eager_context() -> None:
-    """Leak TensorFlow's eager context, so that nothing frees it.
-
-    Graph mode creates one too. See `abandon`.
-    """
+    """Leak TensorFlow's eager context, which graph mode creates too, so that nothing frees it. See `abandon`."""
     context = _context.context_safe()
     handle = None if context is None else context._context_handle
     if handle is not None:
@@ -135,10 +124,7 @@ def abandon_eager_context() -> None:
 
 
 def current_container(graph: Any) -> str:
-    """The `tf.container` assigned to new stateful ops of `graph`.
-
-    Empty for the default container.
-    """
+    """The `tf.container` assigned to new stateful ops of `graph`. Empty for the default container."""
     return str(graph._container)
 
 
@@ -155,10 +141,7 @@ def scope_device() -> str:
 
 
 def has_default_graph() -> bool:
-    """Whether this thread is inside a `graph.as_default()` block.
-
-    A `with tf.Session():` block counts too.
-    """
+    """Whether this thread is inside a `graph.as_default()` or `with tf.Session():` block."""
     return bool(_ops._default_graph_stack.stack)
 
 
@@ -178,10 +161,7 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
 
 
 def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
-    """Make `graph.finalize()` call `call` first.
-
-    The wrapper is an attribute of this graph, as in `count_runs`.
-    """
+    """Make `graph.finalize()` call `call` first. Wraps an attribute of this graph, as `count_runs` does."""
     finalize = graph.finalize
 
     def finalized() -> None:
@@ -192,8 +172,5 @@ def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
 
 
 def original_stack() -> list[tuple[str, int, str]]:
-    """The (file, line, function) frames of this thread, outermost first.
-
-    Frames of functions that AutoGraph converted point to the original source.
-    """
+    """The (file, line, function) frames of this thread, outermost first, before AutoGraph's conversion."""
     return [(frame.filename, frame.lineno, frame.name) for frame in _tf_stack.extract_stack()]

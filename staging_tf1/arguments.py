@@ -67,18 +67,7 @@ def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Excep
 
 
 def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
-    """Check an integer and its range. Accepts numpy integers, rejects bools.
-
-    Args:
-      what: the function that was called, for messages.
-      argument: the name of the argument.
-      value: the value passed.
-      least, most: the range, inclusive.
-      meaning: what the number means, for messages: "bytes; 0 is no limit".
-
-    Raises:
-      TypeError: not an integer.
-      ValueError: out of range.
+    """Check an integer in the inclusive range, not a bool. `meaning` is for messages: "bytes; 0 is no limit".
 
     >>> whole("staged()", "capacity", 0, 1, 8)
     Traceback (most recent call last):
@@ -95,10 +84,7 @@ def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: 
 
 
 def as_int(value: Any) -> int | None:
-    """Convert an integer of any type to int.
-
-    Returns None for bools and everything else.
-    """
+    """Convert an integer of any type to int. None for bools and everything else."""
     if _is_bool(value):
         return None
     try:
@@ -130,13 +116,7 @@ def _bound(number: int) -> str:
 
 
 def index_below(what: str, index: Any, count: int | None, argument: str = "index") -> int:
-    """Check a batch index: at least 0, and below `count`.
-
-    A `count` of None is endless.
-
-    Raises:
-      TypeError: not an integer.
-      IndexError: out of range.
+    """Check a batch index. A `count` of None is endless. Raises IndexError if out of range.
 
     >>> index_below("ArraySource", 5, 5)
     Traceback (most recent call last):
@@ -153,32 +133,19 @@ def index_below(what: str, index: Any, count: int | None, argument: str = "index
 
 
 def batch_start(what: str, start: Any) -> int:
-    """Check the index of the batch to start from. It may be beyond the last batch.
-
-    Raises:
-      TypeError: not an integer.
-      ValueError: out of range.
-    """
+    """Check the index of the batch to start from. It may be beyond the last batch."""
     return whole(what, "start", start, 0, INT64_MAX, "the index of a batch")
 
 
 def seed(what: str, value: Any) -> int:
-    """Check the seed of a source: from 0 to 2**63 - 1.
-
-    Raises:
-      TypeError: not an integer.
-      ValueError: out of range.
-    """
+    """Check the seed of a source: from 0 to 2**63 - 1."""
     return whole(what, "seed", value, 0, INT64_MAX)
 
 
 def flag(what: str, argument: str, value: Any) -> bool:
-    """Check a bool, Python's or numpy's.
+    """Check a bool, Python's or numpy's, or 1 and 0, which programs read from their command lines.
 
-    Accepts 1 and 0, which programs read from their command lines.
-
-    Raises:
-      TypeError: anything else. Most values are true in Python, and few are meant that way.
+    Most values are true in Python, and few are meant that way: all others raise TypeError.
     """
     if not _is_bool(value) and as_int(value) not in (0, 1):
         refuse(what, argument, value, "True or False")
@@ -186,14 +153,7 @@ def flag(what: str, argument: str, value: Any) -> bool:
 
 
 def seconds(what: str, argument: str, value: Any) -> float:
-    """Check a duration: a finite number of seconds from 0 to `MOST_SECS`.
-
-    Returns a float.
-
-    Raises:
-      TypeError: not a number.
-      ValueError: negative, NaN or too large.
-    """
+    """Check a duration: a finite number of seconds from 0 to `MOST_SECS`."""
     expected = f"a finite number of seconds, {in_range(0, MOST_SECS)}"
     if _is_bool(value) or not isinstance(value, numbers.Real):
         refuse(what, argument, value, expected)
@@ -207,14 +167,7 @@ def seconds(what: str, argument: str, value: Any) -> float:
 
 
 def shard(what: str, value: Any, records: int) -> tuple[int, int]:
-    """Check a shard: a pair (index, count) with index < count and index < `records`.
-
-    None is (0, 1).
-
-    Raises:
-      TypeError: not a pair of integers.
-      ValueError: the index is out of range, or the shard would be empty.
-    """
+    """Check a shard: a pair (index, count) with index < count and index < `records`. None is (0, 1)."""
     if value is None:
         return 0, 1
     if not isinstance(value, (tuple, list)) or len(value) != 2:
@@ -230,12 +183,7 @@ def shard(what: str, value: Any, records: int) -> tuple[int, int]:
 
 
 def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
-    """Check a string against a list of choices.
-
-    Raises:
-      TypeError: not a string.
-      ValueError: not one of the choices.
-    """
+    """Check a string against a list of choices."""
     expected = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
     if not isinstance(value, str):
         refuse(what, argument, value, expected)
@@ -245,38 +193,21 @@ def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def function(what: str, argument: str, value: Any, expected: str) -> Any:
-    """Check that a value is callable.
-
-    Raises:
-      TypeError: it is not.
-    """
+    """Check that a value is callable."""
     if not callable(value):
         refuse(what, argument, value, expected)
     return value
 
 
 def having(what: str, argument: str, value: Any, attributes: Sequence[str], expected: str) -> Any:
-    """Check that an object has the given attributes.
-
-    Its class is not checked, because sessions and coordinators are often wrapped.
-
-    Raises:
-      TypeError: an attribute is missing.
-    """
+    """Check that an object has the given attributes, not its class: sessions are often wrapped."""
     if isinstance(value, type) or not all(hasattr(value, attribute) for attribute in attributes):
         refuse(what, argument, value, expected)
     return value
 
 
 def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
-    """Check a prefix for op names, or None.
-
-    `in_scope` accepts names that are valid only inside another scope.
-
-    Raises:
-      TypeError: not a string.
-      ValueError: not a valid op name.
-    """
+    """Check a prefix for op names, or None. `in_scope` accepts names that are valid only inside another scope."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -287,11 +218,7 @@ def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
 
 
 def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
-    """Check an iterable and return its elements. Rejects strings and dicts.
-
-    Raises:
-      TypeError: not such an iterable.
-    """
+    """Check an iterable and return its elements. Rejects strings and dicts."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         refuse(what, argument, value, expected)
     try:
@@ -301,11 +228,7 @@ def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
 
 
 def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
-    """Check a list of strings. Rejects a single string.
-
-    Raises:
-      TypeError: not a list of strings.
-    """
+    """Check a list of strings. Rejects a single string."""
     found = listed(what, argument, value, expected)
     if not all(isinstance(each, str) for each in found):
         refuse(what, argument, value, expected)
@@ -316,10 +239,6 @@ def path(what: str, argument: str, value: Any) -> str:
     """Check a path and return it as a string.
 
     Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show.
-
-    Raises:
-      TypeError: neither a string nor an `os.PathLike` of one.
-      ValueError: not a possible file name.
     """
     expected = "a path: a string or an os.PathLike"
     if not isinstance(value, (str, os.PathLike)):
@@ -337,13 +256,7 @@ def path(what: str, argument: str, value: Any) -> str:
 
 
 def kind_of_file(name: str) -> str | None:
-    """Name the kind of a file that is not regular: "a named pipe".
-
-    Returns None for a regular file.
-
-    Raises:
-      OSError: the path does not exist, or its status cannot be read.
-    """
+    """Name the kind of a file that is not regular: "a named pipe". None for a regular file."""
     mode = os.stat(name).st_mode
     if stat.S_ISREG(mode):
         return None
@@ -351,15 +264,10 @@ def kind_of_file(name: str) -> str | None:
 
 
 def output_file(what: str, argument: str, value: Any) -> str:
-    """Check that a regular file can be written to a path.
+    """Check that a regular file can be written to a path. Does not touch what is there.
 
-    Does not touch what is there. Devices and named pipes are rejected: a pipe would block, and replacing either with a
-    file would remove it.
-
-    Raises:
-      TypeError: not a path.
-      ValueError: not a valid path, or the path exists and is not a regular file.
-      OSError: the file cannot be written.
+    Raises ValueError for devices and named pipes: a pipe would block, and replacing either with a file would remove it.
+    Raises OSError if the file cannot be written.
     """
     name = path(what, argument, value)
     try:
@@ -382,14 +290,7 @@ def output_file(what: str, argument: str, value: Any) -> str:
 
 
 def folder(what: str, argument: str, value: Any) -> str:
-    """Check the path of a folder.
-
-    It need not exist, and may be remote: "gs://bucket/run".
-
-    Raises:
-      TypeError: not a path.
-      ValueError: not a valid path, or the path exists and is not a folder.
-    """
+    """Check the path of a folder. It need not exist, and may be remote: "gs://bucket/run"."""
     name = path(what, argument, value)
     if os.path.exists(name) and not os.path.isdir(name):
         kind = kind_of_file(name) or "a file"

@@ -43,27 +43,17 @@ _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
 
 
 def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """Convert a leaf of a batch to an array that can be fed.
+    """Convert a leaf of a batch to an array that can be fed. Returns the same object if it is one already.
 
-    Returns the same object if it needs no conversion.
-
-    Args:
-      value: a leaf of a batch.
-      dtype: the dtype for Python numbers and lists. None lets numpy choose. Arrays are not cast.
-      place: the start of messages: "generator 'digits': batch 3: component 'x'".
-
-    Raises:
-      SpecError: the value cannot be converted, or its dtype has no tensor type; see the module's docstring.
+    `dtype` is the dtype for Python numbers and lists; None lets numpy choose. Arrays are not cast. `place` starts
+    messages: "generator 'digits': batch 3: component 'x'". Raises SpecError as the module's docstring says.
     """
     array = checked_array(value, dtype, place)
     return array if array.dtype.isnative else array.astype(as_numpy_dtype(array.dtype))
 
 
 def checked_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
-    """Do what `as_array` does, but keep the byte order.
-
-    For callers that copy the array anyway.
-    """
+    """Do what `as_array` does, but keep the byte order, for callers that copy the array anyway."""
     array = value if type(value) is np.ndarray else _converted(value, dtype, place)
     if array.dtype.kind in _STRING_KINDS:
         return _as_bytes(array, place)
@@ -78,10 +68,7 @@ def is_plain(value: Any) -> bool:
 
 
 def is_plain_list(value: Any) -> bool:
-    """Whether `value` is a (nested) list of numbers and strings.
-
-    Like `tf.data`, we treat it as one array.
-    """
+    """Whether `value` is a (nested) list of numbers and strings, which is one array, as in `tf.data`."""
     return isinstance(value, list) and (
         _PYTHON_TYPES.issuperset(map(type, value))
         or all(isinstance(element, _PYTHON_VALUES) or is_plain_list(element) for element in value)
@@ -89,9 +76,9 @@ def is_plain_list(value: Any) -> bool:
 
 
 def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """Convert a dtype to a numpy dtype in native byte order.
+    """Convert a numpy dtype, its name or a `tf.DType` to a numpy dtype in native byte order.
 
-    Accepts a numpy dtype, its name or a `tf.DType`. String dtypes of any length become `object`.
+    String dtypes of any length become `object`.
     """
     found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
     if found.kind in "SUT":
@@ -101,10 +88,7 @@ def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def as_shape(shape: Any) -> tuple[int | None, ...] | None:
-    """Convert a tuple, a `tf.TensorShape` or a list of v1 `Dimension` to a tuple.
-
-    None if the rank is unknown.
-    """
+    """Convert a tuple, a `tf.TensorShape` or a list of v1 `Dimension` to a tuple. None if the rank is unknown."""
     if shape is None or (hasattr(shape, "rank") and shape.rank is None):
         return None
     dims = (getattr(dim, "value", dim) for dim in shape)
@@ -112,9 +96,7 @@ def as_shape(shape: Any) -> tuple[int | None, ...] | None:
 
 
 def describe(dtype: Any, shape: Any) -> str:
-    """Format a dtype and a shape for a message.
-
-    Both may be numpy or TensorFlow objects.
+    """Format a dtype and a shape, of numpy or TensorFlow, for a message.
 
     >>> describe(np.int32, (32,)), describe(np.dtype("float32"), (None, 784)), describe(object, None)
     ('int32 [32]', 'float32 [?, 784]', 'string of any shape')
@@ -212,10 +194,7 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
 
 
 def _own_dtypes(value: Any) -> list[Any]:
-    """The dtypes that an object of another library reports: one, or one per column.
-
-    Empty if it reports none.
-    """
+    """The dtypes that an object of another library reports: none, one, or one per column."""
     if isinstance(value, np.ndarray):
         return []
     dtype = getattr(value, "dtype", None)
@@ -275,10 +254,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _with_arrays(value: Any, place: str) -> Any:
-    """Check each array in a nested list.
-
-    numpy would silently drop masks and other extensions.
-    """
+    """Check each array in a nested list. numpy would silently drop masks and other extensions."""
     if isinstance(value, (list, tuple)):
         return [_with_arrays(element, place) for element in value]
     if isinstance(value, _PYTHON_VALUES) or value is None:
@@ -287,13 +263,7 @@ def _with_arrays(value: Any, place: str) -> Any:
 
 
 def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
-    """Convert Python numbers and strings to an array.
-
-    Numbers are converted to `dtype`.
-
-    Raises:
-      ValueError, TypeError, OverflowError: a value cannot be represented.
-    """
+    """Convert Python numbers, to `dtype`, and strings. Raises if a value cannot be represented."""
     if (dtype is not None and dtype.hasobject) or isinstance(_first_leaf(value), (str, bytes)):
         # numpy's string arrays drop trailing zero bytes.
         return np.array(value, object)
@@ -310,10 +280,7 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
 
 
 def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Convert Python numbers to the declared dtype without loss.
-
-    numpy 1 would wrap out-of-range values and truncate fractions.
-    """
+    """Convert Python numbers without loss. numpy 1 would wrap out-of-range values and truncate fractions."""
     if dtype.kind in "iub":
         if exact.dtype == object:
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
@@ -339,10 +306,7 @@ def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
 
 
 def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
-    """Convert an array of strings to `bytes` objects.
-
-    Text is encoded as UTF-8, as in TensorFlow.
-    """
+    """Convert an array of strings to `bytes` objects. Text is encoded as UTF-8, as in TensorFlow."""
     if array.dtype.kind == "S":
         return array.astype(object)
     objects = array if array.dtype.kind == "O" else array.astype(object)

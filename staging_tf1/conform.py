@@ -17,8 +17,7 @@ __all__ = ["Conformer", "conform", "fits"]
 class Conformer:
     """Checks many batches against one spec, like `conform`.
 
-    A flat batch of arrays that matches the spec takes a fast path that compares dtypes and shapes. All other batches,
-    including invalid ones, go through `conform`.
+    A flat batch of arrays that matches the spec takes a fast path. All others go through `conform`.
 
     >>> check = Conformer({"x": ArraySpec((None,), np.int32)})
     >>> check({"x": [1, 2]}, "batch 3")[0].dtype
@@ -60,15 +59,8 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any,
 
     Batches are converted only here. Python numbers and lists become arrays of the declared dtype. Arrays in non-native
     byte order are converted. Arrays of another dtype are rejected, because a cast costs a copy. `staging_tf1.arrays`
-    lists all conversions and rejections.
-
-    Args:
-      spec: a nest of `ArraySpec`, `tf.TensorSpec` or anything with `dtype` and `shape`.
-      batch: a nest of arrays, or of values that convert to arrays.
-      owner: the owner of the batch, for messages: "generator 'digits': batch 3".
-
-    Raises:
-      SpecError: the components, a dtype or a shape differ from the spec.
+    lists all conversions and rejections. The leaves of `spec` have `dtype` and `shape`. `owner` is for messages:
+    "generator 'digits': batch 3". Raises SpecError if the components, a dtype or a shape differ from the spec.
 
     >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
     dtype('int32')

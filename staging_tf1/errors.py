@@ -41,10 +41,7 @@ class SpecError(StagingError, ValueError):
 
 
 class BuildError(StagingError, RuntimeError):
-    """An op was created where this is not supported.
-
-    For example in a loop, a function, a finalized graph or another thread.
-    """
+    """An op was created in a loop, a function, a finalized graph, another thread or another unsupported place."""
 
 
 class UninitializedError(StagingError, RuntimeError):
@@ -79,9 +76,7 @@ class ForkedError(StagingError, RuntimeError):
 
 
 class StallError(StagingError, RuntimeError):
-    """A step waited for input longer than `stall_secs`.
-
-    Raised if `stall_raises=True`.
+    """A step waited for input longer than `stall_secs`, with `stall_raises=True`.
 
     Attributes:
       report: the full report as text. Its first lines are the message.

@@ -21,19 +21,12 @@ _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def has_lost_tensorflow() -> bool:
-    """Whether this process was forked after sessions had run.
-
-    No session can run in such a process.
-    """
+    """Whether this process was forked after sessions had run, so that no session can run in it."""
     return _lost
 
 
 def refuse_if_forked(what: object) -> None:
-    """Raise if no session can run in this process.
-
-    Raises:
-      ForkedError: this process was forked after sessions had run. The message names `what`.
-    """
+    """Raise ForkedError, naming `what`, if no session can run in this process."""
     if _lost:
         raise ForkedError(
             f"{what} is used in process {os.getpid()}, which was forked after TensorFlow sessions had run. "
@@ -43,10 +36,7 @@ def refuse_if_forked(what: object) -> None:
 
 
 def disarm_in_child(session: Any) -> None:
-    """Make children forked later abandon `session`.
-
-    Freeing it there may wait for threads that do not exist.
-    """
+    """Make children forked later abandon `session`: freeing it may wait for threads that do not exist."""
     _sessions.add(session)
 
 
@@ -69,10 +59,7 @@ def _in_child() -> None:
 
 
 def _leave_event_files() -> None:
-    """Redirect open event files to /dev/null.
-
-    The C library flushes its buffers at exit. Without this, the child would write the parent's buffered events again.
-    """
+    """Redirect open event files to /dev/null: at exit, C would write the parent's buffered events again."""
     with contextlib.suppress(OSError):
         for number in map(int, os.listdir("/proc/self/fd")):
             with contextlib.suppress(OSError):

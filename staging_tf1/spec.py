@@ -73,11 +73,10 @@ def _is_mapping(value: object) -> bool:
 def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
     """Return the leaves in `tf.nest` order, each with its path.
 
+    Raises SpecError if two leaves have the same path, or the structure contains itself.
+
     >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
-
-    Raises:
-      SpecError: two leaves have the same path, or the structure contains itself.
     """
     try:
         found = list(_walk(structure, ""))
@@ -194,20 +193,10 @@ def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
 
 
 def flatten_up_to(spec: Any, value: Any, owner: str = "batch") -> list[tuple[str, Any]]:
-    """Flatten `value` down to the leaves of `spec`.
+    """Flatten `value` down to the leaves of `spec`: pairs of path and leaf in `tf.nest` order.
 
     Where the spec has a leaf, the whole value is a leaf, even a list of numbers. Tuples and lists are interchangeable.
-
-    Args:
-      spec: the expected structure.
-      value: the value to flatten.
-      owner: the owner of the value, for messages: "generator 'digits': batch 3".
-
-    Returns:
-      Pairs of path and leaf in `tf.nest` order.
-
-    Raises:
-      SpecError: the components of `value` differ from those of `spec`.
+    Raises SpecError if the components differ. `owner` is for messages: "generator 'digits': batch 3".
     """
     return list(_walk_up_to(spec, value, "", owner))
 
@@ -269,17 +258,10 @@ def component_name(path: str) -> str:
 
 
 def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
-    """Infer a spec from one batch: its structure, dtypes and shapes.
+    """Infer a spec from one batch: its structure, dtypes and shapes, with the first dimension left open.
 
-    The first dimension is left open. As in `tf.data`, a list of plain numbers or strings is one array. A list that
-    holds arrays is a structure.
-
-    Args:
-      batch: a nest of arrays, or of values that convert to arrays.
-      owner: the owner of the batch, for messages.
-
-    Raises:
-      SpecError: a leaf cannot be converted to an array.
+    As in `tf.data`, a list of plain numbers or strings is one array. A list that holds arrays is a structure. Raises
+    SpecError if a leaf cannot be converted to an array.
 
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
@@ -293,9 +275,7 @@ def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
 
 
 def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
-    """Count the bytes of a batch of `batch_size` records.
-
-    None for strings and for unknown dimensions.
+    """Count the bytes of a batch of `batch_size` records. None for strings and for unknown dimensions.
 
     >>> bytes_per_batch(ArraySpec((None, 784), np.float32), 32)
     100352
@@ -310,15 +290,10 @@ def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
 
 
 def component_paths(value: Any, owner: str = "the batch") -> Any:
-    """Build the structure of `value` with each component replaced by its path.
-
-    A list of plain values is a component.
+    """Build the structure of `value` with each component (or list of plain values) replaced by its path.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
-
-    Raises:
-      SpecError: two components have the same path, or `value` contains itself.
     """
     try:
         paths = _component_paths(value, "")
@@ -335,10 +310,7 @@ def _component_paths(value: Any, path: str) -> Any:
 
 
 def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
-    """Build a structure like `like`, one level deep.
-
-    `children` holds its children by key, field or index.
-    """
+    """Build a structure like `like`, one level deep, from its children by key, field or index."""
     if isinstance(like, Mapping):
         return {key: children[str(key)] for key in like}
     if is_namedtuple(like):

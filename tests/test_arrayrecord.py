@@ -171,7 +171,7 @@ def _count_reads(source: ArrayRecordSource) -> list[int]:
 
 
 def test_more_files_than_are_held_open(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("staging_tf1.sources.files.open_files._FILES_OPEN", 2)
+    monkeypatch.setattr("staging_tf1.sources.files.many_files._FILES_OPEN", 2)
     paths = [write(_records(3, first=3 * number), f"f{number}") for number in range(5)]
     source = ArrayRecordSource(paths, batch_size=4, epochs=1, shuffle=True, seed=1)
     assert sorted(_everything(source)) == sorted(_records(15))

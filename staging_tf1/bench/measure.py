@@ -37,12 +37,7 @@ def measure(step: Step, secs: float, steps: int | None = None) -> Measurement:
     """Run `step` for about `secs` seconds, after a warm-up of a third of that time.
 
     The second half of the warm-up determines the number of steps. Reading the clock after every step would cost as
-    much as the smallest step.
-
-    Args:
-      step: runs one step.
-      secs: the intended duration of the measured part.
-      steps: measure exactly this number of steps, after as many warm-up steps.
+    much as the smallest step. With `steps`, measure exactly this number, after as many warm-up steps.
     """
     count = steps or _steps_that_fit(step, secs)
     if steps:

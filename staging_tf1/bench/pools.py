@@ -18,10 +18,7 @@ POOLS = {
 
 
 def parse_pool(text: str) -> tuple[str, Any]:
-    """Parse `inter_op=1`, `intra_op=1` or `no_spinning` into a name and a value.
-
-    Raises:
-      BenchError: `text` is none of these.
+    """Parse `inter_op=1`, `intra_op=1` or `no_spinning` into a name and a value, or raise BenchError.
 
     >>> parse_pool("inter_op=2"), parse_pool("no_spinning")
     (('inter_op', 2), ('no_spinning', True))

@@ -38,10 +38,7 @@ def ask_worker(request: Request, timeout_secs: float) -> Answer:
 
 
 def ask_one_worker(requests: Sequence[Request], timeout_secs: float) -> list[Answer]:
-    """Answer all `requests` in one process, in order.
-
-    The process imports this same package, and TensorFlow's start-up log is suppressed.
-    """
+    """Answer all `requests` in one process, in order, with this same package and without TensorFlow's start-up log."""
     home = str(Path(staging_tf1.__file__).parent.parent)
     paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONPATH": paths}

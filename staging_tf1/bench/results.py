@@ -39,11 +39,8 @@ class Row:
 def bound_of(outcomes: Mapping[str, Outcome], cores: int, reference: str | None) -> Bound | None:
     """Return the bound of a workload; None if the systems that it needs were not measured.
 
-    Args:
-      outcomes: the outcomes by name, including `const` and `source`.
-      cores: the number of cores that share the CPU time of a step.
-      reference: the system whose time is the bound. If None, the bound is the larger of the time of `const` and the
-        CPU time of step and source on all cores.
+    The bound is the time of `reference`. If that is None, it is the larger of the time of `const` and the CPU time of
+    step and source on all cores.
     """
     if reference is not None:
         found = outcomes.get(reference)

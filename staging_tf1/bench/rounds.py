@@ -59,15 +59,10 @@ def play_rounds(
     on_done: Callable[[str, Answer], None] = lambda name, answer: None,
     ask: Callable[[Request, float], Answer] = ask_worker,
 ) -> dict[str, Outcome]:
-    """Measure each request once per round, in an order that rotates.
+    """Measure each request, given by the name of its row, once per round, in an order that rotates.
 
-    A request that is skipped or fails is not repeated.
-
-    Args:
-      requests: the requests, by the name of their rows.
-      rounds: the number of rounds.
-      on_done: called after each answer, and in later rounds with the old answer of requests that are not repeated.
-      ask: answers a request; by default in a new process.
+    A request that is skipped or fails is not repeated. `on_done` is called after each answer, and in later rounds with
+    the old answer of requests that are not repeated. `ask` answers a request; by default in a new process.
     """
     outcomes = {name: Outcome(name) for name in requests}
     final: dict[str, Answer] = {}

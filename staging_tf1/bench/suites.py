@@ -44,19 +44,12 @@ def workload_plans(
 
 
 def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
-    """Return plans that test the advice of TensorFlow 1's time, with a hand-written queue and with `staged()`.
-
-    Each row changes one thing.
-    """
+    """Return plans that test the advice of TensorFlow 1's time, by hand and with `staged()`, one change a row."""
     return [_classic_plan(name, secs, folder, quick) for name in names]
 
 
 def own_plan(name: str, *, secs: float, folder: str) -> Plan:
-    """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged.
-
-    Raises:
-      BenchError: the name is not of the form "module:function".
-    """
+    """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged."""
     split_own(name)
     base = Request(workload=name, system="const", folder=folder, secs=secs)
     systems = {

@@ -1,11 +1,12 @@
-"""Helpers for the flags of the commands: one-line error messages, and numbers with bounds."""
+"""Helpers for the commands: one-line error messages, numbers with bounds, and paths of Python files."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from staging_tf1.arguments import in_range, output_file, shown
@@ -61,3 +62,24 @@ def problem_of_output(flag: str, path: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """Return a parser that takes files and folders. `epilog` is printed verbatim."""
+    made = OneLineParser(
+        prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file or a folder")
+    return made
+
+
+@contextmanager
+def needing_libcst(prog: str) -> Iterator[None]:
+    """Guard the imports of modules that need LibCST, an extra: if it is missing, report it and exit with 2."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        complain(prog, "needs LibCST: pip install 'staging-tf1[legacy]'")
+        sys.exit(2)

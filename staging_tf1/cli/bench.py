@@ -102,14 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run the measurements and print the tables.
-
-    Args:
-      argv: the arguments after `bench`.
-
-    Returns:
-      0 on success, 1 if a system failed, 130 if interrupted. Invalid arguments exit with 2.
-    """
+    """Run the measurements and print the tables. Return 1 if a system failed, 130 if interrupted."""
     words = parser()
     options = words.parse_args(argv)
     try:

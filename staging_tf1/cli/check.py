@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 
-from staging_tf1.cli.arguments import complain
-from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
@@ -35,14 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Check the given files and folders.
-
-    Args:
-      argv: the arguments after ``check``.
-
-    Returns:
-      0 if there are no mistakes, 1 if there are, 2 if a file or the configuration could not be read.
-    """
+    """Check the given files and folders. The exit code is as in `_EPILOG`."""
     options = parser().parse_args(argv)
     with needing_libcst(_PROG):
         from staging_tf1.legacy import source_files

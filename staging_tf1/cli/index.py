@@ -35,14 +35,7 @@ _CHECKED_PER_READ = 256
 
 
 def main(argv: list[str]) -> int:
-    """Run the command.
-
-    Args:
-      argv: the arguments after `staging-tf1 index`.
-
-    Returns:
-      0 on success, 1 if a file is corrupt or could not be indexed or written.
-    """
+    """Run the command. Return 1 if a file is corrupt or could not be indexed or written."""
     options = _parse(argv)
     try:
         if options.write is not None:

@@ -26,14 +26,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-      argv: the arguments after `staging-tf1`; those of the process if None.
-
-    Returns:
-      The exit code of the command, 0 on success. Invalid arguments exit with 2.
-    """
+    """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2."""
     words = parser()
     options = words.parse_args(argv)
     if options.command not in COMMANDS:

@@ -8,8 +8,7 @@ import json
 import sys
 from typing import Any
 
-from staging_tf1.cli.arguments import complain
-from staging_tf1.cli.python_files import needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
 
 _PROG = "staging-tf1 migrate"
 _EPILOG = """
@@ -49,14 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Migrate the given files and folders.
-
-    Args:
-      argv: the arguments after ``migrate``.
-
-    Returns:
-      0 if nothing is left to do, 1 if something is, 2 if a file could not be read or written.
-    """
+    """Migrate the given files and folders. The exit code is as in `_EPILOG`."""
     options = parser().parse_args(argv)
     with needing_libcst(_PROG):
         from staging_tf1.legacy import source_files

@@ -47,11 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run the program in place of this process. Return 2 if it cannot be started.
-
-    Args:
-      argv: the arguments after ``run``.
-    """
+    """Run the program in place of this process. Return 2 if it cannot be started."""
     ours, program = _split(argv)
     options = parser().parse_args(ours)
     packages = list(options.package)

@@ -66,14 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Train and print the results.
-
-    Args:
-      argv: the arguments after `train`.
-
-    Returns:
-      0 on success, 1 if a file or folder cannot be used, 130 if interrupted.
-    """
+    """Train and print the results. Return 1 if a file or folder cannot be used, 130 if interrupted."""
     words = parser()
     flags = vars(words.parse_args(argv))
     path = flags.pop("data")

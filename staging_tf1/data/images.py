@@ -49,10 +49,7 @@ class LabelledImages:
 
     @property
     def scale(self) -> float:
-        """The largest absolute pixel value of the training images.
-
-        Divide by it to get values from -1 to 1.
-        """
+        """The largest absolute pixel value of the training images. Divide by it to get values from -1 to 1."""
         low, high = float(self.x_train.min()), float(self.x_train.max())
         return max(-low, high) or 1.0
 

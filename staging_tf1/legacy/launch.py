@@ -14,15 +14,11 @@ _BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap
 
 
 def launch(program: Sequence[str], settings: Settings) -> NoReturn:
-    """Run ``python PROGRAM...`` in place of this process.
+    """Run ``python PROGRAM...`` in place of this process: a script or ``-m`` and a module, with arguments.
 
     Python itself runs the program, so ``__main__``, ``sys.argv``, exit codes, signals and tracebacks are the usual
     ones. Child processes (spawned workers, ``subprocess`` calls of ``sys.executable``) get the shim through the
     environment. `runpy` in this process would break each of these.
-
-    Args:
-      program: a script and its arguments, or ``-m``, a module and its arguments.
-      settings: how the program sees TensorFlow.
     """
     environment = dict(os.environ)
     settings.to_environment(environment)

@@ -52,8 +52,7 @@ ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
 def getargspec(function: Callable[..., Any]) -> Any:
     """Return the arguments of `function` as `inspect.getargspec` did before Python 3.11.
 
-    Raises:
-      ValueError: the function has keyword-only arguments or annotations, which the old form cannot represent.
+    Raises ValueError for keyword-only arguments and annotations, which the old form cannot represent.
     """
     full = importlib.import_module("inspect").getfullargspec(function)
     if full.kwonlyargs or full.annotations:

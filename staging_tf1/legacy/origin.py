@@ -24,11 +24,7 @@ class Kind(enum.Enum):
 
 
 class Origin:
-    """Classifies stack frames by the module that they run in.
-
-    Args:
-      packages: top-level names of installed packages that count as user code.
-    """
+    """Classifies stack frames by the module that they run in. The installed `packages` count as user code."""
 
     def __init__(self, packages: Iterable[str] = ()) -> None:
         self._packages = frozenset(packages)

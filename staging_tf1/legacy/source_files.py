@@ -35,9 +35,7 @@ class SourceFile:
 def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
     """Yield the Python files at and below `paths`, each once, in order, and an error for each unusable path.
 
-    Args:
-      paths: files and folders.
-      exclude: names of files and folders to skip.
+    `exclude` holds names of files and folders to skip.
     """
     seen: set[str] = set()
     left_out = frozenset(exclude)
@@ -53,8 +51,7 @@ def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | Un
 def read(path: str) -> SourceFile:
     """Read and parse one file, in the encoding that it declares.
 
-    Raises:
-      UnreadableError: the file cannot be read, is not Python, or is Python 2.
+    Raises UnreadableError if the file cannot be read, is not Python, or is Python 2.
     """
     try:
         kind = kind_of_file(path)

@@ -26,8 +26,7 @@ def is_public(fullname: str) -> bool:
 def maker(fullname: str) -> Make | None:
     """Return a function that turns a new module into `fullname`, or None if TF1 had no such module.
 
-    Raises:
-      RemovedModuleError: `fullname` belongs to a part of `tf.contrib` that is not restored.
+    Raises RemovedModuleError for parts of `tf.contrib` that are not restored.
     """
     if not is_public(fullname):
         return None

@@ -31,11 +31,7 @@ _POLL_SECS = 0.005
 class TutorialStagingArea:
     """The area that tutorials show: declared by tensors, with `stage` and `unstage`.
 
-    Args:
-      tensors: placeholders or other tensors; their dtypes and static shapes define the element.
-      dtypes: optional; must agree with `tensors`.
-      capacity: the maximum number of elements; 0 means no limit.
-      memory_limit: the maximum size in bytes; 0 means no limit.
+    The dtypes and static shapes of `tensors` define the element. A capacity or memory limit (bytes) of 0 is no limit.
 
     Raises:
       staging_tf1.errors.SpecError: `dtypes` contradicts `tensors`.
@@ -69,14 +65,9 @@ class TutorialStagingArea:
         return self._area
 
     def stage(self, values: Any, name: str | None = None) -> Any:
-        """Return the op that puts one element.
+        """Return the op that puts one element: a tensor or numpy array for each component.
 
-        Args:
-          values: one tensor or numpy array for each component.
-          name: the name of the op.
-
-        Raises:
-          staging_tf1.errors.SpecError: the values do not fit the declared components.
+        Raises SpecError if the values do not fit the declared components.
         """
         self._count_call("stage()")
         listed = values if isinstance(values, (list, tuple, dict)) else [values]
@@ -89,13 +80,9 @@ class TutorialStagingArea:
             ) from error
 
     def unstage(self, name: str | None = None) -> Any:
-        """Return tensors that take the oldest element.
+        """Return tensors that take the oldest element, as `tf.contrib.staging.StagingArea.get` does.
 
-        If the area stays empty for a few seconds, running them raises instead of hanging.
-
-        Returns:
-          The value of `tf.contrib.staging.StagingArea.get`. Running it raises `tf.errors.InvalidArgumentError` if
-          nothing was put.
+        If the area stays empty for a few seconds, running them raises `tf.errors.InvalidArgumentError`.
         """
         self._count_call("unstage()")
         with tf.control_dependencies([self._assert_not_empty()]):

@@ -103,11 +103,7 @@ def attach(module: ModuleType, view: View, origin: Origin) -> None:
 
 
 def own(module: ModuleType, name: str) -> Any:
-    """Return the attribute that libraries see, whatever the calling code.
-
-    Raises:
-      AttributeError: the module has no such attribute of its own.
-    """
+    """Return the attribute that libraries see, whatever the calling code. Raises AttributeError if there is none."""
     return ModuleType.__getattribute__(module, name)
 
 

@@ -35,11 +35,8 @@ class Model:
 def build_model(images: Any, labels: Any, *, num_classes: int, scale: float) -> Model:
     """Build the classifier and its training step in the default graph.
 
-    Args:
-      images: a tensor [B, ...] of any numeric type; all dimensions but the first are known.
-      labels: an int32 tensor [B] with values from 0 to `num_classes` - 1.
-      num_classes: the number of classes.
-      scale: the divisor of the pixel values.
+    Images are [B, ...] of any numeric type, with all dimensions but the first known, and are divided by `scale`. Labels
+    are int32 [B], from 0 to `num_classes` - 1.
     """
     pixels = tf.cast(images, tf.float32) / scale
     flat = tf.reshape(pixels, [-1, pixels.shape[1:].num_elements()])

@@ -36,11 +36,7 @@ class Settings:
     trace: str | None = None
 
     def check(self) -> None:
-        """Reject settings that contradict each other.
-
-        Raises:
-          ValueError: the message names the flags of `staging-tf1 train`.
-        """
+        """Raise ValueError, which names the flags of `staging-tf1 train`, for settings that contradict each other."""
         if self.workflow == "lockstep" and self.threads > 1:
             raise ValueError(f"--workflow lockstep has no feed threads: got --threads {self.threads}, remove it")
         if self.workflow == "classic" and self.capacity < 2:

@@ -45,15 +45,10 @@ class Result:
 def train(
     data: LabelledImages, settings: Settings, on_step: Callable[[int, float], None] = lambda count, loss: None
 ) -> Result:
-    """Train a classifier on `data` and test it.
+    """Train a classifier on `data` and test it. If `logdir` holds a checkpoint, the training resumes from it.
 
-    Args:
-      data: images and labels.
-      settings: the settings of the run. If `logdir` holds a checkpoint, the training resumes from it.
-      on_step: called after each step with the number of images in the batch and their mean loss.
-
-    Raises:
-      LogdirError: `logdir` holds the checkpoint of another model.
+    `on_step` is called after each step with the number of images in the batch and their mean loss. Raises LogdirError
+    if `logdir` holds the checkpoint of another model.
     """
     with tf.Graph().as_default():
         tf.set_random_seed(settings.seed)

@@ -29,19 +29,13 @@ _FROM_BYTES, _TO_BYTES, _MOST_HELD = 64 << 10, 64 << 20, 8
 
 
 class _Memory(np.ndarray[Any, Any]):
-    """The memory of one `aligned_empty` array.
-
-    `given_away` is set once a source has delivered it.
-    """
+    """The memory of one `aligned_empty` array. `given_away` is set once a source has delivered it."""
 
     given_away = False
 
 
 class _Block(bytearray):
-    """The buffer of a `_Memory`.
-
-    It is not an array, because numpy would then make it the base of our arrays instead of the `_Memory`.
-    """
+    """The buffer of a `_Memory`. If it were an array, numpy would make it the base of our arrays instead."""
 
     __slots__ = ("loan",)
     loan: _Loan | None
@@ -63,14 +57,9 @@ _returned: deque[_Loan] = deque()
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Create an uninitialized array that starts on a 64-byte boundary.
+    """Create an uninitialized C-ordered array that starts on a 64-byte boundary, otherwise like `np.empty`.
 
-    The array is C-ordered. Otherwise the function is like `np.empty`. A `transform` that returns such an array must not
-    write to it again, because TensorFlow reads it in place.
-
-    Args:
-      shape: an integer, or a tuple or list of integers.
-      dtype: a numpy dtype, or anything that `np.dtype` accepts.
+    A `transform` that returns such an array must not write to it again, because TensorFlow reads it in place.
 
     Raises:
       TypeError, ValueError: the shape or the dtype is invalid.
@@ -154,20 +143,14 @@ def _used_before(size: int) -> _Block | None:
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Copy an array to new memory on a 64-byte boundary.
-
-    The copy is C-ordered and in native byte order.
-    """
+    """Copy an array to new memory on a 64-byte boundary, C-ordered and in native byte order."""
     copy = aligned_empty(array.shape, array.dtype if array.dtype.isnative else as_numpy_dtype(array.dtype))
     np.copyto(copy, array)
     return copy
 
 
 def is_aligned(array: np.ndarray[Any, Any]) -> bool:
-    """Whether TensorFlow reads `array` in place.
-
-    It must be C-ordered and start on a 64-byte boundary.
-    """
+    """Whether TensorFlow reads `array` in place: it is C-ordered and starts on a 64-byte boundary."""
     return bool(array.flags.c_contiguous) and _address(array) % ALIGNMENT_BYTES == 0
 
 

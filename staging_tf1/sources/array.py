@@ -65,10 +65,7 @@ class ArraySource(RecordSource):
         )
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the arrays with their first dimension replaced.
-
-        See `RecordSource.record_spec`.
-        """
+        """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""
         specs = flatten(self._specs)
         return pack(self._specs, [ArraySpec((batch_dim, *s.shape[1:]), s.dtype, s.name) for s in specs])
 

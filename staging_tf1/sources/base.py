@@ -37,10 +37,7 @@ class Source(abc.ABC):
     @property
     @abc.abstractmethod
     def spec(self) -> Any:
-        """A nest of `ArraySpec`.
-
-        The batch dimension is `batch_size`, or None if a batch can be partial.
-        """
+        """A nest of `ArraySpec`. The batch dimension is `batch_size`, or None if a batch can be partial."""
 
     @property
     @abc.abstractmethod
@@ -85,25 +82,19 @@ class Source(abc.ABC):
     seed_was_drawn: bool = False
 
     def with_seed(self, seed: int) -> Source:
-        """Return this source with another seed, from 0 to 2**63 - 1.
-
-        Returns itself if nothing is random.
-        """
+        """Return this source with another seed, from 0 to 2**63 - 1, or itself if nothing is random."""
         arguments.seed(type(self).__name__, seed)
         return self
 
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what determines the sequence of batches.
+        """Return what determines the sequence of batches, such as seed, number of records and batch size.
 
-        This includes the seed, the number of records and the batch size. Checkpoints store the fingerprint. A restored
-        run raises if it differs.
+        Checkpoints store the fingerprint. A restored run raises if it differs.
         """
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Return an iterator over the batches from `start` on.
-
-        It is empty if there are no more.
+        """Return an iterator over the batches from `start` on. It is empty if there are no more.
 
         Raises:
           TypeError, ValueError: `start` is not a valid batch index.
@@ -114,10 +105,7 @@ class Source(abc.ABC):
 
     @property
     def bytes_per_batch(self) -> int | None:
-        """Bytes in a full batch.
-
-        None for strings, and if a dimension other than the first is unknown.
-        """
+        """Bytes in a full batch. None for strings, and if a dimension other than the first is unknown."""
         return bytes_per_batch(self.spec, self.batch_size)
 
 
@@ -145,10 +133,7 @@ class StreamSource(abc.ABC):
 
     @abc.abstractmethod
     def resolve_spec(self) -> Any:
-        """Return the spec.
-
-        If it is unknown, read the first batch, which `batches` still delivers.
-        """
+        """Return the spec. If it is unknown, read the first batch, which `batches` still delivers."""
 
     @abc.abstractmethod
     def batches(self, start: int = 0) -> Iterator[Any]:
@@ -170,10 +155,7 @@ class StreamSource(abc.ABC):
         raise NotImplementedError
 
     def restore(self, position: int, state: bytes) -> None:
-        """Make `batches(position)` start from a saved state.
-
-        The state is a result of `state(position)`, possibly from another process.
-        """
+        """Make `batches(position)` start from a result of `state(position)`, possibly from another process."""
         raise NotImplementedError
 
     @property

@@ -14,13 +14,10 @@ __all__ = ["RecordCache"]
 
 
 class RecordCache:
-    """Keeps the first records that fit into `limit_bytes`. Thread-safe.
+    """Keeps the first records that fit into `limit_bytes`, counting arrays and strings. Thread-safe.
 
     Nothing is evicted. Each epoch reads each record once, so a least-recently-used cache smaller than the data would
     evict each record just before its next use and never hit.
-
-    Args:
-      limit_bytes: the limit for the records' arrays and strings, without Python's overhead. 0 disables the cache.
     """
 
     def __init__(self, limit_bytes: int) -> None:

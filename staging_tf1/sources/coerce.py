@@ -32,10 +32,7 @@ def as_source(value: Any) -> Source | StreamSource:
 
 
 def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
-    """Do what `as_source` does, for an argument of another function.
-
-    `what` and `argument` are for messages.
-    """
+    """Do what `as_source` does, for the `argument` of the function `what`, both named in messages."""
     if isinstance(value, Source):
         _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
@@ -65,11 +62,7 @@ def _check_numbers(what: str, source: Source) -> None:
 
 
 def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
-    """Check that the spec of a source is a nest of `ArraySpec`, and return it.
-
-    Raises:
-      TypeError: a user's source returns something else.
-    """
+    """Check that the spec of a user's source is a nest of `ArraySpec`, and return it."""
     for path, leaf in flatten_with_paths(spec):
         if not isinstance(leaf, ArraySpec):
             raise TypeError(

@@ -85,9 +85,7 @@ class GeneratorSource(StreamSource):
         return self._spec
 
     def resolve_spec(self) -> Any:
-        """Return the spec.
-
-        If none was declared, read the first batch, which is kept and delivered first.
+        """Return the spec. If none was declared, read the first batch, which is kept and delivered first.
 
         Raises:
           SpecError: the generator yields no batch, or its first batch cannot be converted to arrays.
@@ -112,9 +110,7 @@ class GeneratorSource(StreamSource):
         return other
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Return an iterator over the batches from `start` on.
-
-        Each is checked against the spec.
+        """Return an iterator over the batches from `start` on. Each is checked against the spec.
 
         Raises:
           StagingError: `start` is not 0 and `resume` is "error", or a generator object is read a second time.

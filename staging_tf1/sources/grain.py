@@ -28,14 +28,11 @@ _STATES_KEPT = 1024
 
 
 def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
-    """Create a source from a Grain pipeline.
+    """Create a source from a Grain pipeline whose elements are batches: it must contain `.batch(n)`.
 
-    The pipeline is a `MapDataset`, `IterDataset` or `DataLoader` whose elements are batches. A `MapDataset` has random
-    access, so it supports several threads and exact resume. The other two are streams. They resume with Grain's
-    `get_state` and `set_state`. If no state was saved, they read and discard batches.
-
-    Args:
-      dataset: the Grain pipeline. It must contain `.batch(n)`.
+    A `MapDataset` has random access, so it supports several threads and exact resume. An `IterDataset` or `DataLoader`
+    is a stream. It resumes with Grain's `get_state` and `set_state`. If no state was saved, it reads and discards
+    batches.
 
     Raises:
       ImportError: Grain is not installed.
@@ -125,10 +122,7 @@ class GrainMapSource(Source):
         return GrainMapSource(self._dataset[index::count])
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Return the number of batches and the size of the first.
-
-        Grain does not expose its seed.
-        """
+        """Return the number of batches and the size of the first. Grain does not expose its seed."""
         size = {"num_batches": self.num_batches or -1, "batch_size": self.batch_size}
         return {"source": "grain.MapDataset", **size, **BY_BATCHES}
 
@@ -173,8 +167,7 @@ class GrainIterSource(StreamSource):
     def batches(self, start: int = 0) -> Iterator[Any]:
         """Return an iterator over the batches from `start` on.
 
-        Raises:
-          StagingError: the pipeline rejects a restored state, because it differs from the one that was saved.
+        Raises StagingError if the pipeline differs from the one whose state was saved, and rejects it.
         """
         start = arguments.batch_start("GrainSource", start)
         iterator = iter(self._dataset)
@@ -209,11 +202,7 @@ class GrainIterSource(StreamSource):
                 self._states.popitem(last=False)
 
     def state(self, position: int) -> bytes:
-        """Return Grain's state after `position` batches.
-
-        Raises:
-          StagingError: the position was not reached, or is more than 1,024 batches in the past.
-        """
+        """Return Grain's state after `position` batches, of the last 1,024. Otherwise raises StagingError."""
         position = _checked_position(position)
         with self._lock:
             if position not in self._states:
@@ -222,10 +211,7 @@ class GrainIterSource(StreamSource):
             return self._states[position]
 
     def restore(self, position: int, state: bytes) -> None:
-        """Make `batches(position)` start from a saved state.
-
-        The state is a result of `state(position)`, possibly from another process.
-        """
+        """Make `batches(position)` start from a result of `state(position)`, possibly from another process."""
         position = _checked_position(position)
         if not isinstance(state, bytes):
             arguments.refuse("GrainSource", "state", state, "the bytes returned by state(position)")

@@ -37,12 +37,9 @@ class Piece(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Divides the epochs of a shard into batches.
+    """Divides the epochs of a shard, of at least one record, into batches. See `RecordSource`.
 
     Attributes:
-      num_records: records of the shard in one epoch, at least 1.
-      batch_size: records in a full batch.
-      epochs: the number of epochs. None is endless.
       drop_remainder: skip partial batches.
       across_epochs: fill batches from the next epoch. At most the last batch of all epochs is partial.
     """
@@ -55,10 +52,7 @@ class Schedule:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch.
-
-        None if batches cross epochs and do not divide them evenly.
-        """
+        """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
         if self.across_epochs and self.num_records % self.batch_size:
             return None
         return self._count(self.num_records)
@@ -90,12 +84,7 @@ class Schedule:
         return index // self._count(self.num_records)
 
     def pieces(self, index: int) -> list[Piece]:
-        """Return the places of batch `index`.
-
-        A batch that crosses epochs has several pieces.
-
-        Raises:
-          IndexError: `index` is out of range.
+        """Return the places of batch `index`. A batch that crosses epochs has several pieces.
 
         >>> Schedule(num_records=10, batch_size=4, epochs=2).pieces(5)
         [Piece(epoch=1, start=8, stop=10)]
@@ -123,12 +112,7 @@ class Schedule:
 
 
 class Order:
-    """The order of a shard's records in each epoch. Thread-safe.
-
-    Args:
-      total_records: records of all shards.
-      seed: the seed of the shuffle. None does not shuffle.
-      shard_index, shard_count: the shard.
+    """The order of a shard's records in each epoch. A `seed` of None does not shuffle. Thread-safe.
 
     >>> Order(10, seed=None, shard_index=1, shard_count=3).records(Piece(epoch=0, start=0, stop=2))
     slice(1, 7, 3)
@@ -148,10 +132,7 @@ class Order:
         return len(range(self.shard_index, self.total_records, self.shard_count))
 
     def records(self, piece: Piece) -> np.ndarray[Any, Any] | slice:
-        """Return the record numbers at the places of `piece`.
-
-        They are an int64 array, or a slice without a shuffle.
-        """
+        """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
         if self.seed is None:
             first = self.shard_index + self.shard_count * piece.start
             return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)

@@ -24,11 +24,7 @@ class Parsing(NamedTuple):
     cache_bytes: int = 0
 
     def checked(self, owner: str, transform: Any) -> Parsing:
-        """Check and normalize the options.
-
-        Raises:
-          TypeError, ValueError: an option is invalid, or two options exclude each other.
-        """
+        """Check and normalize the options. Two of them may exclude each other."""
         as_uint8 = arguments.flag(owner, "as_uint8", self.as_uint8)
         skip_corrupt = arguments.flag(owner, "skip_corrupt", self.skip_corrupt)
         cache_bytes = arguments.whole(
@@ -77,18 +73,10 @@ def parsed_spec(record: Any, batch_dim: int | None) -> Any:
 
 
 def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record: Callable[[int], str]) -> Any:
-    """Stack parsed records into new aligned arrays.
+    """Stack parsed records into new aligned arrays. Each record is copied before the next one is taken.
 
-    Each record is copied before the next one is taken.
-
-    Args:
-      like: a record that sets the structure, dtypes and shapes.
-      numbers: the numbers of the records.
-      records: the records.
-      describe_record: names a record by its number, for messages.
-
-    Raises:
-      SpecError: a record differs from `like`.
+    The record `like` sets the structure, dtypes and shapes. `describe_record` names a record by its number, for
+    messages. Raises SpecError if a record differs from `like`.
     """
     specs = flatten(parsed_spec(like, None))
     batch = [aligned_empty((len(numbers), *spec.shape[1:]), spec.dtype) for spec in specs]

@@ -30,16 +30,9 @@ _MASK64 = (1 << 64) - 1
 
 
 def permute(positions: np.ndarray[Any, Any], num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
-    """Return the records at `positions` in the shuffled order of one epoch.
+    """Return the records at `positions` in the shuffled order of one epoch, as int64 of the same shape.
 
-    Args:
-      positions: integers in [0, num_records), of any shape.
-      num_records: the number of records to shuffle, at most 2**62.
-      seed: a non-negative integer below 2**63.
-      epoch: a non-negative integer. Each epoch has its own order.
-
-    Returns:
-      int64 record numbers, in the shape of `positions`.
+    Positions are in [0, num_records), `num_records` is at most 2**62, and `seed` is from 0 to 2**63 - 1.
 
     >>> sorted(permute(np.arange(5), 5, seed=1, epoch=0).tolist())
     [0, 1, 2, 3, 4]
@@ -95,10 +88,7 @@ def _keys(seed: int, epoch: int, num_records: int) -> tuple[int, ...]:
 
 
 def _mix_int(x: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
-
-    Each bit of `x` affects half of the result's bits.
-    """
+    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Each bit of `x` affects half of the result's."""
     x &= _MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64

@@ -37,11 +37,7 @@ class Options(NamedTuple):
     transform: Transform | None = None
 
     def checked(self, owner: str) -> Options:
-        """Check and normalize the options. Called before any file is opened.
-
-        Raises:
-          TypeError, ValueError: an option is invalid for any number of records.
-        """
+        """Check and normalize the options. Called before any file is opened."""
         wants_rng(owner, self.transform)
         return Options(
             arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
@@ -124,22 +120,17 @@ class RecordSource(Source):
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of what `gather` returns: a nest of `ArraySpec`.
+        """Return the spec of what `gather` returns, a nest of `ArraySpec` whose shapes start with `batch_dim`.
 
         It may read a record to find out.
-
-        Args:
-          batch_dim: the first dimension of each shape.
         """
 
     @abc.abstractmethod
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Return the given records, in this order, as a nest of new arrays.
 
-        Must be thread-safe. Arrays made by `aligned_empty` are fed without a copy.
-
-        Args:
-          records: the numbers of the records, as an int64 array or as a slice with start, stop and step.
+        `records` holds their numbers: an int64 array, or a slice with start, stop and step. Must be thread-safe. Arrays
+        made by `aligned_empty` are fed without a copy.
         """
 
     @property
@@ -213,10 +204,7 @@ class RecordSource(Source):
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Batches in one epoch.
-
-        None if batches cross epochs and do not divide them evenly.
-        """
+        """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
         return self._schedule.batches_per_epoch
 
     @property
@@ -230,19 +218,11 @@ class RecordSource(Source):
         return self._schedule.epochs
 
     def epoch_of(self, index: int) -> int:
-        """Return the epoch, counted from 0, in which batch `index` starts.
-
-        Raises:
-          IndexError: `index` is out of range.
-        """
+        """Return the epoch, from 0, in which batch `index` starts. Raises IndexError if it is out of range."""
         return self._schedule.epoch_of(self._checked_index(index))
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
-        """Return the numbers of the records in batch `index`: int64 [batch].
-
-        Raises:
-          IndexError: `index` is out of range.
-        """
+        """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
         parts = [self._order.records(piece) for piece in self._schedule.pieces(self._checked_index(index))]
         return np.concatenate(
             [np.arange(p.start, p.stop, p.step, dtype=np.int64) if isinstance(p, slice) else p for p in parts]
@@ -270,20 +250,14 @@ class RecordSource(Source):
         return arguments.index_below(self._owner, index, self.num_batches)
 
     def shard(self: _Source, index: int, count: int) -> _Source:
-        """Return the source of every `count`-th record, starting with record `index`.
-
-        See `Source.shard`.
-        """
+        """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
         part = copy.copy(self)
         part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
         return part
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what determines the sequence of batches. See `Source.fingerprint`.
-
-        `seed` is -1 if nothing is random.
-        """
+        """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random."""
         return {
             "source": type(self).__name__,
             "num_records": self._total_records,

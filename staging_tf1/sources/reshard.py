@@ -55,16 +55,10 @@ def carried_over(
 ) -> Carried | None:
     """Map the positions of `len(positions)` towers to positions of `towers` towers.
 
-    Args:
-      saved: the fingerprint of the source in the saved run, before it was divided among towers. See
-        `Source.fingerprint`.
-      positions: the number of batches that each tower's shard had delivered.
-      present: the fingerprint of the source in the new run.
-      towers: the number of towers in the new run.
-      epochs: the number of epochs in both runs. None is endless. It matters only at the end of the data.
-
-    Returns:
-      None if the two runs have no common order, or if a fingerprint does not describe how records are distributed.
+    `saved` and `present` are the fingerprints of the source (see `Source.fingerprint`) in the saved and the new run,
+    before it was divided among towers. `positions` are the batches that each tower's shard had delivered. `epochs`, the
+    same in both runs, matters only at the end of the data. Returns None if the two runs have no common order, or if a
+    fingerprint does not describe how records are distributed.
 
     Raises:
       ArithmeticError, ValueError: `saved` is damaged.
@@ -97,10 +91,7 @@ def _batches_carried_over(positions: Sequence[int], towers: int) -> Carried:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a run distributes records.
-
-    Shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch.
-    """
+    """How a run distributes records: shard `i` has the places i, i + shards, i + 2 * shards, ... of each epoch."""
 
     num_records: int
     batch_size: int
@@ -166,19 +157,13 @@ def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) 
 
 @dataclass(frozen=True)
 class _Progress:
-    """The progress of a shard: its first `batches` batches.
-
-    None stands for all batches of its schedule.
-    """
+    """The progress of a shard: its first `batches` batches. None stands for all batches of its schedule."""
 
     schedule: Schedule
     batches: int | None
 
     def next_record(self) -> tuple[int, int]:
-        """The (epoch, place in the shard) of the next record.
-
-        Records in skipped partial batches count as passed.
-        """
+        """The (epoch, place in the shard) of the next record. Records in skipped partial batches count as passed."""
         schedule, batches = self.schedule, self.batches or 0
         if not schedule.across_epochs:
             epoch, step = divmod(batches, _per_epoch(schedule))
@@ -189,10 +174,7 @@ class _Progress:
         return divmod(batches * schedule.batch_size, schedule.num_records)
 
     def delivered(self, epoch: int) -> int:
-        """How many records of one epoch the batches hold.
-
-        They are always the first records of the epoch.
-        """
+        """How many records of one epoch the batches hold. They are always the first records of the epoch."""
         schedule = self.schedule
         if schedule.epochs is not None and epoch >= schedule.epochs:
             return 0
@@ -233,12 +215,7 @@ _NEVER = (1 << 63, 0)
 
 @dataclass(frozen=True)
 class _Change:
-    """A change of layout.
-
-    Attributes:
-      old, new: the two layouts.
-      progress: the progress of the old shards, by shard.
-    """
+    """A change from the `old` to the `new` layout, with the progress of the old shards, by shard."""
 
     old: _Layout
     progress: Mapping[int, _Progress]
@@ -290,20 +267,14 @@ class _Change:
                 yield old, each
 
     def _first_common(self, old: int, shard: int) -> int:
-        """The first place common to an old shard and the new one.
-
-        Computed with the Chinese remainder theorem.
-        """
+        """The first place common to an old shard and the new one, by the Chinese remainder theorem."""
         common = math.gcd(self.old.shards, self.new.shards)
         modulus = self.old.shards // common
         steps = (old - shard) // common * pow(self.new.shards // common, -1, modulus) % modulus
         return shard + self.new.shards * steps
 
     def _next_common(self, old: int, each: _Progress, shard: int) -> tuple[int, int]:
-        """The first common record that the old shard has not passed.
-
-        Returns its (epoch, place in the new shard).
-        """
+        """The (epoch, place in the new shard) of the first common record that the old shard has not passed."""
         first, every = self._first_common(old, shard), math.lcm(self.old.shards, self.new.shards)
         epoch, place = each.next_record()
         lowest = old + self.old.shards * place

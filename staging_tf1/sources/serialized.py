@@ -21,10 +21,7 @@ __all__ = ["SerializedFiles", "SerializedSource"]
 
 
 class SerializedFiles(Protocol):
-    """The records of one or more files, with consecutive numbers across files.
-
-    Thread-safe.
-    """
+    """The records of one or more files, with consecutive numbers across files. Thread-safe."""
 
     @property
     def num_records(self) -> int:
@@ -41,45 +38,25 @@ class SerializedFiles(Protocol):
         """Name record number `record`, for messages."""
 
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records.
+        """Read records by number, int64 [n].
 
-        Args:
-          records: the numbers of the records, int64 [n].
-
-        Returns:
-          The bytes of the records, in this order, and the errors of corrupt records by their place in it.
-
-        Raises:
-          RecordFileError: a file cannot be read, or has changed.
+        Returns their bytes, in this order, and the errors of corrupt records by their place in it.
+        Raises RecordFileError if a file cannot be read, or has changed.
         """
 
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Read records of `length` bytes into a new aligned uint8 matrix [n, length].
+        """Read records of `length` bytes into a new aligned uint8 matrix [n, length]. See `read`.
 
-        See `read`.
-
-        Raises:
-          SpecError: a record has another length.
+        Raises SpecError if a record has another length.
         """
 
 
 class SerializedSource(RecordSource):
-    """Batches of serialized or parsed records from files.
+    """Batches of serialized or parsed records, as in `TFRecordSource`, from files. The options are checked.
 
-    The content of a batch depends on the options:
-      by default: the serialized records, an object array of bytes, [batch];
-      with `features`: the same. `tf.io.parse_example(batch, source.features)` parses it in the graph;
-      with `parse_fn`: the results of `parse_fn` for each record, stacked;
-      with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
-
-    Args:
-      files: reads the records.
-      parsing, options: checked options.
-
-    Raises:
-      RecordFileError: the files hold no records.
+    Raises RecordFileError if the files hold no records.
     """
 
     def __init__(
@@ -130,10 +107,7 @@ class SerializedSource(RecordSource):
         return parsed_spec(self._first_parsed(), batch_dim)
 
     def _first_parsed(self) -> Any:
-        """The first record of this shard that is not corrupt.
-
-        It sets the structure of the batches.
-        """
+        """The first record of this shard that is not corrupt. It sets the structure of the batches."""
         with self._first_lock:
             if self._first is None:
                 for place in range(self.num_records):
@@ -163,10 +137,9 @@ class SerializedSource(RecordSource):
         return batch
 
     def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
-        """Return the numbers of intact records, and the records.
+        """Return the numbers of intact records, and an iterable of the records that parses lazily.
 
-        The records are an iterable that parses lazily. A `parse_fn` may write each record to the same array, so callers
-        must copy each record before taking the next.
+        A `parse_fn` may write each record to the same array, so callers must copy each record before taking the next.
         """
         if not self._cache.limit_bytes:
             return self._fresh(numbers)

@@ -24,12 +24,9 @@ Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
 
 def wants_rng(owner: str, transform: Transform | None) -> bool:
-    """Whether `transform` takes random numbers.
+    """Whether `transform` is to be called as `transform(batch, rng)` rather than `transform(batch)`.
 
-    It is then called as `transform(batch, rng)` rather than `transform(batch)`.
-
-    Raises:
-      TypeError: it takes neither (batch) nor (batch, rng).
+    Raises TypeError if it takes neither.
     """
     if transform is None:
         return False
@@ -59,20 +56,14 @@ def _takes(signature: inspect.Signature, *arguments: None) -> bool:
 
 
 def batch_rng(seed: int, shard_index: int, index: int) -> np.random.Generator:
-    """Make the random generator of batch `index`.
-
-    It is counter-based, so it does not depend on earlier batches.
-    """
+    """Make the random generator of batch `index`. It is counter-based, independent of earlier batches."""
     # numpy accepts any ISeedSequence. Its stubs list one class only.
     key: Any = _Key(seed, shard_index)
     return np.random.Generator(np.random.Philox(key, counter=index << 192))
 
 
 class _Key(ISeedSequence):
-    """Passes a key to Philox.
-
-    `Philox(key=...)` first requests entropy from the system, and then drops it.
-    """
+    """Passes a key to Philox. `Philox(key=...)` first requests entropy from the system, and then drops it."""
 
     def __init__(self, low: int, high: int) -> None:
         self._words = np.array([low, high], np.uint64)
@@ -82,14 +73,12 @@ class _Key(ISeedSequence):
 
 
 def hand_over(owner: str, batch: Any) -> Any:
-    """Move a batch into arrays that TensorFlow reads in place.
+    """Move a batch into arrays that TensorFlow reads in place, and that nothing else holds.
 
-    Nothing else holds these arrays. Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they
-    are. All others are copied. TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and
-    an array that happens to be aligned may be a buffer that the transform reuses.
-
-    Raises:
-      SpecError: a leaf is not an array, or lies in the memory of an earlier batch.
+    Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they are. All others are copied.
+    TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and an array that happens to be
+    aligned may be a buffer that the transform reuses. Raises SpecError if a leaf is not an array, or lies in the memory
+    of an earlier batch.
     """
     memories, leaves = [], []
     for number, value in enumerate(flatten(batch)):
@@ -116,10 +105,7 @@ def _place(owner: str, batch: Any, number: int) -> str:
 
 
 def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
-    """Infer the spec of transformed batches.
-
-    `before` and `after` are one batch before and after the transform.
-    """
+    """Infer the spec of transformed batches from one batch, before and after the transform."""
     rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
     leaves = []
     for path, leaf in flatten_with_paths(after):

@@ -1,7 +1,8 @@
 """The systems, by name. Loading a system imports its module and TensorFlow.
 
-Each module is one way to feed a training loop, written as its documentation recommends, and short enough to serve as
-an example. `staged` has variants, which differ in their options.
+Each system is one way to feed a training loop, written as its documentation recommends, and short enough to serve as
+an example. It is the function of its name in a module of this package. `staged` has variants, which differ in their
+options.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ __all__ = ["BOUNDS", "SYSTEMS", "SystemName", "default_systems", "load_system", 
 
 @dataclass(frozen=True)
 class _Listed:
+    module: str
     help_text: str
     # Whether the system supports several feed threads. Their number then follows the name, as in "staged:4".
     threaded: bool = False
-    ours: bool = False
-    # The module of the system, if its name differs, and the keyword arguments of that module's `run`.
-    module: str | None = None
+    # The function of the system, if its name differs, and its keyword arguments.
+    function: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> bool:
+        return self.module == "ours"
 
 
 def _staged(help_text: str, **options: Any) -> _Listed:
-    return _Listed(help_text, threaded=True, ours=True, module="staged", options=options)
+    return _Listed("ours", help_text, threaded=True, function="staged", options=options)
 
 
 # The bounds are computed from these; they are measured along with every other system.
@@ -44,20 +49,24 @@ BOUNDS = {
 }
 
 SYSTEMS = {
-    "feed_dict": _Listed("session.run(train_op, feed_dict)"),
-    "hand_classic": _Listed("by hand: feed threads, RandomShuffleQueue, enqueue_many, dequeue_many", threaded=True),
-    "hand_area": _Listed("by hand: FIFOQueue of whole batches, a staging area, make_callable", threaded=True),
-    "from_generator": _Listed("tf.data.Dataset.from_generator, prefetch"),
-    "tf_data": _Listed("tf.data in TensorFlow ops, prefetch; W5: front to back"),
-    "tf_data_shuffled": _Listed("W5: tf.data with a shuffle buffer of 10,000"),
-    "tensorpack": _Listed("tensorpack's QueueInput and StagingInput"),
-    "classic": _Listed("CustomRunner with a shuffle queue, StagingArea, put in the loop", threaded=True, ours=True),
-    "classic_fifo": _Listed("CustomRunner with a queue of whole batches, StagingArea", threaded=True, ours=True),
+    "feed_dict": _Listed("by_hand", "session.run(train_op, feed_dict)"),
+    "hand_classic": _Listed(
+        "by_hand", "by hand: feed threads, RandomShuffleQueue, enqueue_many, dequeue_many", threaded=True
+    ),
+    "hand_area": _Listed(
+        "by_hand", "by hand: FIFOQueue of whole batches, a staging area, make_callable", threaded=True
+    ),
+    "from_generator": _Listed("tf_data", "tf.data.Dataset.from_generator, prefetch"),
+    "tf_data": _Listed("tf_data", "tf.data in TensorFlow ops, prefetch; W5: front to back"),
+    "tf_data_shuffled": _Listed("tf_data", "W5: tf.data with a shuffle buffer of 10,000"),
+    "tensorpack": _Listed("tensorpack", "tensorpack's QueueInput and StagingInput", function="run"),
+    "classic": _Listed("ours", "CustomRunner with a shuffle queue, StagingArea, put in the loop", threaded=True),
+    "classic_fifo": _Listed("ours", "CustomRunner with a queue of whole batches, StagingArea", threaded=True),
     "staged": _staged("staged(), StagingSession.make_callable"),
     "staged_uint8": _staged("staged() on bytes, which the step converts", compact=True),
     "staged_nice": _staged("staged(nice=10)", nice=10),
     "staged_uint8_nice": _staged("staged_uint8 with nice=10 and capacity=4", compact=True, nice=10, capacity=4),
-    "lockstep": _Listed("staged(lockstep=True)", ours=True),
+    "lockstep": _Listed("ours", "staged(lockstep=True)"),
 }
 
 
@@ -76,10 +85,7 @@ class SystemName:
 
 
 def parse_system(text: str) -> SystemName:
-    """Parse a name such as `staged`, which means one thread, `staged:4` or `staged:4@inter_op=1`.
-
-    Raises:
-      BenchError: the system or pool setting is unknown, or the system does not support several threads.
+    """Parse a name such as `staged`, which means one thread, `staged:4` or `staged:4@inter_op=1`, or raise BenchError.
 
     >>> str(parse_system("staged:4")), str(parse_system("feed_dict@no_spinning"))
     ('staged:4', 'feed_dict@no_spinning')
@@ -106,6 +112,6 @@ def default_systems(threads: Iterable[int]) -> list[SystemName]:
 
 def load_system(name: str) -> System:
     """Return the system or the bound of that name."""
-    listed = SYSTEMS.get(name, _Listed(""))
-    module = importlib.import_module(f"staging_tf1.bench.systems.{listed.module or name}")
-    return functools.partial(module.run, **listed.options)
+    listed = SYSTEMS.get(name) or _Listed("bounds" if name in BOUNDS else name, "")
+    module = importlib.import_module(f"staging_tf1.bench.systems.{listed.module}")
+    return functools.partial(getattr(module, listed.function or name), **listed.options)

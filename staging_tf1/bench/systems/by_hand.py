@@ -1,4 +1,4 @@
-"""Helpers for hand-written feed threads: placeholders, and threads that fill a queue."""
+"""Written by hand: `feed_dict`, and feed threads that fill a queue."""
 
 from __future__ import annotations
 
@@ -8,25 +8,99 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.bench.task import Task
+from staging_tf1.bench.task import Step, Task, open_session
 from staging_tf1.bench.workloads.workload import Batch
 
-__all__ = ["batch_placeholders", "dtypes_of", "filling"]
+# The capacities of the queues and the min_after_dequeue of `hand_classic`, in batches.
+_CAPACITY, _STAY, _AREA_CAPACITY = 8, 4, 4
 
 
-def dtypes_of(task: Task) -> list[Any]:
+@contextmanager
+def feed_dict(task: Task) -> Iterator[Step]:
+    """Make and feed each batch between two steps."""
+    placeholders = _batch_placeholders(task)
+    fetches = task.model(placeholders)
+    batches = task.workload.batches(task.data, task.seed)
+
+    with open_session(task) as session:
+
+        def step() -> Any:
+            batch = next(batches)
+            return session.run(fetches, {placeholders[name]: batch[name] for name in placeholders})
+
+        yield step
+
+
+@contextmanager
+def hand_classic(task: Task) -> Iterator[Step]:
+    """Follow the classic recipe: feed threads enqueue records, and the step dequeues a shuffled batch."""
+    size, names = task.workload.batch_size, list(task.workload.spec)
+    with tf.device(task.input_device):
+        placeholders = _batch_placeholders(task)
+        queue = tf.RandomShuffleQueue(
+            capacity=_CAPACITY * size,
+            min_after_dequeue=_STAY * size,
+            dtypes=_dtypes_of(task),
+            shapes=[shape for shape, _ in task.workload.spec.values()],
+            names=names,
+            seed=task.seed,
+        )
+        enqueue = queue.enqueue_many(placeholders)
+        batch = queue.dequeue_many(size)
+    fetches = task.model(batch)
+
+    with open_session(task) as session:
+
+        def put(batch: Batch) -> None:
+            session.run(enqueue, {placeholders[name]: batch[name] for name in names})
+
+        with _filling(task, session, queue, put):
+            yield lambda: session.run(fetches)
+
+
+@contextmanager
+def hand_area(task: Task) -> Iterator[Step]:
+    """Optimize: whole batches through a FIFOQueue and a staging area, and callables for every run."""
+    with tf.device(task.input_device):
+        placeholders = _batch_placeholders(task)
+        shapes = [holder.shape for holder in placeholders.values()]
+        queue = tf.FIFOQueue(_AREA_CAPACITY, _dtypes_of(task), shapes, names=list(placeholders))
+        enqueue = queue.enqueue(placeholders)
+        dequeued = queue.dequeue()
+    # The ops of tf.contrib.staging.StagingArea. The capacity is 2, because the put of a step may run before its get.
+    area = dict(shared_name="bench", capacity=2)
+    put = tf.raw_ops.Stage(values=list(dequeued.values()), **area)
+    got = tf.raw_ops.Unstage(dtypes=_dtypes_of(task), **area)
+    fetches = task.model({name: tf.ensure_shape(got[i], dequeued[name].shape) for i, name in enumerate(dequeued)})
+
+    with open_session(task) as session:
+        enqueue_batch = session.make_callable(enqueue, list(placeholders.values()))
+        step_and_put = session.make_callable([fetches, put])
+
+        def feed(batch: Batch) -> None:
+            enqueue_batch(*(batch[name] for name in placeholders))
+
+        def step() -> Any:
+            return step_and_put()[0]
+
+        with _filling(task, session, queue, feed):
+            session.run(put)  # the warm-up
+            yield step
+
+
+def _dtypes_of(task: Task) -> list[Any]:
     """Return the TensorFlow dtypes of the components, in order."""
     return [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()]
 
 
-def batch_placeholders(task: Task) -> dict[str, Any]:
+def _batch_placeholders(task: Task) -> dict[str, Any]:
     """Return a placeholder for each component of a batch."""
     size = task.workload.batch_dim
     return {name: tf.placeholder(dtype, [size, *shape]) for name, (shape, dtype) in task.workload.spec.items()}
 
 
 @contextmanager
-def filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
+def _filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
     """Run `task.threads` threads that enqueue batches during the block.
 
     Each thread shuffles on its own, as such programs do: with four threads, a record comes four times per epoch.

@@ -15,21 +15,14 @@ __all__ = ["check_workload", "load_workload", "split_own"]
 
 
 def check_workload(name: str) -> str:
-    """Return the name of a workload in capitals; `w1` is accepted for `W1`.
-
-    Raises:
-      BenchError: the workload is unknown.
-    """
+    """Return the name of a workload in capitals, or raise BenchError; `w1` is accepted for `W1`."""
     if name.upper() not in FACTS:
         raise BenchError(f"Unknown workload {name!r}, expected one of {', '.join(FACTS)}.")
     return name.upper()
 
 
 def split_own(name: str) -> tuple[str, str]:
-    """Return the module and the function of the user's own training step.
-
-    Raises:
-      BenchError: the name is not of the form "module:function".
+    """Return the module and the function of the user's own training step, or raise BenchError.
 
     >>> split_own("my_module:build")
     ('my_module', 'build')
@@ -47,6 +40,6 @@ def load_workload(name: str) -> Workload:
 
         return OwnWorkload(name)
     name = check_workload(name)
-    module = importlib.import_module(f"staging_tf1.bench.workloads.{name.lower()}")
+    module = importlib.import_module(f"staging_tf1.bench.workloads.{'w5' if name == 'W5' else 'images'}")
     workload: Workload = getattr(module, name)()
     return workload

@@ -20,8 +20,7 @@ __all__ = ["OwnWorkload"]
 class OwnWorkload(Workload):
     """A workload made from `build()`, which returns an endless source and a function that returns the train op.
 
-    Args:
-      name: `module:function`; the module may be in the current folder.
+    Its name is `module:function`; the module may be in the current folder.
     """
 
     def __init__(self, name: str) -> None:

@@ -13,8 +13,7 @@ from staging_tf1.legacy.source_files import UnreadableError
 def replace(path: str, content: bytes) -> None:
     """Replace the content of `path`, keeping its permissions. A symbolic link is followed.
 
-    Raises:
-      UnreadableError: the file or its folder cannot be written. The file is unchanged.
+    Raises UnreadableError if the file or its folder cannot be written. The file is unchanged.
     """
     real = os.path.realpath(path)
     if not os.access(real, os.W_OK):
@@ -39,11 +38,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def create(path: str, content: bytes) -> None:
-    """Write a file, which may already exist.
-
-    Raises:
-      UnreadableError: the file cannot be written.
-    """
+    """Write a file, which may already exist. Raises UnreadableError if it cannot be written."""
     if os.path.exists(path):
         replace(path, content)
         return

@@ -34,9 +34,7 @@ class NewImport:
 def rewritten_import(node: cst.Import | cst.ImportFrom, *, keep_tensorflow: bool) -> NewImport:
     """Return the lines that replace an import statement.
 
-    Args:
-      node: the old statement.
-      keep_tensorflow: keep ``import tensorflow as tf``, because the file spells out tf.compat.v1.
+    `keep_tensorflow` keeps ``import tensorflow as tf``, because the file spells out tf.compat.v1.
     """
     if isinstance(node, cst.Import):
         return _plain(node, keep_tensorflow)

@@ -35,9 +35,7 @@ class _NotCertainError(Exception):
 def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list[Note]]:
     """Return the module in the package's idiom, the changes made, and the changes left with their reasons.
 
-    Args:
-      module: the file after level "import".
-      text: the original file, to which the line numbers of the notes refer.
+    `module` is the file after level "import". The line numbers of the notes refer to `text`, the original file.
     """
     imports = imports_of(module)
     runners = find_runners(module, imports)

@@ -12,12 +12,7 @@ from staging_tf1.legacy.source_files import SourceFile
 
 
 def migrate(source: SourceFile, level: str) -> Changes:
-    """Return the changes of one file. Nothing is written.
-
-    Args:
-      source: the file.
-      level: "import" or "idiom", which includes "import".
-    """
+    """Return the changes of one file at a level: "import" or "idiom", which includes "import". Nothing is written."""
     changes = level_import.migrate(source)
     if level == "idiom":
         module, done, left = level_idiom.migrate(cst.parse_module(changes.after), source.text)

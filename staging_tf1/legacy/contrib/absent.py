@@ -23,11 +23,7 @@ def removal_message(symbol: str, part: str) -> str:
 
 
 class Absent:
-    """A stand-in for a symbol that old code may import without using it. Any use raises `RemovedNameError`.
-
-    Args:
-      message: the text of the error.
-    """
+    """A stand-in for a symbol that old code may import without using it. Any use raises `RemovedNameError`."""
 
     def __init__(self, message: str) -> None:
         self.__dict__["_message"] = message

@@ -15,12 +15,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class HParams:
-    """Hyperparameters as attributes. Each keeps the type of its first value.
-
-    Args:
-      **values: names and defaults. All values of a list have the same type.
-
-    Example:
+    """Hyperparameters as attributes. Each keeps the type of its first value. All values of a list have the same type.
 
     >>> hparams = HParams(learning_rate=0.1, layers=[128, 64])
     >>> hparams.parse("learning_rate=0.5,layers=[32]").values()
@@ -33,11 +28,7 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Add a hyperparameter.
-
-        Raises:
-          ValueError: the name is taken, or `value` is an empty list, whose type is unknown.
-        """
+        """Add a hyperparameter. Raises ValueError for a taken name, and an empty list, whose type is unknown."""
         if name in self._types or hasattr(self, name):
             raise ValueError(f"Hyperparameter name is reserved: {name}")
         if isinstance(value, (list, tuple)):
@@ -51,9 +42,8 @@ class HParams:
     def set_hparam(self, name: str, value: Any) -> None:
         """Set a hyperparameter, converting the value to its type.
 
-        Raises:
-          KeyError: the name is unknown.
-          ValueError: the value cannot be converted, or a single value is given for a list or the reverse.
+        Raises KeyError if the name is unknown, and ValueError if the value cannot be converted, or if a single value is
+        given for a list or the reverse.
         """
         kind, is_list = self._types[name]
         if isinstance(value, (list, tuple)) != is_list:
@@ -72,8 +62,7 @@ class HParams:
     def parse(self, values: str) -> HParams:
         """Set values from text such as ``"learning_rate=0.5,layers=[32,16]"`` or ``"layers[0]=8"``; return self.
 
-        Raises:
-          ValueError: the text is malformed, a name is unknown, or a value cannot be converted.
+        Raises ValueError if the text is malformed, a name is unknown, or a value cannot be converted.
         """
         position = 0
         assigned: set[tuple[str, str | None]] = set()

@@ -21,12 +21,8 @@ def variance_scaling_initializer(
 ) -> Any:
     """Return an initializer with variance ``factor / n``, as in tf.contrib.layers.
 
-    Args:
-      factor: the variance times n.
-      mode: the meaning of n: "FAN_IN", "FAN_OUT" or "FAN_AVG".
-      uniform: draw from a uniform distribution, else from a truncated normal one.
-      seed: the seed of the random op.
-      dtype: the floating-point dtype of the values; float32 if None.
+    `mode` is the meaning of n: "FAN_IN", "FAN_OUT" or "FAN_AVG". Values come from a truncated normal distribution, or
+    from a uniform one. Their dtype is float32 if None.
 
     Raises:
       ValueError: the mode is unknown.
@@ -49,9 +45,6 @@ def variance_scaling_initializer(
 def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = None) -> Any:
     """Return the initializer of Glorot and Bengio (2010), as in tf.contrib.layers.
 
-    Args:
-      uniform: draw from a uniform distribution, else from a truncated normal one.
-      seed: the seed of the random op.
-      dtype: the dtype of the values; float32 if None.
+    Values come from a uniform distribution, or from a truncated normal one. Their dtype is float32 if None.
     """
     return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)

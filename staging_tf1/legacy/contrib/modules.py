@@ -20,10 +20,9 @@ _OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.P
 
 
 def maker(fullname: str) -> Make:
-    """Return a function that turns a new module into `fullname`, which is ``tensorflow.contrib`` or below it.
+    """Return a function that turns a new module into `fullname`: ``tensorflow.contrib`` or a module below it.
 
-    Raises:
-      RemovedModuleError: `fullname` belongs to a part of `tf.contrib` that is not restored.
+    Raises RemovedModuleError for parts of `tf.contrib` that are not restored.
     """
     if fullname == _ROOT:
         return _become(_Contrib)

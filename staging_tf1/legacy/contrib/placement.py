@@ -7,11 +7,7 @@ from typing import Any
 
 
 def byte_size_load_fn(op: Any) -> float:
-    """Return the size of a variable op's only output, in bytes.
-
-    Raises:
-      ValueError: the shape is not fully known, or the op does not have exactly one output.
-    """
+    """Return the size of a variable op's only output, in bytes. Raises ValueError if its shape is not fully known."""
     if len(op.outputs) != 1:
         raise ValueError(f"{op.name} has {len(op.outputs)} outputs, expected 1.")
     shape = op.get_attr("shape") if op.type == "VarHandleOp" else op.outputs[0].shape.as_proto()
@@ -26,12 +22,7 @@ def byte_size_load_fn(op: Any) -> float:
 
 
 class GreedyLoadBalancingStrategy:
-    """Places each variable on the server with the least load so far, for `tf.train.replica_device_setter`.
-
-    Args:
-      num_tasks: the number of servers.
-      load_fn: returns the load of an op.
-    """
+    """Places each variable on the server with the least load so far, for `tf.train.replica_device_setter`."""
 
     def __init__(self, num_tasks: int, load_fn: Callable[[Any], float]) -> None:
         self._load_fn = load_fn

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from staging_tf1.legacy.lint.collect import collect
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
-from staging_tf1.legacy.lint.suppress import is_suppressed
 from staging_tf1.legacy.source_files import SourceFile
+
+_NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
 
 
 def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
@@ -20,6 +23,18 @@ def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
         for rule in RULES.values()
         if configuration.wants(rule.code)
         for finding in rule.findings(facts)
-        if not is_suppressed(finding, facts.lines)
+        if not _is_suppressed(finding, facts.lines)
     }
     return sorted(found)
+
+
+def _is_suppressed(finding: Finding, lines: list[str]) -> bool:
+    """Whether a ``# noqa`` comment, with or without codes, on the line of the finding suppresses it."""
+    if not 0 < finding.line <= len(lines):
+        return False
+    match = _NOQA.search(lines[finding.line - 1])
+    if match is None:
+        return False
+    if match.group("codes") is None:
+        return True
+    return finding.code in {code.upper() for code in re.split(r"[\s,]+", match.group("list"))}

@@ -31,11 +31,7 @@ class Configuration:
 
 
 def load(folder: str) -> Configuration:
-    """Return the configuration in the nearest pyproject.toml at or above `folder`.
-
-    Raises:
-      ConfigurationError: the file cannot be read, or the configuration is invalid.
-    """
+    """Return the configuration in the nearest pyproject.toml at or above `folder`, or raise ConfigurationError."""
     path = _nearest(os.path.abspath(folder))
     if path is None:
         return Configuration()

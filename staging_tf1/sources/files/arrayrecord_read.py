@@ -17,8 +17,7 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.open_files import OpenFiles
-from staging_tf1.sources.files.record_numbers import RecordNumbers
+from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
 
@@ -32,11 +31,7 @@ _CORRUPT = ("Corrupted ", "Invalid ")
 
 
 def array_record_module(owner: str) -> Any:
-    """Import the compiled module of the package `array-record`.
-
-    Raises:
-      ImportError: the package is not installed.
-    """
+    """Import the compiled module of the package `array-record`, or raise ImportError for `owner`."""
     try:
         return importlib.import_module("array_record.python.array_record_module")
     except ImportError as error:
@@ -53,13 +48,7 @@ def is_array_record(path: str) -> bool:
 
 
 class ArrayRecordFiles:
-    """The records of several ArrayRecord files, with consecutive numbers across files.
-
-    Thread-safe.
-
-    Args:
-      paths: the files.
-      owner: the caller, for messages.
+    """The records of several ArrayRecord files, with consecutive numbers across files. Thread-safe.
 
     Raises:
       ImportError: the package is not installed.
@@ -67,7 +56,6 @@ class ArrayRecordFiles:
       CorruptRecordError: a file is truncated, or its index is corrupt.
 
     Attributes:
-      paths: the files, in order.
       group_sizes: for each file, how many records were compressed together. Reading one decompresses its whole group.
     """
 
@@ -168,10 +156,7 @@ class _OpenFile:
         return int(found[1]) if found else 1
 
     def read(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records by number.
-
-        Returns their bytes, and the errors of corrupt records by their place.
-        """
+        """Read records by number: their bytes, and the errors of corrupt records by their place."""
         errors: dict[int, CorruptRecordError] = {}
         try:
             found = self._reader.read(records)
@@ -186,10 +171,7 @@ class _OpenFile:
         return found, errors
 
     def _read_singly(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records one by one.
-
-        If one of several is corrupt, the reader returns none and does not say which.
-        """
+        """Read records one by one. If one of several is corrupt, the reader returns none and does not say which."""
         found = [b""] * len(records)
         errors: dict[int, CorruptRecordError] = {}
         for place, record in enumerate(records):

@@ -48,10 +48,7 @@ def crc32c(data: bytes) -> int:
 
 
 def crc32c_many(messages: Sequence[Any]) -> list[int]:
-    """Compute the CRC-32C of each byte string, or of each row of a matrix.
-
-    The matrix is uint8.
-    """
+    """Compute the CRC-32C of each byte string, or of each row of a uint8 matrix."""
     value = _compiled()
     if value is not None:
         return [value(message) for message in messages]
@@ -66,10 +63,7 @@ def mask(crcs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def masked_crcs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compute the masked CRC-32C of each row: uint32 [rows].
-
-    The matrix is uint8 and has 4 to 64 columns.
-    """
+    """Compute the masked CRC-32C of each row of a uint8 matrix with 4 to 64 columns: uint32 [rows]."""
     width = rows.shape[1]
     places = rows.astype(np.intp)
     places[:, :4] ^= 0xFF
@@ -92,10 +86,7 @@ def _with_numpy(messages: Sequence[Any]) -> list[int]:
 
 
 def _look_up(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Compute the linear part of the CRC of each row.
-
-    The row length must be a multiple of `_STRIDE`.
-    """
+    """Compute the linear part of the CRC of each row, whose length must be a multiple of `_STRIDE`."""
     tables = _tables()
     offsets = np.arange(_STRIDE) * 256
     crcs = np.zeros(len(rows), "<u4")

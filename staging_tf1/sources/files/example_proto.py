@@ -17,12 +17,9 @@ __all__ = ["encode_example", "feature_text", "storage_kind"]
 
 
 def storage_kind(array: np.ndarray[Any, Any]) -> str:
-    """Return how rows of `array` are stored: "bytes", "raw", "float" or "int64".
+    """Return how rows of `array` are stored: "bytes", "float", "int64", or "raw": a uint8 row as one string.
 
-    "raw" stores a uint8 row as one string.
-
-    Raises:
-      SpecError: an Example cannot hold the dtype.
+    Raises SpecError if an Example cannot hold the dtype.
     """
     kind = array.dtype.kind
     if array.dtype == np.uint8 and array.ndim > 1:
@@ -37,12 +34,7 @@ def storage_kind(array: np.ndarray[Any, Any]) -> str:
 
 
 def encode_example(row: Mapping[str, np.ndarray[Any, Any]], kinds: Mapping[str, str]) -> bytes:
-    """Serialize one `tf.train.Example`.
-
-    Args:
-      row: the values of one record by name. They are flattened.
-      kinds: the result of `storage_kind` for each array, by name.
-    """
+    """Serialize one `tf.train.Example` from named values, which are flattened, and their `storage_kind`."""
     entries = b"".join(_entry(name, kinds[name], np.asarray(value)) for name, value in sorted(row.items()))
     return _field(1, entries)
 

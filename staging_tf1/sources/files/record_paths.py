@@ -19,11 +19,8 @@ def matching_files(owner: str, files: Any) -> list[str]:
     """Resolve a path or glob, or several. The matches of a glob are sorted by name.
 
     A path that is listed twice is returned twice. A file that a glob matches is returned once, at its first place,
-    because overlapping globs are usually a mistake.
-
-    Raises:
-      TypeError, ValueError: `files` is not a path or a list of paths.
-      RecordFileError: a path does not exist or is not a regular file, or a glob matches nothing.
+    because overlapping globs are usually a mistake. Raises RecordFileError if a path does not exist or is not a regular
+    file, or if a glob matches nothing.
     """
     found: list[str] = []
     seen: set[str] = set()

@@ -26,13 +26,9 @@ WriteFile = Callable[[str, Iterable[bytes], Any], None]
 
 
 class Output(NamedTuple):
-    """The files to write. See `write_tfrecords`.
+    """The files to write, and the `owner`: the function that the user called, for messages.
 
-    Attributes:
-      owner: the function that the user called, for messages.
-      path: the path of the file, without the suffix of the shard.
-      shards: the number of files.
-      progress: whether to show a progress bar.
+    `path` is without the suffix of the shard. See `write_tfrecords`.
     """
 
     owner: str
@@ -41,21 +37,14 @@ class Output(NamedTuple):
     progress: bool
 
     def checked(self) -> Output:
-        """Check and normalize the arguments.
-
-        Raises:
-          TypeError, ValueError: an argument is invalid.
-        """
+        """Check and normalize the arguments."""
         shards = arguments.whole(self.owner, "shards", self.shards, 1, _MOST_SHARDS, "files to write")
         progress = arguments.flag(self.owner, "progress", self.progress)
         return Output(self.owner, arguments.path(self.owner, "out", self.path), shards, progress)
 
 
 def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, write_file: WriteFile) -> list[str]:
-    """Write arrays or serialized records to files, and return the names of the files.
-
-    See `write_tfrecords`.
-    """
+    """Write arrays or serialized records to files, and return their names. See `write_tfrecords`."""
     output = output.checked()
     no_rows = isinstance(arrays, np.ndarray) and not arrays.ndim
     if isinstance(arrays, (str, bytes)) or not isinstance(arrays, Iterable) or no_rows:
@@ -94,11 +83,7 @@ def shard_names(out: str, shards: int) -> list[str]:
 
 
 def load_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Load the arrays of an `.npz` file, without pickles.
-
-    Raises:
-      SpecError: the file is not an `.npz` file, or holds objects.
-    """
+    """Load the arrays of an `.npz` file, without pickles. Raises SpecError for other files, and for objects."""
     expected = "expected an .npz file of named arrays: np.savez(path, x=...)"
     if (kind := arguments.kind_of_file(os.fspath(path))) is not None:
         raise SpecError(f"{path} is {kind}, {expected}.")

@@ -15,13 +15,7 @@ __all__ = ["check_regular", "replacing", "replacing_path"]
 
 
 def check_regular(path: str) -> None:
-    """Check that a path is a regular file.
-
-    Opening a named pipe would block, and a device has no end.
-
-    Raises:
-      RecordFileError: the path does not exist, or is not a regular file.
-    """
+    """Raise RecordFileError unless a path is a regular file: a named pipe would block, a device has no end."""
     try:
         kind = kind_of_file(path)
     except OSError as error:
@@ -32,12 +26,9 @@ def check_regular(path: str) -> None:
 
 @contextlib.contextmanager
 def replacing_path(path: str) -> Iterator[str]:
-    """Yield a temporary path, and rename it to `path` on success.
+    """Yield a temporary path in the same folder, and rename it to `path` on success, else delete it.
 
-    It is in the same folder. If the block raises, the temporary file is deleted.
-
-    Raises:
-      RecordFileError: `path` exists and is not a regular file. Replacing a device would remove it.
+    Raises RecordFileError if `path` exists and is not a regular file. Replacing a device would remove it.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if (kind := kind_of_file(path)) is not None:

@@ -79,18 +79,13 @@ def open_index(
     force: bool = False,
     progress: Callable[[int], Any] | None = None,
 ) -> RecordIndex:
-    """Open the index of a record file. Creates it if it is missing or outdated.
+    """Open the index of a TFRecord file, plain, gzip or zlib. Creates it if it is missing, outdated or with `force`.
 
     The index is stored next to the file, or in `cache_dir()` if that folder is not writable. It is written to a
     temporary file and renamed, so several processes can do this at the same time. It is outdated if the size or the
-    modification time of the file has changed.
-
-    Args:
-      path: a TFRecord file, plain, gzip or zlib. Compressed streams do not support random access, so a compressed file
-        is decompressed once, next to its index. This takes its uncompressed size on disk.
-      skip_corrupt: as in `scan`.
-      force: create the index even if it exists.
-      progress: called now and then with the number of bytes indexed.
+    modification time of the file has changed. Compressed streams do not support random access, so a compressed file is
+    decompressed once, next to its index. This takes its uncompressed size on disk. `skip_corrupt` and `progress` are as
+    in `scan`.
 
     Raises:
       RecordFileError: the file does not exist, or the existing index file is not an index.

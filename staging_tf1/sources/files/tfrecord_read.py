@@ -12,8 +12,7 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.crc32c import crc32c_many, mask
-from staging_tf1.sources.files.open_files import OpenFiles
-from staging_tf1.sources.files.record_numbers import RecordNumbers
+from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.tfrecord_index import RecordIndex
 from staging_tf1.sources.files.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 
@@ -24,16 +23,11 @@ _FOUR = np.arange(4, 0, -1)
 
 
 class RecordFiles:
-    """The records of several TFRecord files, with consecutive numbers across files.
+    """The records of several TFRecord files, with consecutive numbers across files. Thread-safe.
 
-    Thread-safe.
-
-    Args:
-      indexes: the index of each file.
-      verify: verify the checksum of each record.
-      access: "mmap" reads from the page cache without system calls. "pread" makes one system call per record and
-        releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
-        where a read error in a mapped file ends the process with a bus error.
+    `access="mmap"` reads from the page cache without system calls. "pread" makes one system call per record and
+    releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
+    where a read error in a mapped file ends the process with a bus error.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ _length_at = struct.Struct("<Q").unpack_from
 
 
 def plain_header(header: bytes) -> bool:
-    """Whether the first 12 bytes of a file are a record header.
-
-    Otherwise the file may be compressed.
-    """
+    """Whether the first 12 bytes of a file are a record header. Otherwise the file may be compressed."""
     if len(header) < HEADER_BYTES:
         return False
     rows = np.frombuffer(header, np.uint8, HEADER_BYTES).reshape(1, -1)
@@ -45,21 +42,12 @@ def plain_header(header: bytes) -> bool:
 def scan(
     path: str | os.PathLike[str], *, skip_corrupt: bool = False, progress: Callable[[int], Any] | None = None
 ) -> tuple[np.ndarray[Any, Any], int]:
-    """Find the offsets of the records of an uncompressed file.
+    """Find the offsets of the records of an uncompressed file, in one pass over their headers.
 
-    Reads the headers in one pass.
-
-    Args:
-      path: the file.
-      skip_corrupt: stop at a corrupt or truncated header instead of raising. Its length gives the position of the next
-        record, so later records cannot be located.
-      progress: called now and then with the number of bytes scanned.
-
-    Returns:
-      int64 offsets, one per record, followed by the end of the last record; and the number of lost bytes after it.
-
-    Raises:
-      CorruptRecordError: a header is corrupt, or the last record is truncated.
+    Returns int64 offsets, one per record, followed by the end of the last record; and the number of lost bytes after
+    it. Raises CorruptRecordError if a header is corrupt, or the last record is truncated. With `skip_corrupt` it stops
+    there instead: the length in a header gives the position of the next record, so later records cannot be located.
+    `progress` is called now and then with the number of bytes scanned.
     """
     size = os.path.getsize(path)
     if not size:
@@ -86,10 +74,7 @@ def scan(
 
 
 def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, Any], int, str]:
-    """Follow up to `_BATCH` headers.
-
-    Returns their offsets, the offset of the next one, and what is wrong with it.
-    """
+    """Follow up to `_BATCH` headers: their offsets, the offset of the next, and what is wrong with that."""
     starts: list[int] = []
     for _ in range(_BATCH):
         if position == size:

@@ -25,13 +25,9 @@ def is_compressed(path: str) -> bool:
 
 
 def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
-    """Decompress `path` to `out`. Supports concatenated gzip members.
+    """Decompress `path` to `out`. Supports concatenated gzip members. Returns whether the stream is complete.
 
-    Returns:
-      Whether the stream is complete.
-
-    Raises:
-      CorruptRecordError: the compressed stream is corrupt or truncated, and `skip_corrupt` is False.
+    Raises CorruptRecordError if it is corrupt or truncated, and `skip_corrupt` is False.
     """
     with open(path, "rb") as file:
         stream = zlib.decompressobj(_EITHER_FORMAT)

@@ -1,4 +1,4 @@
-"""The bound: no input. The batch is a variable, because TensorFlow would fold constants into the step."""
+"""The systems from which the bounds are computed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ from staging_tf1.bench.task import Step, Task, open_session
 
 
 @contextmanager
-def run(task: Task) -> Iterator[Step]:
+def const(task: Task) -> Iterator[Step]:
+    """Take no input. The batch is a variable, because TensorFlow would fold constants into the step."""
     batch = next(task.workload.batches(task.data, task.seed))
     tensors = {name: tf.Variable(array, trainable=False).value() for name, array in batch.items()}
     fetches = task.model(tensors)
     with open_session(task) as session:
         yield session.make_callable(fetches)
+
+
+@contextmanager
+def source(task: Task) -> Iterator[Step]:
+    """Only make the batches."""
+    batches = task.workload.batches(task.data, task.seed)
+
+    def step() -> None:
+        next(batches)
+
+    yield step

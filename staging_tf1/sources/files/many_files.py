@@ -1,29 +1,33 @@
-"""Consecutive record numbers across several files."""
+"""Several record files as one: consecutive record numbers, and a bounded pool of open files."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from staging_tf1.errors import CorruptRecordError
 
-__all__ = ["RecordNumbers"]
+__all__ = ["OpenFiles", "RecordNumbers"]
+
+# Well below the usual limit of 1,024 open files per process.
+_FILES_OPEN = 128
+
+_File = TypeVar("_File")
 
 Errors = dict[int, CorruptRecordError]
 ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
 
 
 class RecordNumbers:
-    """Maps record numbers to files. Numbers continue from file to file.
+    """Maps record numbers to files, from the number of records in each. Numbers continue from file to file.
 
     >>> numbers = RecordNumbers([4, 0, 7])
     >>> numbers.total, numbers.locate(5)
     (11, (2, 1))
-
-    Args:
-      counts: the number of records in each file.
     """
 
     def __init__(self, counts: Iterable[int]) -> None:
@@ -40,14 +44,10 @@ class RecordNumbers:
         return file, record - int(self._firsts[file])
 
     def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Group records by file.
+        """Group records, int64 [n], by file.
 
-        Args:
-          records: the numbers of the records, int64 [n].
-
-        Yields:
-          For each file with at least one of the records: the number of the file, the places of its records in
-          `records`, and their numbers in the file.
+        Yields for each file with at least one of the records: the number of the file, the places of its records in
+        `records`, and their numbers in the file.
         """
         files = np.searchsorted(self._firsts, records, side="right") - 1
         for file in np.unique(files).tolist():
@@ -55,15 +55,9 @@ class RecordNumbers:
             yield file, places, records[places] - self._firsts[file]
 
     def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
-        """Read records from any of the files.
+        """Read records, int64 [n], from any of the files: their bytes in order, and errors by place.
 
-        Args:
-          records: the numbers of the records, int64 [n].
-          read_file: called with the number of a file and the numbers of records in it. Returns the bytes of the
-            records, and the errors of corrupt records by their place.
-
-        Returns:
-          The bytes of all `records` in order, and the errors by place.
+        `read_file` does the same for the records of one file, given its number and the numbers of records in it.
         """
         result = [b""] * len(records)
         errors: Errors = {}
@@ -74,3 +68,26 @@ class RecordNumbers:
                 result[place] = record
             errors.update((places[place], error) for place, error in wrong.items())
         return result, errors
+
+
+class OpenFiles(Generic[_File]):
+    """Opens files by number on first use, and drops the least recently used. Thread-safe.
+
+    A file must close itself when it is garbage-collected, because another thread may still be reading a dropped file.
+    """
+
+    def __init__(self, open_file: Callable[[int], _File]) -> None:
+        self._open_file = open_file
+        self._open: OrderedDict[int, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getitem__(self, number: int) -> _File:
+        with self._lock:
+            file = self._open.get(number)
+            if file is None:
+                file = self._open[number] = self._open_file(number)
+                if len(self._open) > _FILES_OPEN:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(number)
+            return file
