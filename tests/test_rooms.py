@@ -86,7 +86,7 @@ NO_OPS = set(
     """ConfigProto DType DeviceSpec FIFOQueue GraphKeys IndexedSlices Operation QueueBase RaggedTensor RunMetadata
     RunOptions SparseTensor Summary Tensor TensorShape Variable as_dtype compat errors estimator executing_eagerly
     get_default_graph get_default_session get_static_value global_variables gfile io is_tensor local_variables nest
-    summary train""".split()
+    string summary train""".split()
 )
 
 

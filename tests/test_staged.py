@@ -144,7 +144,7 @@ REFUSED = [
     (dict(devices="/cpu:0"), "staged() got devices='/cpu:0', expected a list with a device for each tower."),
     (
         dict(device="/cpu:0", devices=["/cpu:0"]),
-        "staged() got both device='/cpu:0' and devices=['/cpu:0']. Pass only one; devices= makes towers.",
+        "staged() got both device='/cpu:0' and devices=['/cpu:0']. Pass one; devices= makes towers.",
     ),
     (
         dict(lockstep=True, num_threads=2),
@@ -196,7 +196,7 @@ def test_none_as_a_component_is_named(graph: Any) -> None:
 
 
 def test_an_unknown_size_wants_no_memory_limit(graph: Any) -> None:
-    with pytest.raises(ValueError, match="the size of an element is unknown when the graph is built. Set the shapes"):
+    with pytest.raises(ValueError, match="the size of an element is unknown at build time. Set the shapes"):
         staging.staged(tf.placeholder(tf.float32, [None]), memory_limit=1000)
 
 

@@ -29,7 +29,7 @@ _ENTRIES = {
     "_shortfall": ["The queue holds fewer elements than the step takes"] * 2,
     "_in_source": ["The source is slower than the step", "The source is stuck"],
     "_in_graph": ["The ops behind `staged(tensors)` do not return"],
-    "_no_thread": ["The run bypasses the put of a lockstep pipeline", "The feed threads were never started"],
+    "_no_thread": ["The feed threads were never started"],
     "_no_put": ["The graph has no put"],
     "_input_over": ["The input has ended and the area is empty"],
     "_nobody_puts": [

@@ -151,8 +151,8 @@ class CustomRunner:
         if self._queue.whole_batches:
             if batch_size is not None and size != self._source_batch:
                 raise ValueError(
-                    f"{self._what}: get_inputs() got batch_size={size}, but its queue holds whole batches as the source "
-                    f"makes them. Give the constructor batch_size={size} to queue single records."
+                    f"{self._what}: get_inputs() got batch_size={size}, but its queue holds whole batches as the "
+                    f"source makes them. Give the constructor batch_size={size} to queue single records."
                 )
         elif size is None:
             raise ValueError(

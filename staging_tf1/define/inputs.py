@@ -271,8 +271,8 @@ def _dealt_out(source: Source, towers: int, what: str) -> list[Source]:
     if most is not None and most < towers:
         unit = "batch(es)" if batches else "record(s)"
         raise ValueError(
-            f"{what} got {towers} devices, but a source of only {most} {unit}: {towers - most} tower(s) would get none. "
-            f"Give it at most {most} device(s)."
+            f"{what} got {towers} devices, but a source of only {most} {unit}: {towers - most} tower(s) would get "
+            f"none. Give it at most {most} device(s)."
         )
     try:
         shards = [source.shard(tower, towers) for tower in range(towers)]

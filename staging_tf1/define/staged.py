@@ -210,7 +210,7 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
         return [device]
     if device is not None:
         raise ValueError(
-            f"{what} got both device={shown(device)} and devices={shown(devices)}. Pass only one; devices= makes towers."
+            f"{what} got both device={shown(device)} and devices={shown(devices)}. Pass one; devices= makes towers."
         )
     expected = "a list with a device for each tower"
     if isinstance(devices, str) or not isinstance(devices, Sequence):
@@ -257,7 +257,7 @@ def _fit(options: _Options, inputs: Sequence[Input], what: str) -> int:
     sizes = [each.element_bytes for each in inputs if each.element_bytes is not None]
     if len(sizes) < len(inputs):
         raise ValueError(
-            f"{what} got memory_limit={limit} bytes, but the size of an element is unknown when the graph is built. Set "
+            f"{what} got memory_limit={limit} bytes, but the size of an element is unknown at build time. Set "
             f"the shapes (tensor.set_shape), or limit the number of elements with capacity= instead."
         )
     largest = max(sizes)

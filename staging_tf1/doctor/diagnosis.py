@@ -173,12 +173,6 @@ def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _no_thread(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    if store.lockstep:
-        return Diagnosis(
-            f"nothing is staged in {store.name}, which is in lockstep, and this run does not run its put",
-            "Run steps with StagingSession.run, make_callable, or a MonitoredSession with StagingHook; a raw session, "
-            "such as step_context.session, bypasses them",
-        )
     if store.kind == "staged":
         return Diagnosis(
             f"{store.name} is empty, because its feed threads were never started in this session",
