@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from staging_tf1._tf import count_runs
 from staging_tf1.fork import refuse_if_forked
+from staging_tf1.graph.callsite import CallSite
 
-if TYPE_CHECKING:
-    from staging_tf1.graph.areas import BaseStagingArea
-    from staging_tf1.graph.callsite import CallSite
-    from staging_tf1.graph.stores import Store, StoreKey
-
-__all__ = ["GraphState", "state_of"]
+__all__ = ["GraphState", "Store", "StoreKey", "state_of"]
 
 # An attribute of the graph, so that it lives as long as the graph. A WeakKeyDictionary would never free it, because the
 # areas refer to their graph. A TensorFlow collection would warn at every export_meta_graph.
 _ATTRIBUTE = "_staging_tf1_state"
+
+
+class StoreKey(NamedTuple):
+    """The identity of a store, without the device."""
+
+    # "Stage", "MapStage" or "OrderedMapStage": each has its own table of names.
+    kind: str
+    container: str
+    shared_name: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """What is known about a store."""
+
+    capacity: int
+    memory_limit: int
+    # None if only partial gets were found.
+    dtypes: tuple[Any, ...] | None
+    # The first op of the store. Areas that name no device are colocated with it.
+    root: Any
+    # For messages.
+    owner: str
 
 
 @dataclass
@@ -25,7 +44,7 @@ class GraphState:
     """The record of one graph."""
 
     # In the order of construction. Strong references, because the ops of an area outlive the Python object.
-    areas: list[BaseStagingArea] = field(default_factory=list)
+    areas: list[Any] = field(default_factory=list)
     # For each line that built something, the value of `runs` when it last did.
     built: dict[CallSite, int] = field(default_factory=dict)
     # `Session.run` calls since the record was created.

@@ -7,36 +7,12 @@ MetaGraph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.graph_state import GraphState, state_of
+from staging_tf1.graph.graph_state import GraphState, Store, StoreKey, state_of
 
 __all__ = ["Store", "StoreKey", "claim", "is_taken", "shared_root"]
-
-
-class StoreKey(NamedTuple):
-    """The identity of a store, without the device."""
-
-    # "Stage", "MapStage" or "OrderedMapStage": each has its own table of names.
-    kind: str
-    container: str
-    shared_name: str
-
-
-@dataclass(frozen=True)
-class Store:
-    """What is known about a store."""
-
-    capacity: int
-    memory_limit: int
-    # None if only partial gets were found.
-    dtypes: tuple[Any, ...] | None
-    # The first op of the store. Areas that name no device are colocated with it.
-    root: Any
-    # For messages.
-    owner: str
 
 
 # Op types by kind. A partial get of a map kind (Unstage, Peek) has only the dtypes of the components that it takes.
