@@ -714,4 +714,4 @@ def test_a_flag_names_its_value(words: list[str], capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as caught:
         main(words)
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and words[-2] in err and "wanted" in err and err.count("\n") == 1
+    assert caught.value.code == 2 and words[-2] in err and "expected" in err and err.count("\n") == 1

@@ -184,7 +184,7 @@ def test_a_source_with_another_spec_is_named(graph: Any, make: Any, spec: Any) -
 
 
 def test_a_source_that_is_its_own_shard_is_named(graph: Any) -> None:
-    with pytest.raises(ValueError, match=r"Mine\.shard\(\) gave two towers the same source, so both would get its"):
+    with pytest.raises(ValueError, match=r"Mine\.shard\(\) returned the same source for two towers, so both"):
         staging.staged(Mine(), devices=["/cpu:0", "/cpu:0"])
 
 

@@ -64,7 +64,8 @@ def _fed_by(**changes: Any) -> StoreView:
         (replace(_QUEUE, size=3), "holds 3 elements, and a dequeue of 4 needs 4; nothing adds more"),
         (
             replace(_QUEUE, size=10, min_after_dequeue=100, putters=1),
-            "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay. ",
+            "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay. Wait "
+            "until",
         ),
         (replace(_QUEUE, has_put=False), "and the graph has no op that puts into it. Build its enqueue()."),
         (replace(_QUEUE, wanted=0, step_puts=True, capacity=4, size=4), "is full (4 of 4), and this run puts into it"),

@@ -387,7 +387,7 @@ def _checked_name(what: str, shared_name: Any) -> str:
             f"{what}: shared_name must be a string, got {shown(shared_name)} ({type(shared_name).__name__})."
         )
     if not shared_name:
-        raise ValueError(f"{what}: shared_name is empty; omit it for a store that is not shared.")
+        raise ValueError(f"{what}: shared_name is empty; leave it out for a store that is not shared.")
     return shared_name
 
 

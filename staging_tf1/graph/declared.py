@@ -81,7 +81,7 @@ def _dtype_of(value: Any) -> Any:
         return tf.as_dtype(value.dtype).base_dtype
     except TypeError:
         raise TypeError(
-            f"from_tensors got a value of dtype {value.dtype}, which no tensor can have. Convert it, for example "
+            f"from_tensors got tensors of dtype {value.dtype}, which no tensor can have. Convert it, for example "
             f"array.astype(np.int64)."
         ) from None
 
