@@ -59,7 +59,8 @@ _returned: deque[_Loan] = deque()
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """Create an uninitialized C-ordered array that starts on a 64-byte boundary, otherwise like `np.empty`.
 
-    A `transform` that returns such an array must not write to it again, because TensorFlow reads it in place.
+    The shape is an integer, or a tuple or list of integers. A `transform` that returns such an array must not write to
+    it again, because TensorFlow reads it in place.
 
     Raises:
       TypeError, ValueError: the shape or the dtype is invalid.

@@ -88,7 +88,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what determines the sequence of batches, such as seed, number of records and batch size.
+        """Return what determines the sequence of batches, with the seed, the number of records and the batch size.
 
         Checkpoints store the fingerprint. A restored run raises if it differs.
         """
