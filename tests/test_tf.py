@@ -135,6 +135,12 @@ def test_every_private_name_has_a_canary() -> None:
     assert [name for name in _tf.__all__ if name not in public and f"_tf.{name}" not in tested] == []
 
 
+def test_a_run_goes_past_the_wrapper_of_one_session() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        session.run = lambda *_: pytest.fail("the wrapper was called")
+        assert _tf.run_unwrapped(session, tf.constant(1)) == 1
+
+
 def test_session_closed() -> None:
     with tf.Graph().as_default():
         session = tf.Session()
