@@ -20,6 +20,7 @@ from staging_tf1.feed.skipping import Skips
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.feed.thread_state import PUTTING, WAITING_FOR_SOURCE, WAITING_FOR_TURN, ThreadState
 from staging_tf1.feed.turnstile import Stopped, Turnstile
+from staging_tf1.fork import refuse_if_forked
 
 
 class Listener(Protocol):
@@ -142,6 +143,8 @@ class LaneRun:
             state.now(WAITING_FOR_SOURCE)
             with errors_only(f"'{self.lane.name}'"):
                 numbered = reader.take(skip)
+                # The source may have forked, and in the child any of our locks and runs may wait forever.
+                refuse_if_forked("A feed thread")
                 if numbered is None:
                     return
                 state.batch = numbered.number
