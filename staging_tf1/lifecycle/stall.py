@@ -87,7 +87,8 @@ class Watchdog:
     def stop(self) -> None:
         """Ends the watch and joins its thread. May be called twice."""
         self._ended.set()
-        if self._thread.ident is not None:
+        # One whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
+        if self._thread.is_alive():
             self._thread.join()
 
     def _watch(self) -> None:
