@@ -369,6 +369,17 @@ for transform in (subprocesses, forks, interrupted, forgets_to_exit, pools):
         wanted = [n * n if transform is pools else n for n in range(count)]
         got = train(mapped, **options)
         assert got == wanted, (transform, options, got)
+
+# With a seed and one thread, the feeder of a shuffle queue waits for its taker before it puts.
+with tf.Graph().as_default():
+    mapped = ArraySource(np.arange(count), batch_size=1, epochs=1, transform=forgets_to_exit)
+    x = staging.CustomRunner(mapped, batch_size=1, capacity=2, min_after_dequeue=1, seed=1).get_inputs()
+    with staging.StagingSession() as sess:
+        got = []
+        while not sess.should_stop():
+            got.append(int(sess.run(x)[0]))
+        assert sorted(got) == list(range(count)), got
+
 assert not ended, "a signal for a child reached the parent"
 assert in_child(lambda: source().batch(5).tolist()) == "returned [5]"
 """

@@ -13,6 +13,7 @@ from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.skip import SkipCounter
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.sources import Source, StreamSource
 
 
@@ -55,6 +56,8 @@ class BatchReader:
         assert self._reader is not None
         with errors_only(f"'{self.producer.name}'"):
             numbered = self._reader.take(lambda error: self.skip(state, error))
+            # The source may have forked, and in the child any lock and any run may wait forever.
+            refuse_if_forked("A feed thread")
             if numbered is None:
                 return None
             state.batch = numbered.number

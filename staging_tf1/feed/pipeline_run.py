@@ -101,7 +101,8 @@ class PipelineRun:
         """Joins the feed threads. Returns the states of those still running after `deadline_secs`."""
         end = time.perf_counter() + deadline_secs
         for state in self.states:
-            if state.thread is not None and state.thread.ident is not None:
+            # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
+            if state.thread is not None and state.thread.is_alive():
                 state.thread.join(max(0.0, end - time.perf_counter()))
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
 

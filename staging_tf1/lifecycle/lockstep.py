@@ -130,7 +130,8 @@ class Lockstep:
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
         """Joins that thread. Returns the states of the towers that are still in a source after `deadline_secs`."""
-        if self._side is None or self._side.thread.ident is None:
+        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
+        if self._side is None or not self._side.thread.is_alive():
             return []
         self._side.thread.join(deadline_secs)
         states = [tower.state for tower in self.towers]

@@ -155,8 +155,8 @@ class StagingSession:
           Exception: what the source raised, with its own type and traceback.
         """
         check_run(feed_dict, options, run_metadata)
+        session = self._open()
         try:
-            session = self._open()
             steps = self._hook.runtime.steps
             with steps.waiting_for_others(steps.demand(fetches, feed_dict)):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
@@ -167,8 +167,9 @@ class StagingSession:
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Like `tf.train.MonitoredSession.run_step_fn`."""
         function("StagingSession.run_step_fn()", "step_fn", step_fn, "a function of one argument, step_context")
+        session = self._open()
         try:
-            return self._open().run_step_fn(step_fn)
+            return session.run_step_fn(step_fn)
         except Exception as error:
             self._raise_cause(error)
             raise

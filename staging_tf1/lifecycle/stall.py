@@ -92,7 +92,8 @@ class Watchdog:
     def stop(self) -> None:
         """Stops watching and joins the thread. May be called twice."""
         self._ended.set()
-        if self._thread.ident is not None:
+        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
+        if self._thread.is_alive():
             self._thread.join()
 
     def _watch(self) -> None:
