@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -179,3 +182,149 @@ def test_an_interrupted_call_can_be_given_up(side: SideThread) -> None:
     thread.join(LIMIT_SECS)
     assert outcome == [error]
     gate.may_end.set()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_call_after_a_stop_is_refused(started: bool) -> None:
+    side = SideThread("test:side")
+    if started:
+        side.call(lambda: None)
+    side.stop()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the thread 'test:side' is stopped"):
+            side.call(lambda: pytest.fail("it was made"))
+    if started:
+        side.thread.join(LIMIT_SECS)
+    assert not side.thread.is_alive()
+
+
+def test_what_an_interrupted_call_raised_comes_before_the_refusal() -> None:
+    side, gate, error = SideThread("test:side"), Gate(), ValueError("bad")
+
+    def fail() -> None:
+        raise error
+
+    gate.ended.set = fail  # type: ignore[method-assign]
+    interrupted(side, gate)
+    side.stop()
+    gate.may_end.set()
+    with pytest.raises(ValueError, match="bad"):
+        side.call(lambda: None)
+    with pytest.raises(RuntimeError, match="is stopped"):
+        side.call(lambda: None)
+    side.thread.join(LIMIT_SECS)
+
+
+def test_a_stop_beside_a_call_lets_it_be_made_or_refuses_it() -> None:
+    for _ in range(300):
+        side, made = SideThread("test:side"), list[int]()
+        side.call(lambda made=made: made.append(0))  # type: ignore[misc]
+        thread, outcome = caller_of(side, lambda made=made: made.append(1))
+        side.stop()
+        for each in (thread, side.thread):
+            each.join(LIMIT_SECS)
+            assert not each.is_alive()
+        assert made == ([0, 1] if outcome == [None] else [0])
+        assert outcome == [None] or isinstance(outcome[0], RuntimeError)
+
+
+class Interrupts:
+    """A trace function that raises KeyboardInterrupt once, before the `which`-th line of the calling code."""
+
+    functions = (SideThread.call, SideThread._collect, SideThread._start, SideThread._renew, threading.Thread.start)
+
+    def __init__(self, which: int) -> None:
+        self.left = which
+        self._code = {function.__code__ for function in self.functions}
+
+    def __call__(self, frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code not in self._code:
+            return None
+        if event == "line" and self.left and self._is_meant(frame):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+        return self
+
+    @staticmethod
+    def _is_meant(frame: Any) -> bool:
+        # Of Python's own code the line at which the thread runs, and the caller does not know it yet.
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        return frame.f_code is not threading.Thread.start.__code__ or "_started.wait" in line
+
+
+def interrupted_at(which: int, calls: list[Callable[[], None]]) -> tuple[bool, list[BaseException]]:
+    """Makes `calls`, with a Ctrl-C at one line of those before the last: whether it came, and what else was raised."""
+    raised: list[BaseException] = []
+    interrupts, side = Interrupts(which), SideThread("test:side")
+
+    def make() -> None:
+        sys.settrace(interrupts)
+        for number, call in enumerate(calls):
+            if number == len(calls) - 1:
+                sys.settrace(None)
+            try:
+                side.call(call)
+            except BaseException as error:
+                raised.append(error)
+
+    caller = threading.Thread(target=make, daemon=True)
+    caller.start()
+    caller.join(LIMIT_SECS)
+    assert not caller.is_alive(), f"a Ctrl-C at line {which} makes a call wait forever"
+    side.stop()
+    side.thread.join(LIMIT_SECS)
+    errors = [error for error in raised if not isinstance(error, KeyboardInterrupt)]
+    came = not interrupts.left
+    assert len(raised) - len(errors) == came
+    return came, errors
+
+
+@pytest.mark.parametrize("failing", [None, 0, 1])
+def test_a_ctrl_c_at_any_line_loses_no_call_and_no_outcome(failing: int | None) -> None:
+    error, which, came = ValueError("bad"), 0, True
+    while came:
+        which += 1
+        made: list[int] = []
+
+        def make(number: int, made: list[int] = made) -> None:
+            made.append(number)
+            if number == failing:
+                raise error
+
+        came, errors = interrupted_at(which, [partial(make, number) for number in range(4)])
+        assert made == sorted(set(made)) and made[-1] == 3, f"line {which}: each is made once at most, in order"
+        assert errors == [error] * (failing in made), f"line {which}: what it raised is raised once"
+        # One may be interrupted before it is made, and one raises what the one before it has left.
+        assert len(made) >= 4 - (came + (came and bool(errors))), f"line {which}: no other is left out"
+    assert which > 40, "all calls have been interrupted"
+
+
+def test_an_interrupted_call_that_is_given_up_raises_that_ever_after() -> None:
+    for which in range(1, 60):
+        side, interrupts, gate, error = SideThread("test:side"), Interrupts(which), Gate(), TimeoutError("stalled")
+        raised: list[BaseException] = []
+
+        def make(
+            side: SideThread = side, interrupts: Interrupts = interrupts, gate: Gate = gate, raised: Any = raised
+        ) -> None:
+            sys.settrace(interrupts)
+            for _ in range(3):
+                try:
+                    side.call(gate)
+                except BaseException as caught:
+                    raised.append(caught)
+            sys.settrace(None)
+
+        caller = threading.Thread(target=make, daemon=True)
+        caller.start()
+        assert gate.begun.wait(LIMIT_SECS)
+        side.give_up(error)
+        caller.join(LIMIT_SECS)
+        assert not caller.is_alive(), f"line {which}"
+        errors = [each for each in raised if not isinstance(each, KeyboardInterrupt)]
+        assert len(raised) == 3 and errors == [error] * (3 if interrupts.left else 2)
+        gate.may_end.set()
+        side.stop()
+        side.thread.join(LIMIT_SECS)
+        assert not side.thread.is_alive()

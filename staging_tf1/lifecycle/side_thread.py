@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
+from staging_tf1.fork import refuse_if_forked
+
+
+# By identity: two calls of one function are not the same.
+@dataclass(eq=False)
+class _Call:
+    """A call, and what came of it."""
+
+    function: Callable[[], None]
+    error: BaseException | None = None
+    done: bool = False
+    # Wakes the caller, who then looks whether the call is done.
+    wake_ups: SimpleQueue[None] = field(default_factory=SimpleQueue)
+
+    def make(self) -> None:
+        try:
+            self.function()
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        self.wake_ups.put(None)
 
 
 class SideThread:
@@ -14,52 +36,102 @@ class SideThread:
 
     An exception could be raised in the calling thread from outside, but it would only arrive there when Python's own
     code runs again: not in a read from a socket, in `time.sleep` or in a lock.
+
+    A Ctrl-C may interrupt the caller between any two instructions. The next call then waits for the call that is open,
+    and raises what that raised. So a wake-up carries nothing: whoever gets one looks at the open call, and one too many
+    does no harm. Only a `SimpleQueue` will do, because it is written in C: a Ctrl-C within the `wait` of a
+    `threading.Event` can leave the event's lock held.
     """
 
     def __init__(self, name: str) -> None:
-        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._name = name
+        # The call whose outcome the caller has not got yet.
+        self._open: _Call | None = None
         self._gave_up: BaseException | None = None
-        # Whether a call's outcome has not been collected yet: after a Ctrl-C, it comes before the next call.
-        self._owed = False
+        # A stop was asked for; the thread looks at no further call.
+        self._stopped = self._ended = False
+        self._started = False
+        self._renew()
+
+    def _renew(self) -> None:
+        self._wake_ups: SimpleQueue[None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._serve, args=(self._wake_ups,), name=self._name, daemon=True)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Runs `function` in the thread and waits for it; raises what it raises, or what `give_up` was given."""
+        """Runs `function` in the thread and waits for it; raises what it raises, or what `give_up` was given.
+
+        Raises:
+          RuntimeError: `stop` has been called.
+        """
         self._collect()
-        if self.thread.ident is None:
-            self.thread.start()
-        self._owed = True
-        self._calls.put(function)
+        if self._stopped:
+            raise self._refusal()
+        if not self._started:
+            self._start()
+        self._open = _Call(function)
         self._collect()
 
+    def _start(self) -> None:
+        # After a Ctrl-C in `Thread.start` nobody knows whether the thread runs. It is told to end, and replaced.
+        before = self._wake_ups
+        self._renew()
+        before.put(None)
+        self.thread.start()
+        self._started = True
+
     def _collect(self) -> None:
+        """Waits for the open call, if there is one, and raises what it raised."""
+        call = self._open
+        if call is not None:
+            self._wake_ups.put(None)
+            while not (call.done or self._ended) and self._gave_up is None:
+                call.wake_ups.get()
         if self._gave_up is not None:
             raise self._gave_up
-        if self._owed:
-            error = self._outcomes.get()
-            self._owed = False
-            if error is not None:
-                raise error
+        if call is None:
+            return
+        if not call.done:
+            self._open = None
+            raise self._refusal()
+        if call.error is None:
+            self._open = None
+            return
+        try:
+            raise call.error
+        finally:
+            # If a Ctrl-C comes first, the error is left to the next call.
+            self._open = None if sys.exc_info()[1] is call.error else call
+
+    def _refusal(self) -> RuntimeError:
+        return RuntimeError(f"the thread '{self._name}' is stopped, because its session has ended. Run no more steps.")
 
     def give_up(self, error: BaseException) -> None:
         """Raises `error` from the call under way, and from every later one; the thread itself cannot be stopped."""
         self._gave_up = error
-        self._outcomes.put(error)
+        self._wake_caller()
 
     def stop(self) -> None:
         """Lets the thread end after the call under way. Does not join it."""
-        self._calls.put(None)
+        self._stopped = True
+        self._wake_ups.put(None)
 
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            try:
-                call()
-            except BaseException as error:
-                if has_lost_tensorflow():
-                    # The call has forked, and this is the child, in which nobody waits for the outcome.
-                    raise
-                self._outcomes.put(error)
-            else:
+    def _wake_caller(self) -> None:
+        call = self._open
+        if call is not None:
+            call.wake_ups.put(None)
+
+    def _serve(self, wake_ups: SimpleQueue[None]) -> None:
+        while True:
+            wake_ups.get()
+            if self._wake_ups is not wake_ups:
+                return
+            call = self._open
+            if call is not None and not call.done and self._gave_up is None:
+                call.make()
+                # The call may have forked, and in the child nobody waits for the outcome.
                 refuse_if_forked("A feed thread")
-                self._outcomes.put(None)
+            if self._stopped:
+                break
+        # The caller sets `_open` and then looks at `_ended`, so that one of the two sees the other.
+        self._ended = True
+        self._wake_caller()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
@@ -205,13 +205,17 @@ def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
 
 
 def _is_known(tensor: Any) -> bool:
-    dtype = tensor.dtype.base_dtype
-    return tensor.shape.is_fully_defined() and bool(dtype.is_numpy_compatible) and dtype != tf.string
+    compatible = tensor.dtype.base_dtype.is_numpy_compatible
+    return bool(tensor.shape.is_fully_defined() and compatible and not _is_string(tensor))
+
+
+def _is_string(tensor: Any) -> bool:
+    return bool(tensor.dtype.base_dtype.name == "string")
 
 
 def _bytes_of(tensors: Sequence[Any]) -> int:
     """Bytes of all tensors except strings, with open dimensions counted as 1."""
-    numbers = [tensor for tensor in tensors if tensor.dtype.base_dtype != tf.string]
+    numbers = [tensor for tensor in tensors if not _is_string(tensor)]
     return sum(int(tensor.dtype.size) * math.prod(dim or 1 for dim in _dims(tensor)) for tensor in numbers)
 
 
