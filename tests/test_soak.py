@@ -1,4 +1,4 @@
-"""Random pipelines, speeds, faults and stop moments, and the promises that must hold whatever happens.
+"""Random pipelines, speeds, faults, stop moments, forks and damaged checkpoints, and the promises that must hold.
 
 Every case is drawn from a seed of its own, which a failure prints with the command that replays it. The normal run
 takes 60 seconds, and always begins with the same case, because a change must not fail for what another one broke.
@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
+from soak.damage import Saved
 from soak.invariants import check
+from soak.outcome import Outcome
 from soak.plan import draw
 from soak.play import Game
 
@@ -48,12 +50,26 @@ def play(seed: int, folder: Path) -> None:
     """One case: a graph, and all its sessions."""
     plan = draw(seed)
     print(plan, flush=True)
-    begin = [0] * plan.towers
     with tf.Graph().as_default():
         game = Game(plan)
-        for _ in range(plan.sessions):
-            outcome = game.play(str(folder) if plan.resumes else None)
-            print(f"  {outcome}", flush=True)
-            check(plan, outcome, begin)
-            if plan.resumes:
-                begin = [at + len(got) for at, got in zip(begin, outcome.got)]
+        saved = Saved(plan, str(folder)) if plan.resumes else None
+        for number in range(plan.sessions):
+            outcome = session(game, saved, number)
+            check(plan, outcome, saved.begin if saved is not None else [0] * plan.towers)
+            if saved is not None:
+                saved.went_on(outcome)
+
+
+def session(game: Game, saved: Saved | None, number: int) -> Outcome:
+    """The session of this number; after one that refuses a damaged checkpoint, the one that goes on from elsewhere."""
+    damage = game.plan.damage
+    damaged = saved is not None and damage is not None and damage.before == number
+    if damaged:
+        saved.damage()
+    outcome = game.play(saved.folder if saved is not None else None)
+    print(f"  {outcome}", flush=True)
+    if damaged and saved.refused(outcome):
+        saved.cure()
+        outcome = game.play(saved.folder)
+        print(f"  {outcome}", flush=True)
+    return outcome

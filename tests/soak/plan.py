@@ -22,6 +22,41 @@ LAYOUTS = ("native", "native", "big-endian", "strided", "reversed", "unaligned",
 ERRORS = ("BrokenDiskError", "BrokenDiskError", "StopIteration", "OutOfRangeError", "AbortedError")
 MONITORED = ("session", "step_fn", "hook")
 WAYS = (*MONITORED, "callable", "plain")
+# What may have happened to the files of the newest checkpoint, or to `checkpoint`, the state file, which names it.
+DAMAGES = ("data cut", "data empty", "data deleted", "data bit", "index cut", "index empty", "index deleted")
+DAMAGES += ("index bit", "all deleted", "state cut", "state empty", "state garbage", "state deleted")
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A child that the process forks once in each session."""
+
+    # "loop", before the step number `at`; or "source", as it has made the batch number `at` or a later one.
+    where: str
+    at: int
+    # What the child tries with the session, in this order.
+    uses: tuple[str, ...]
+    # How it leaves the session: by "break", "exception" or "SystemExit", or not at all ("at once"); or "goes on", as
+    # if it were the parent.
+    leaves: str
+    # How the process ends: "_exit", or "exit", by which the C library writes what is in its buffers.
+    ends: str
+    # Whether the parent waits for its end before it goes on.
+    awaited: bool
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What happens to the newest checkpoint between two sessions."""
+
+    # One of DAMAGES.
+    kind: str
+    # The number of the session that meets it.
+    before: int
+    # Where in the file: 0 is its beginning, 1 its end.
+    place: float
+    # Where the case goes on after the damage was found: "older", at the checkpoint before, or in an "empty" folder.
+    cure: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +102,8 @@ class Plan:
     sessions: int
     # Whether each session goes on where the one before was stopped.
     resumes: bool
+    fork: Fork | None = None
+    damage: Damage | None = None
 
     def __str__(self) -> str:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
@@ -136,7 +173,7 @@ def draw(seed: int) -> Plan:
     by_generator = "stream" in kind or kind == "generators"
     preempted = way in MONITORED and stop != "drain" and choose.random() < 0.25
     several = way == "plain" and choose.random() < 0.5
-    return Plan(
+    plan = Plan(
         seed=seed,
         kind=kind,
         records=records,
@@ -165,6 +202,52 @@ def draw(seed: int) -> Plan:
         preempted_after=choose.random() < 0.5,
         sessions=choose.randint(2, 4) if resumes else choose.randint(1, 2),
         resumes=resumes,
+    )
+    return dataclasses.replace(plan, fork=draw_fork(plan), damage=draw_damage(plan))
+
+
+def draw_fork(plan: Plan) -> Fork | None:
+    """The child of a plan, if it has one."""
+    choose = random.Random(f"{plan.seed}/fork")
+    # A KeyboardInterrupt within os.fork() falls into the functions that Python calls there, and is dropped by Python.
+    places = ["loop"] * (plan.stop != "interrupt") + ["source"] * (not plan.from_dataset)
+    if not places or choose.random() < 0.6:
+        return None
+    where = choose.choice(places)
+    some = ["step", "should_stop", "new", "collect", "start" if plan.way == "plain" else "stats"]
+    some += ["drain"] * (plan.way != "plain")
+    uses = choose.sample(some, choose.randint(0, 3))
+    ways_out = ["at once"]
+    if where == "source":
+        ways_out += ["goes on"]
+    elif plan.consumers == 1:
+        # Of several threads that take steps the others are gone, and the executor would wait for them.
+        ways_out += ["goes on", "break", "exception", "SystemExit"]
+    leaves = choose.choice(ways_out)
+    # In the parent, too, a MonitoredSession cannot be closed twice, nor by a feed thread, for which it waits.
+    if (plan.way != "hook" or (where, leaves) == ("loop", "at once")) and choose.random() < 0.3:
+        uses.append("close")
+    return Fork(
+        where=where,
+        # Rather early, because much can end the loop.
+        at=int(choose.random() ** 2 * (plan.records // plan.batch + 1)),
+        uses=tuple(uses),
+        leaves=leaves,
+        ends=choose.choice(["_exit", "exit"]),
+        awaited=choose.random() < 0.5,
+    )
+
+
+def draw_damage(plan: Plan) -> Damage | None:
+    """The damage of a plan, if it has one."""
+    choose = random.Random(f"{plan.seed}/damage")
+    if not plan.resumes or choose.random() < 0.2:
+        return None
+    return Damage(
+        kind=choose.choice(DAMAGES),
+        before=choose.randint(1, plan.sessions - 1),
+        place=choose.random(),
+        cure=choose.choice(["older", "empty"]),
     )
 
 

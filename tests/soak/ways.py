@@ -15,7 +15,6 @@ import staging_tf1 as staging
 
 # A step that waits longer hangs: no source here takes a hundredth of it.
 STALL_SECS = 30.0
-_MONITORED: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0)
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,10 @@ class Way:
     take: Callable[[list[int], bool, int | None], Any]
     should_stop: Callable[[], bool]
     drain: Callable[[], None]
+    close: Callable[[], None]
+    # None in a plain session, whose pipelines `start` starts.
+    stats: Callable[[], Any] | None = None
+    start: Callable[[], Any] | None = None
     # Ends the steps of the other threads; None where there is one thread only.
     request_stop: Callable[[], None] | None = None
 
@@ -82,6 +85,10 @@ def config_of(game: Any) -> Any:
     )
 
 
+def monitored(game: Any) -> dict[str, Any]:
+    return dict(log_step_count_steps=0, save_summaries_steps=int(game.writes_summaries))
+
+
 def taking(game: Any, run: Callable[..., Any]) -> Callable[[list[int], bool, int | None], Any]:
     """Takes a step with a session's `run`."""
     fetches = {}
@@ -104,12 +111,12 @@ def in_session(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]
         config=config_of(game),
         stall_secs=STALL_SECS,
         stall_raises=True,
-        **_MONITORED,
+        **monitored(game),
     )
     try:
         with session as sess:
             run = sess.run if game.plan.way == "session" else by_step_fn(sess)
-            yield Way(taking(game, run), sess.should_stop, sess.drain)
+            yield Way(taking(game, run), sess.should_stop, sess.drain, sess.close, sess.stats)
     finally:
         outcome.stats = session.stats()
 
@@ -125,7 +132,9 @@ def by_step_fn(sess: Any) -> Callable[..., Any]:
 
 @contextmanager
 def by_callable(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
-    session = staging.StagingSession(config=config_of(game), stall_secs=STALL_SECS, stall_raises=True, **_MONITORED)
+    session = staging.StagingSession(
+        config=config_of(game), stall_secs=STALL_SECS, stall_raises=True, **monitored(game)
+    )
     calls: dict[tuple[int, ...], Any] = {}
     try:
         with session as sess:
@@ -136,7 +145,7 @@ def by_callable(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way
                     calls[key] = sess.make_callable(game.fetches(towers), [game.fails])
                 return calls[key](fails)[0]
 
-            yield Way(take, sess.should_stop, sess.drain)
+            yield Way(take, sess.should_stop, sess.drain, sess.close, sess.stats)
     finally:
         outcome.stats = session.stats()
 
@@ -146,9 +155,9 @@ def with_hook(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
     hook = staging.StagingHook(stall_secs=STALL_SECS, stall_raises=True)
     try:
         with tf.train.MonitoredTrainingSession(
-            checkpoint_dir=folder, hooks=[hook, *hooks_of(game, outcome)], config=config_of(game), **_MONITORED
+            checkpoint_dir=folder, hooks=[hook, *hooks_of(game, outcome)], config=config_of(game), **monitored(game)
         ) as sess:
-            yield Way(taking(game, sess.run), sess.should_stop, hook.drain)
+            yield Way(taking(game, sess.run), sess.should_stop, hook.drain, sess.close, hook.stats)
     finally:
         outcome.stats = hook.stats() if outcome.ended else []
 
@@ -171,7 +180,14 @@ def in_plain_session(game: Any, outcome: Outcome, folder: str | None) -> Iterato
             raise NotImplementedError("a plain session has no drain()")
 
         try:
-            yield Way(take_and_ask, coord.should_stop, drain, coord.request_stop)
+            yield Way(
+                take_and_ask,
+                coord.should_stop,
+                drain,
+                sess.close,
+                start=lambda: staging.start(sess, coord),
+                request_stop=coord.request_stop,
+            )
         except tf.errors.OutOfRangeError:
             pass
         finally:
