@@ -97,7 +97,7 @@ def abandon(session: Any) -> None:
 
 
 def never_free_sessions() -> None:
-    """Makes the deletion of a session free nothing, whoever made the session; see `abandon`.
+    """Makes the deletion of a session free nothing, no matter who made the session; see `abandon`.
 
     For a forked process: a session whose start has failed is known to nobody, and is deleted at the next garbage
     collection.

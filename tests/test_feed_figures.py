@@ -124,7 +124,7 @@ def test_a_batch_without_components_is_one_record() -> None:
 
 
 def held(graph: Any, *delivered: Any) -> int:
-    """The bytes of the only area or queue of `graph`, of which a thread has delivered these batches."""
+    """The bytes of the only area or queue of `graph`, after a thread has delivered these batches."""
     (pipeline,) = pipelines_of(graph)
     state = ThreadState("feed:x:0")
     for arrays in delivered:

@@ -31,7 +31,7 @@ class Canceller:
         self.runs: list[Any] = []
 
     def cancel(self, sinks: Sequence[SinkRun]) -> None:
-        """Ends the puts and wakes whoever waits. What has been put can still be taken."""
+        """Ends the puts and wakes waiting threads. What has been put can still be taken."""
         if not sinks:
             return
         waiting = max(sink.refuse_puts() for sink in sinks)

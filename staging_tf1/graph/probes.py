@@ -1,4 +1,4 @@
-"""Ops that inspect areas, queues and variables without waiting, and ops that wake whoever waits.
+"""Ops that inspect areas, queues and variables without waiting, and ops that wake those who wait.
 
 They are made before the graph is finalized. When a stall is found, no op can be added.
 """

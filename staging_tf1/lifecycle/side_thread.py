@@ -38,7 +38,7 @@ class SideThread:
     code runs again: not in a read from a socket, in `time.sleep` or in a lock.
 
     A Ctrl-C may interrupt the caller between any two instructions. The next call then waits for the call that is open,
-    and raises what that raised. So a wake-up carries nothing: whoever gets one looks at the open call, and one too many
+    and raises what that raised. So a wake-up carries nothing: both sides look at the open call, and an extra wake-up
     does no harm. Only a `SimpleQueue` will do, because it is written in C: a Ctrl-C within the `wait` of a
     `threading.Event` can leave the event's lock held.
     """
