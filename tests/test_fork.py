@@ -214,6 +214,28 @@ def test_the_child_frees_no_session_that_was_never_started(run_python: Any, tmp_
     succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNSTARTED, tmp_path, timeout=500))
 
 
+FAILED = """
+def breaks(batch):
+    if batch[0] == 1:
+        raise ValueError("broken")
+    return batch
+
+x = staging.staged(ArraySource(np.arange(100), batch_size=1, epochs=1, transform=breaks))
+sess = staging.StagingSession()
+feeding = [thread for thread in threading.enumerate() if thread.name == "feed:staged:0"]
+for thread in feeding:
+    thread.join()
+for call in (lambda: sess.run(x), lambda: sess.run_step_fn(lambda context: context.session.run(x))):
+    raises(in_child(call))
+assert report(lambda: [sess.run(x), sess.run(x)]) == "ValueError: broken"
+report(sess.close)
+"""
+
+
+def test_the_child_of_a_process_whose_source_has_failed(run_python: Any, tmp_path: Path) -> None:
+    succeeds(run_python("-W", "ignore", "-c", PRELUDE + FAILED, tmp_path, timeout=500))
+
+
 BLOCK = """
 x = staging.staged(source())
 tf.summary.scalar("x", tf.reduce_sum(x))
