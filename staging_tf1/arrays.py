@@ -285,10 +285,15 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
         if exact.dtype == object:
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
         with np.errstate(invalid="ignore"):
-            fitted = exact.astype(dtype) if exact.dtype.kind != "c" else exact.real.astype(dtype)
+            if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
+                # numpy 1 makes floats of integers if one of them exceeds int64, and floats drop digits.
+                exact = np.array(value, object)
+                fitted = _exact_integers(value, exact, dtype)
+            else:
+                fitted = exact.astype(dtype) if exact.dtype.kind != "c" else exact.real.astype(dtype)
         if not np.array_equal(fitted, exact):
             raise ValueError(f"{exact[fitted != exact].flat[0]} does not fit")
-        return fitted
+        return fitted.astype(dtype, copy=False)
     with np.errstate(all="ignore"):
         # The conversion that feed_dict does. Casting `exact` would drop imaginary parts.
         fitted = np.asarray(value, dtype)
@@ -298,6 +303,13 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
     if lost.any():
         raise ValueError(f"{exact[lost].flat[0]} does not fit")
     return fitted
+
+
+def _exact_integers(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value, dtype).astype(object)
+    except OverflowError:
+        raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit") from None
 
 
 def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:

@@ -14,6 +14,8 @@ import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, given, settings
 from ways_in import Pipelines, makers, record_file
 
+from staging_tf1.arrays import as_array
+
 Array = np.ndarray[Any, Any]
 
 _NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
@@ -193,3 +195,9 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
         others = st.just([name for name in pipelines.names if name != "put"])
         arbitrary = given(array=values, layout=st.sampled_from(sorted(layouts)), named=others)(check)
         settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])(arbitrary)()
+
+
+@pytest.mark.parametrize("value", [[0, 2**63 + 256], [[0, 0], [2**64 - 1, 0]], [2**63 - 1, 2**63]], ids=str)
+def test_a_list_of_integers_keeps_its_digits(value: Any) -> None:
+    # numpy 1 makes floats of a list in which one integer exceeds int64.
+    assert as_array(value, np.dtype(np.uint64), "batch 0").tolist() == value
