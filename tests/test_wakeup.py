@@ -189,7 +189,7 @@ for closes_elsewhere in (False, True):
     def interrupt():
         for source, _, _ in opened:
             source.waiting.wait(60)
-        while not opened[1][2]._hook.clock.pending:
+        while not opened[1][2]._hook.runtime.pending:
             threading.Event().wait(0.01)
         os.kill(os.getpid(), signal.SIGINT)
     killer = threading.Thread(target=interrupt)
