@@ -286,7 +286,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
         with np.errstate(invalid="ignore"):
             if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
-                # numpy 1 makes floats of integers if one of them exceeds int64, and floats drop digits.
+                # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
                 exact = np.array(value, object)
                 fitted = _exact_integers(value, exact, dtype)
             else:

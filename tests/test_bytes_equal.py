@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, given, settings
 from ways_in import Pipelines, makers, record_file
 
+import staging_tf1 as staging
 from staging_tf1.arrays import as_array
 
 Array = np.ndarray[Any, Any]
@@ -179,7 +180,9 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
 
         def check(array: Array, layout: str, named: list[str]) -> None:
             value = layouts[layout](array)
-            wanted = pipelines.plain_feed(value)
+            # feed_dict of TensorFlow 2.21 drops digits of lists in which one integer exceeds int64.
+            exceeds = dtype == tf.uint64 and layout in _AS_DECLARED and (array > np.iinfo(np.int64).max).any()
+            wanted = pipelines.plain_feed(array if exceeds else value)
             for pipeline in named:
                 if pipelines.takes(pipeline, np.shape(wanted)):
                     kept = _DIFFERENCES.get(pipeline, lambda array: array)
@@ -199,5 +202,9 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
 
 @pytest.mark.parametrize("value", [[0, 2**63 + 256], [[0, 0], [2**64 - 1, 0]], [2**63 - 1, 2**63]], ids=str)
 def test_a_list_of_integers_keeps_its_digits(value: Any) -> None:
-    # numpy 1 makes floats of a list in which one integer exceeds int64.
+    # numpy makes floats of a list in which one integer exceeds int64.
     assert as_array(value, np.dtype(np.uint64), "batch 0").tolist() == value
+    with tf.Graph().as_default(), tf.Session() as session:
+        area = staging.StagingArea([tf.uint64])
+        session.run(area.put([value]))
+        assert session.run(area.get())[0].tolist() == value

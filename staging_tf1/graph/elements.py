@@ -113,6 +113,9 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
         if dtype == tf.string:
             return as_array(value, np.dtype(object), where)
         exact = np.array(value)
+        if exact.dtype.kind == "f" and dtype.is_integer:
+            # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
+            exact = np.array(value, object)
         with np.errstate(over="ignore", invalid="ignore"):
             array = exact.astype(dtype.as_numpy_dtype)
     except SpecError:
