@@ -112,7 +112,7 @@ def _overlay(module: ModuleType, v1: Any, settings: Settings) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _silent_deprecations() -> Iterator[None]:
-    # disable_v2_behavior() warns that it is deprecated. Whoever runs TF1 code knows that.
+    # disable_v2_behavior() warns that it is deprecated, which users of TF1 code know.
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -169,8 +169,8 @@ class Steps:
             self._under_way += 1
         try:
             result = run(puts, feeds)
-        except BaseException as error:
-            self._failed(demand, isinstance(error, Exception))
+        except BaseException:
+            self._failed(demand)
             raise
         with self._lock:
             self.failed_batches.succeeded(demand.sinks)
@@ -193,13 +193,11 @@ class Steps:
             feeds.update(self._loops.before(demand.plan))
         return puts, feeds
 
-    def _failed(self, demand: Demand, can_repair: bool) -> None:
-        """Repairs what a failed step has lost; after a KeyboardInterrupt, leaves that to the next step."""
+    def _failed(self, demand: Demand) -> None:
+        """Repairs what a failed step has lost."""
         with self._lock:
             self._under_way -= 1
             self._unsettled = True
-        if not can_repair:
-            return
         try:
             # At once, because a feed thread may wait for a slot.
             repair_all(self._runs)
