@@ -30,9 +30,9 @@ kill9:
 cluster:
 	STAGING_TF1_CLUSTER_TESTS=1 $(PYTHON) -m pytest tests/test_cluster*.py tests/legacy/test_legacy_cluster.py
 
-# Kills and restarts random tasks of one cluster fifty times; takes about two minutes.
+# Kills and restarts random tasks of two clusters fifty times each; takes about four minutes.
 cluster-soak:
-	STAGING_TF1_CLUSTER_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_cluster_kills.py
+	STAGING_TF1_CLUSTER_TESTS=1 STAGING_TF1_CLUSTER_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_cluster_kills.py
 
 # Tests every example in the docstrings, the README and docs/.
 docs:

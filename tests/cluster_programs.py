@@ -269,14 +269,14 @@ def seen_in(checkpoint_dir: str) -> list[int]:
     return list(map(int, tf.train.load_variable(latest, "seen")))
 
 
-def batches_seen_in(checkpoint_dir: str, num_records: int, batch_size: int, workers: int) -> list[list[int]]:
-    """How often the model of the latest checkpoint has seen each batch of each worker's share."""
+def batches_seen_in(checkpoint_dir: str, num_records: int, batch_size: int, shares: int) -> list[list[int]]:
+    """How often the model of the latest checkpoint has seen each batch of each share."""
     latest = tf.train.latest_checkpoint(checkpoint_dir)
     seed = json.loads(tf.train.load_variable(latest, "train/fingerprint"))["seed"]
     source = ids_source(num_records, batch_size).with_seed(seed)
     seen = tf.train.load_variable(latest, "seen")
     counts = []
-    for shard in (source.shard(worker, workers) for worker in range(workers)):
+    for shard in (source.shard(share, shares) for share in range(shares)):
         of_batches = [set(seen[shard.batch(number)].tolist()) for number in range(shard.num_batches or 0)]
         assert all(len(each) == 1 for each in of_batches), "a batch is in the model as a whole"
         counts.append([each.pop() for each in of_batches])

@@ -117,15 +117,19 @@ class TestCluster:
         until(lambda: noted() or not self.processes[task].is_alive(), f"{task}: {count} {kind}")
         assert noted(), self.log(task)
 
-    def wrong_batches(self, checkpoint_dir: str, num_records: int, batch_size: int) -> list[tuple[int, int, int]]:
-        """Worker, number and count of each batch that the model has not seen exactly once, in the latest checkpoint."""
-        self.start(
-            "call", "reader", "batches_seen_in", checkpoint_dir, num_records, batch_size, len(self.jobs["worker"])
-        )
+    def wrong_batches(
+        self, checkpoint_dir: str, num_records: int, batch_size: int, shares: int | None = None
+    ) -> list[tuple[int, int, int]]:
+        """Share, number and count of each batch that the model has not seen exactly once, in the latest checkpoint.
+
+        There is a share for each worker, unless `shares` says otherwise.
+        """
+        shares = len(self.jobs["worker"]) if shares is None else shares
+        self.start("call", "reader", "batches_seen_in", checkpoint_dir, num_records, batch_size, shares)
         self.join("reader")
         return [
-            (worker, number, count)
-            for worker, counts in enumerate(self.notes("reader", "returned")[-1])
+            (share, number, count)
+            for share, counts in enumerate(self.notes("reader", "returned")[-1])
             for number, count in enumerate(counts)
             if count != 1
         ]
