@@ -110,6 +110,30 @@ def test_the_environment_and_a_resolver_say_the_same(monkeypatch: pytest.MonkeyP
     ] * 3
 
 
+def test_slurm_says_which_task_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "SLURM_PROCID": "2",
+        "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_NODELIST": "node[1-3]",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+    }.items():
+        monkeypatch.setenv(name, value)
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        jobs={"ps": 1, "worker": 2}, port_base=2222, gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False
+    )
+    cluster = staging.Cluster.from_resolver(resolver)
+    assert (cluster.job, cluster.index, cluster.is_chief) == ("worker", 1, False)
+    assert cluster.layout.addresses() == {"ps": {0: "node1:2222"}, "worker": {0: "node2:2222", 1: "node3:2222"}}
+
+
+def test_a_resolver_without_a_task_is_refused() -> None:
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec(JOBS))
+    with pytest.raises(ClusterError, match="got task type .*Set task_type and task_id of the resolver"):
+        staging.Cluster.from_resolver(resolver)
+    resolver.task_type, resolver.task_id = "worker", 1
+    assert staging.Cluster.from_resolver(resolver).worker_index == 2
+
+
 def test_other_wrong_arguments() -> None:
     with pytest.raises(ClusterError, match="got job='worker' and index=None, but no jobs"):
         staging.Cluster(job="worker")

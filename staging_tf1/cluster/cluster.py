@@ -116,6 +116,9 @@ class Cluster:
     def from_resolver(cls, resolver: Any, **options: Any) -> Cluster:
         """Returns the cluster of a `tf.distribute.cluster_resolver.ClusterResolver`, such as that for Slurm.
 
+        Some resolvers, such as that for Kubernetes, know the cluster but not which task this process is. Set their
+        `task_type` and `task_id`.
+
         Raises:
           ClusterError: the resolver gives no cluster, no task, or an invalid one.
         """
@@ -126,6 +129,11 @@ class Cluster:
         jobs = _as_dict(spec) if spec else {}
         if not jobs and resolver.task_type is None:
             return cls._of(Layout({}, None), options)
+        if not resolver.task_type:
+            raise ClusterError(
+                f"{what}: got task type {resolver.task_type!r}, so nothing says which task this process is. Set "
+                f"task_type and task_id of the resolver."
+            )
         return cls._of(Layout.checked(what, jobs, resolver.task_type, resolver.task_id or 0), options)
 
     @classmethod
