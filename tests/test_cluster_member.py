@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,8 +37,8 @@ class Ledger:
 def member_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., member.Member]:
     """Makes the part of a task that reads a list of answers. Its clock stands still but for its own pauses."""
     now = [0.0]
-    monkeypatch.setattr(member.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(member.time, "sleep", lambda secs: now.__setitem__(0, now[0] + secs))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda secs: now.__setitem__(0, now[0] + secs))
 
     def make(job: str, index: int, answers: list[Any]) -> member.Member:
         layout = Layout.checked("test", JOBS, job, index)

@@ -365,7 +365,7 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
     missing = [task for task in cluster.member.await_workers(check) if task not in cluster.missed]
     cluster.missed.update(missing)
     if missing:
-        named = ", ".join(cluster.member.described(task) for task in missing)
+        named = ", ".join(cluster.member.signs.described(task) for task in missing)
         warnings.warn(
             f"{cluster.member_task} ends without {named}. The records that it has not consumed are missing from this "
             f"run; a run that resumes from the checkpoint reads them.",

@@ -85,7 +85,7 @@ class Dealer:
         for worker in dealing.leaving(entries, self._silent()):
             logging.warning(
                 "%s. The other workers get the batches that it has not consumed.",
-                member.described(self._workers[worker]),
+                member.signs.described(self._workers[worker]),
             )
             ledger.remove([self._names.fence(worker)])
             del entries[self._names.fence(worker)]
@@ -108,7 +108,7 @@ class Dealer:
         member = self._member
         if self._last - self._since < member.silence_secs:
             return []
-        return [worker for worker, task in self._workers.items() if task != member.task and member.is_gone(task)]
+        return [worker for worker, task in self._workers.items() if task != member.task and member.signs.is_gone(task)]
 
     def _tell(self, state: str, why: str = "") -> None:
         self._member.ledger.write({self._names.deal: {"run": self._run_id, "state": state, "why": why}})

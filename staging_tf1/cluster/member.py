@@ -34,13 +34,14 @@ from absl import logging
 from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.signs import Signs
+from staging_tf1.cluster.waiting import FIRST_LOG_SECS, wait_until
 from staging_tf1.errors import ClusterError
 
 # A MonitoredSession begins again after these.
 _RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
 _BEAT_SECS, _SYNC_BEAT_SECS = 2.0, 0.5
-_POLL_SECS, _CHECK_SECS = 0.1, 1.0
-_FIRST_LOG_SECS, _LOG_SECS = 1.0, 30.0
+_CHECK_SECS = 1.0
 # How long the first parameter server, which holds the ledger, lets the others read that the run has ended.
 _LEAVE_SECS = 5.0
 
@@ -66,6 +67,7 @@ class Member:
       sync: whether workers wait for each other in each step, so that news are urgent.
 
     Attributes:
+      signs: when each task last gave a sign of life.
       on_news: called with the ledger's entries every few seconds, or None.
     """
 
@@ -75,6 +77,7 @@ class Member:
         assert layout.task is not None
         self.layout, self.task = layout, layout.task
         self._silence_secs, self._start_secs = silence_secs, start_secs
+        self.signs = Signs(layout, silence_secs, start_secs)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
         self._ledger = ledger
         self._beat_secs = _SYNC_BEAT_SECS if sync else _BEAT_SECS
@@ -83,10 +86,7 @@ class Member:
         # That of `take_fence`.
         self.token = ""
         self._shared: dict[str, Shared] = {}
-        # The last sign of life of each task, and when it came.
-        self._seen: dict[str, tuple[Any, float]] = {}
         self._finished: set[str] = set()
-        self._began = time.monotonic()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -97,8 +97,7 @@ class Member:
             if self._thread is not None and self._thread.is_alive():
                 return
             self._stop = threading.Event()
-            self._began = time.monotonic()
-            self._seen = {}
+            self.signs.forget()
             self._thread = threading.Thread(
                 target=self._beat, args=(self._stop,), name=f"cluster:{self.task}", daemon=True
             )
@@ -149,45 +148,19 @@ class Member:
     def _identity(self) -> dict[str, Any]:
         return {"process": self._process, "host": socket.gethostname(), "pid": os.getpid()}
 
-    def _note(self, entries: dict[str, Any]) -> None:
-        now = time.monotonic()
-        with self._lock:
-            self._finished = {
-                str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None
-            }
-            for task in [*self.layout.workers, *self.layout.servers]:
-                sign = entries.get(f"task/{task}")
-                if sign is not None and self._seen.get(str(task), (None, 0.0))[0] != sign:
-                    self._seen[str(task)] = (sign, now)
-
     def read(self) -> dict[str, Any]:
         """Returns all entries of the ledger, and takes note of the signs of life among them."""
         entries = self._ledger.read()
-        self._note(entries)
+        self.signs.note(entries)
+        done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
+        with self._lock:
+            self._finished = done
         return entries
-
-    def silent_secs(self, task: Task) -> float:
-        """Returns for how many seconds `task` has given no sign of life, as far as this task knows."""
-        with self._lock:
-            return time.monotonic() - self._seen.get(str(task), (None, self._began))[1]
-
-    def is_gone(self, task: Task) -> bool:
-        """Returns whether `task` has been silent for too long."""
-        with self._lock:
-            known = str(task) in self._seen
-        return self.silent_secs(task) > (self._silence_secs if known else self._start_secs)
 
     def has_finished(self, task: Task) -> bool:
         """Returns whether `task` has finished the present run, as far as this task knows."""
         with self._lock:
             return str(task) in self._finished
-
-    def described(self, task: Task) -> str:
-        """Returns `task` with its address and its last sign of life, for messages."""
-        with self._lock:
-            known = str(task) in self._seen
-        said = f"silent for {self.silent_secs(task):.0f} s" if known else "never seen"
-        return f"{task} at {self.layout.address(task)} ({said})"
 
     # The chief.
 
@@ -252,9 +225,9 @@ class Member:
             if time.monotonic() > next_check:
                 check()
                 next_check = time.monotonic() + _CHECK_SECS
-            return all(map(self.is_gone, unfinished(entries)))
+            return all(map(self.signs.is_gone, unfinished(entries)))
 
-        entries = self._poll(over, lambda entries: _listed(map(self.described, unfinished(entries))))
+        entries = self._poll(over, lambda entries: _listed(map(self.signs.described, unfinished(entries))))
         return unfinished(entries)
 
     def leads(self, entries: dict[str, Any], run_id: str | None) -> bool:
@@ -319,7 +292,7 @@ class Member:
             return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self._run_id]
 
         def said(entries: dict[str, Any]) -> str:
-            named = _listed(map(self.described, missing(entries)))
+            named = _listed(map(self.signs.described, missing(entries)))
             if time.monotonic() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {named}, to train in step. Start them.")
             return f"{named}, to train in step"
@@ -370,7 +343,7 @@ class Member:
         others = [task for task in self.layout.workers if task != self.task]
         words = ("ended", "done")
         ended = [task for task in others if self._run_id in (entries.get(f"{word}/{task}") for word in words)]
-        gone = [task for task in others if task not in ended and self.is_gone(task)]
+        gone = [task for task in others if task not in ended and self.signs.is_gone(task)]
         return ended, gone
 
     def finish(self) -> None:
@@ -389,12 +362,12 @@ class Member:
                 return False
             finished = [task for task in self.layout.workers if entries.get(f"done/{task}") == run["id"]]
             gone[:] = [task for task in self.layout.workers if task not in finished]
-            all_gone = all(map(self.is_gone, gone))
+            all_gone = all(map(self.signs.is_gone, gone))
             return run["state"] == "ended" or (bool(finished) and all_gone)
 
         entries = self._poll(over, lambda entries: None)
         if entries["run"]["state"] != "ended":
-            logging.warning("%s ends without: %s", self.task, _listed(map(self.described, gone)))
+            logging.warning("%s ends without: %s", self.task, _listed(map(self.signs.described, gone)))
         self._leave(entries["run"]["id"])
 
     def _leave(self, run_id: str) -> None:
@@ -411,32 +384,9 @@ class Member:
         self, done: Callable[[dict[str, Any]], bool], what: Callable[[dict[str, Any]], str | None]
     ) -> dict[str, Any]:
         """Reads the ledger until `done`. Logs now and then `what` this task waits for."""
-        answered = time.monotonic()
-        next_log = answered + _FIRST_LOG_SECS
-        while True:
-            try:
-                entries = self._ledger.read()
-                answered = time.monotonic()
-            except tf.errors.OpError as error:
-                self._check_answer(time.monotonic() - answered, error)
-                entries = {}
-            if entries and done(entries):
-                return entries
-            said = what(entries)
-            if said and time.monotonic() >= next_log:
-                logging.info("%s waits for %s", self.task, said)
-                next_log = time.monotonic() + _LOG_SECS
-            time.sleep(_POLL_SECS)
-
-    def _check_answer(self, secs: float, error: Exception) -> None:
-        """Raises ClusterError if the first parameter server has been silent for too many seconds."""
         # Nobody ends a parameter server that waits for one that never returns.
-        most = max(self._silence_secs, _FIRST_LOG_SECS) if self.task.job == "ps" else self._start_secs
-        if secs > most:
-            server = self.layout.servers[0]
-            raise ClusterError(
-                f"{self.task}: {server} at {self.layout.address(server)} has not answered for {secs:.0f} s: {error}"
-            ) from error
+        patience = max(self._silence_secs, FIRST_LOG_SECS) if self.task.job == "ps" else self._start_secs
+        return wait_until(done, self._ledger, self.layout, waits_for=what, patience_secs=patience)
 
 
 def model_lost(task: Task, reason: str) -> str:

@@ -21,7 +21,7 @@ def _view(cluster: Cluster, task: Task) -> TaskView:
     return TaskView(
         name=str(task),
         address=cluster.layout.address(task),
-        silent_secs=member.silent_secs(task),
+        silent_secs=member.signs.silent_secs(task),
         unreachable=_unreachable(cluster, task) if is_ps else "",
         finished=member.has_finished(task),
         is_ps=is_ps,

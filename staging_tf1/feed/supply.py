@@ -246,7 +246,7 @@ class LeasedSupply:
             self._find_lost(lease)
         if not self._left:
             chief = self._cluster.layout.chief
-            self._check_answer(self._member.silent_secs(chief), str(chief), None)
+            self._check_answer(self._member.signs.silent_secs(chief), str(chief), None)
             self._stopped.wait(_POLL_SECS)
         return False
 

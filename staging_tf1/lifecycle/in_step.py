@@ -109,9 +109,10 @@ class InStep:
                 f"gradients of a further step would never be complete."
             )
         elif gone and self._error is None:
+            named = ", ".join(map(member.signs.described, gone))
             self._error = ClusterError(
-                f"{member.task} waits for the gradients of {', '.join(map(member.described, gone))}, in synchronous "
-                f"training. Start it again; everybody can resume from the last checkpoint."
+                f"{member.task} waits for the gradients of {named}, in synchronous training. Start "
+                f"it again; everybody can resume from the last checkpoint."
             )
         alone = bool(ended or gone or self._is_behind)
         if alone and self._is_waiting() and self._tokens is not None:
