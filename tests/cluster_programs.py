@@ -167,7 +167,8 @@ def show_places(notes: Notes, jobs: dict[str, list[str]], index: int) -> None:
                 sess.run(total)
     nodes = [node for graph in metadata.partition_graphs for node in graph.node]
     notes.add("places", sorted({(node.op, node.device.rpartition("/device")[0]) for node in nodes}))
-    sent = [node for node in nodes if node.op == "_Send" and _task(node, "send_device") != _task(node, "recv_device")]
+    sends = [node for node in nodes if node.op in ("_Send", "_HostSend")]
+    sent = [node for node in sends if _task(node, "send_device") != _task(node, "recv_device")]
     sizes = {node.name: node for node in nodes}
     notes.add("crossing", {node.name: _bytes_of(sizes, node, metadata) for node in sent})
 

@@ -25,17 +25,25 @@ class Fence:
         self._entry = f"fence/{cluster.member_task}"
         with tf.control_dependencies(None), tf.device(None), tf.device(f"{cluster.own_device}/device:CPU:0"):
             self._token = tf.Variable("", trainable=False, collections=[], use_resource=True, name="staging_fence")
-        self._value = tf.get_default_graph().as_graph_element(self._token)
 
     def check(self) -> Any:
         """Returns an op that fails unless the token is the present one."""
-        with tf.device(None), tf.device(self.cluster.shared_device):
-            present = tf.raw_ops.LookupTableFindV2(
-                table_handle=table_op(), keys=tf.constant([key(self._entry)], tf.int64), default_value=tf.constant("")
-            )
-            same = tf.equal(present[0], self._value)
+        # The token is all that crosses the network. Its arrival says, too, that what it waits for has happened: each
+        # further tensor, or control edge, would cost the server as much again.
+        token = self._token.read_value()
+        with tf.control_dependencies(None), tf.device(None), tf.device(self.cluster.shared_device):
+            # Not tf.identity: Grappler moves control edges from an identity to its input.
+            token = tf.ensure_shape(token, [])
+            with tf.control_dependencies([token]):
+                present = tf.raw_ops.LookupTableFindV2(
+                    table_handle=table_op(),
+                    keys=tf.constant([key(self._entry)], tf.int64),
+                    default_value=tf.constant(""),
+                )
             return tf.raw_ops.Assert(
-                condition=same, data=[tf.constant(f"{self.cluster.member_task} {_REFUSED}")], name="fence"
+                condition=tf.equal(present[0], token),
+                data=[tf.constant(f"{self.cluster.member_task} {_REFUSED}")],
+                name="fence",
             )
 
     def take(self, session: Any) -> None:

@@ -63,7 +63,7 @@ class DealtPosition(Position):
           count: the number of the batch.
           label: ignored.
         """
-        with self._on_its_device(), tf.control_dependencies([self.share.fence()] if self.share.fence else []):
+        with self._behind_fence():
             slot, following = tf.reshape(count % self.window, [1, 1]), tf.reshape(count + self.window, [1])
             # An op that overwrites the slot could set it back, and assign_add would count a batch twice.
             return tf.raw_ops.ResourceScatterNdMax(

@@ -111,7 +111,7 @@ class Position:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
         one = [int(other == self.share.first + tower) for other in range(self.share.all_towers)]
-        with self._on_its_device(), tf.control_dependencies([self.share.fence()] if self.share.fence else []):
+        with self._behind_fence():
             passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
             counted = self._batches.assign_add(passed, read_value=False)
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
@@ -120,6 +120,18 @@ class Position:
     def _on_its_device(self) -> Iterator[None]:
         # Both, because a scope only adds to the scope around it.
         with tf.device(None), tf.device(self.share.device):
+            yield
+
+    @contextmanager
+    def _behind_fence(self) -> Iterator[None]:
+        """Returns a scope for ops that count: on the position's device, and only if this process may."""
+        if self.share.fence is None:
+            with self._on_its_device():
+                yield
+            return
+        passed = self.share.fence()
+        # The fence waits for whatever the scope around waits for.
+        with self._on_its_device(), tf.control_dependencies(None), tf.control_dependencies([passed]):
             yield
 
     def parsed(self, saved: Sequence[Any]) -> Saved:
