@@ -27,6 +27,7 @@ from typing import Any
 
 from common import finish, flags, ratio, turns
 
+from staging_tf1.cluster.member import beat_secs
 from staging_tf1.launch.ports import free_ports
 
 HOST = "127.0.0.1"
@@ -34,7 +35,7 @@ CONTEXT: Any = multiprocessing.get_context("forkserver")
 LAYERS = {0: "no further layer", 3: "three more layers"}
 WORKERS = (1, 2, 4)
 TOWERS = (10, 100, 1000)
-STEPS_PER_SEC, BEAT_SECS = 10, 2.0
+STEPS_PER_SEC = 10
 PATIENCE_SECS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -267,7 +268,7 @@ def print_load(found: dict[str, Any]) -> None:
         reached, counted, beaten = (statistics.median(found[kind][number]) for kind in ("reach", "step", "beat"))
         steps = number * STEPS_PER_SEC * counted / 1e3
         more = number * STEPS_PER_SEC * max(0.0, counted - reached) / 1e3
-        beats = number / BEAT_SECS * beaten / 1e3
+        beats = number / beat_secs(number) * beaten / 1e3
         said = f"{steps:.2f} for the steps, of which the position {more:.2f}; {beats:.2f} for heartbeats"
         print(f"    {number:5} workers: {said}")
 

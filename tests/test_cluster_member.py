@@ -67,3 +67,10 @@ def test_a_parameter_server_ends_without_the_first_one(member_of: Callable[..., 
 def test_a_chief_does_not_wait_forever_for_a_parameter_server(member_of: Callable[..., member.Member]) -> None:
     with pytest.raises(ClusterError, match="worker 0: ps 0 at h:1 has not answered for 600 s: connection refused"):
         member_of("worker", 0, [unavailable()] * 7000).await_workers()
+
+
+def test_signs_of_life_cost_the_server_as_much_with_any_large_number_of_workers() -> None:
+    assert member.beat_secs(2) == member.beat_secs(100) == 2.0
+    assert member.beat_secs(2, sync=True) == 0.5
+    # Reading all signs takes time in proportion to the workers, and so does the pause.
+    assert member.beat_secs(1000) == 10 * member.beat_secs(100)

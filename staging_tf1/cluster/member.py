@@ -46,6 +46,15 @@ _CHECK_SECS = 1.0
 _LEAVE_SECS = 5.0
 
 
+def beat_secs(workers: int, *, sync: bool = False) -> float:
+    """Returns the seconds between two signs of life of a task, in a cluster with so many workers.
+
+    Each task reads the signs of all others, so what they cost the server grows with the square of their number. From
+    100 workers on they come less often.
+    """
+    return (_SYNC_BEAT_SECS if sync else _BEAT_SECS) * max(1.0, workers / 100)
+
+
 class Shared(Protocol):
     """What a pipeline with dynamic shares has in this task."""
 
@@ -80,7 +89,7 @@ class Member:
         self.signs = Signs(layout, silence_secs, start_secs)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
         self._ledger = ledger
-        self._beat_secs = _SYNC_BEAT_SECS if sync else _BEAT_SECS
+        self._beat_secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
         # That of `take_fence`.
@@ -125,7 +134,7 @@ class Member:
                     self.on_news(entries)
             except (tf.errors.OpError, RuntimeError) as error:
                 logging.vlog(1, "%s: no news: %s", self.task, error)
-            if stop.wait(min(self._beat_secs, self._silence_secs / 4)):
+            if stop.wait(self._beat_secs):
                 return
             number += 1
 
