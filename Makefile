@@ -16,7 +16,7 @@ check:
 	$(PYTHON) -m mypy
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto --dist loadfile
 
 # Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
 soak:

@@ -30,4 +30,4 @@ def tests(session: nox.Session, tensorflow: str) -> None:
     # First on its own: beside the extras, pip tries their releases by the hundred before it finds those for 2.15.
     session.install(pinned)
     session.install(".[test]", pinned)
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-n", "auto", "--dist", "loadfile", *session.posargs)
