@@ -20,6 +20,7 @@ from absl import logging
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.lifecycle import cluster_session
 
 
 class Notes:
@@ -321,3 +322,15 @@ def break_off(notes: Notes, jobs: dict[str, list[str]], index: int, go: Any, opt
             raise ZeroDivisionError
     notes.add("broken")
     go.acquire()
+
+
+def build_more(notes: Notes, jobs: dict[str, list[str]], index: int) -> None:
+    """Worker 1 has a variable that the chief's graph has not."""
+    cluster_session._GRAPH_SECS = 1.0
+    cluster = staging.Cluster(jobs, "worker", index)
+    with tf.Graph().as_default(), cluster.device_scope():
+        train_op = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        if index:
+            tf.get_variable("more", [])
+        with staging.StagingSession(cluster=cluster) as sess:
+            sess.run(train_op)

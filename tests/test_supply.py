@@ -59,7 +59,7 @@ class Bench:
             token="token",
             run_id="run",
             rival=lambda: None,
-            silent_secs=lambda task: self.silent,
+            signs=SimpleNamespace(silent_secs=lambda task: self.silent),
         )
         layout = SimpleNamespace(chief=CHIEF, servers=[Task("ps", 0)])
         cluster: Any = SimpleNamespace(member=member, member_task=ME, layout=layout, start_timeout_secs=9.0)

@@ -25,6 +25,8 @@ _START_SECS = 600.0
 _SILENCE_SECS = 60.0
 # Set by `staging-tf1 launch --sync`.
 _SYNC_VARIABLE = "STAGING_TF1_SYNC"
+# The addresses at which this process has started servers. TensorFlow never stops them.
+_served: set[str] = set()
 
 
 class Cluster:
@@ -327,8 +329,13 @@ class Cluster:
 
     def _start_server(self) -> Any:
         address = self.layout.address(self._task)
+        if address in _served:
+            raise ClusterError(
+                f"This process has already started {self._task} at {address}, with another Cluster object. Make one, "
+                f"and pass it to staged(), the session and whatever else needs it."
+            )
         try:
-            return tf.train.Server(
+            server = tf.train.Server(
                 tf.train.ClusterSpec(self.layout.addresses()), job_name=self._task.job, task_index=self._task.index
             )
         except tf.errors.OpError as error:
@@ -337,6 +344,8 @@ class Cluster:
                 f"{error.message.strip()}. Perhaps another process runs {self._task}, or uses the port. Stop it, or "
                 f"choose another port."
             ) from error
+        _served.add(address)
+        return server
 
     def _check_claim(self) -> None:
         """Checks that the address of this task leads to this process.

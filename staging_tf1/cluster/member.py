@@ -2,7 +2,8 @@
 
 Entries of the ledger, each written by one task only::
 
-    run               the chief: the id and state of the run (starting, initialized, failed, ended), and the cluster
+    run               the chief: the id and state of the run (starting, initialized, failed, ended), the cluster, and a
+                      digest of its variables
     ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right
     fence/WORKER      that worker: a token that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
@@ -92,6 +93,7 @@ class Member:
         self._beat_secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
+        self._variables: str | None = None
         # That of `take_fence`.
         self.token = ""
         self._shared: dict[str, Shared] = {}
@@ -178,12 +180,17 @@ class Member:
         run = self._ledger.read().get("run")
         if run is None or run["state"] != "initialized" or self.layout.differences(run["cluster"]):
             return False
-        self._run_id = run["id"]
+        self._run_id, self._variables = run["id"], run.get("variables")
         return True
 
-    def begin_run(self) -> None:
-        """Begins a new run. Steps of workers that belong to an earlier one fail from now on."""
+    def begin_run(self, variables: str | None = None) -> None:
+        """Begins a new run. Steps of workers that belong to an earlier one fail from now on.
+
+        Args:
+          variables: a digest of the variables in the chief's graph; None if it is that of the run before, or unknown.
+        """
         self._run_id = uuid.uuid4().hex
+        self._variables = variables or self._variables
         old = [name for name in self._ledger.read() if not name.startswith("task/")]
         self._ledger.remove(old)
         self._write_run("starting")
@@ -209,7 +216,8 @@ class Member:
 
     def _write_run(self, state: str, why: str = "") -> None:
         cluster = self.layout.to_json()
-        run = {"id": self._run_id, "state": state, "why": why, "cluster": cluster, **self._identity}
+        told = {"why": why, "cluster": cluster, "variables": self._variables}
+        run = {"id": self._run_id, "state": state, **told, **self._identity}
         self._ledger.write({"run": run})
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
@@ -311,6 +319,10 @@ class Member:
     def _has_moved_on(self, entries: dict[str, Any]) -> bool:
         run = entries.get("run")
         return run is None or run["id"] != self._run_id
+
+    def chiefs_variables(self) -> str | None:
+        """Returns the digest of the variables in the chief's graph; None if unknown."""
+        return (self._ledger.read().get("run") or {}).get("variables")
 
     def is_current(self, run_id: str) -> bool:
         """Whether the run is still under way."""

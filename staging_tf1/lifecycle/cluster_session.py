@@ -17,9 +17,12 @@ from staging_tf1.cluster.member import model_lost
 from staging_tf1.cluster.reach import await_servers
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed.join_run import note_run
+from staging_tf1.lifecycle.cluster_graph import check_graph, check_has_values, digest_of_variables
 
 # How often TensorFlow looks whether the variables are initialized.
 _POLL_SECS = 0.2
+# How long a parameter server that has restarted may be without variables before a worker blames its own graph.
+_GRAPH_SECS = 20.0
 
 
 def cluster_session(
@@ -36,7 +39,11 @@ def cluster_session(
 
     Args:
       monitored: the other arguments of `tf.train.MonitoredTrainingSession`.
+
+    Raises:
+      ClusterError: the graph is not what a cluster needs.
     """
+    check_graph(cluster, tf.get_default_graph())
     creator = ClusterSessionCreator(cluster, scaffold, cluster.session_config(config), checkpoint_dir)
     if cluster.is_chief:
         hooks = [*(monitored.get("chief_only_hooks") or ()), *_chief_hooks(checkpoint_dir, scaffold, monitored), *hooks]
@@ -65,8 +72,21 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
         )
         if cluster.is_chief:
             return self._create_for_chief(manager, target)
+        return self._create_for_worker(manager, target)
+
+    def _create_for_worker(self, manager: Any, target: str) -> Any:
+        cluster, digest = self._cluster, digest_of_variables(tf.get_default_graph())
         cluster.member.await_run((), cluster.start_timeout_secs)
-        return manager.wait_for_session(target, config=self._config, max_wait_secs=cluster.start_timeout_secs)
+        secs = cluster.start_timeout_secs
+        if cluster.member.chiefs_variables() not in (None, digest):
+            # The chief may have more variables than the others; fewer would make them wait in vain.
+            secs = min(secs, _GRAPH_SECS)
+        try:
+            return manager.wait_for_session(target, config=self._config, max_wait_secs=secs)
+        except tf.errors.DeadlineExceededError:
+            with tf.Session(target, config=self._config) as session:
+                check_has_values(cluster, session, self._scaffold.ready_op)
+            raise
 
     def _create_for_chief(self, manager: Any, target: str) -> Any:
         member, scaffold = self._cluster.member, self._scaffold
@@ -80,7 +100,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
                 logging.info("%s continues the run that is under way.", self._cluster.member_task)
                 note_run(session, continues=True)
                 return session
-        member.begin_run()
+        member.begin_run(digest_of_variables(tf.get_default_graph()))
         with member.telling_failures():
             session = manager.prepare_session(
                 target,

@@ -15,6 +15,7 @@ from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.checkpoint import guarded_scaffold
+from staging_tf1.lifecycle.cluster_graph import check_without_cluster
 from staging_tf1.lifecycle.cluster_session import check_model, cluster_session
 from staging_tf1.lifecycle.hook import StagingHook
 from staging_tf1.lifecycle.interrupt import is_ctrl_c
@@ -134,6 +135,8 @@ class StagingSession:
                 monitored=monitored,
             )
             return
+        if not monitored.get("master"):
+            check_without_cluster(tf.get_default_graph())
         self._session = tf.train.MonitoredTrainingSession(
             checkpoint_dir=checkpoint_dir,
             hooks=[self._hook, *hooks],
