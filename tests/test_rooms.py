@@ -84,9 +84,9 @@ RANDOM = {"np.random", "random"}
 # What rooms that make no ops use of `tf`: classes, errors, look-ups, what makes no op.
 NO_OPS = set(
     """ConfigProto DType DeviceSpec FIFOQueue GraphKeys IndexedSlices Operation QueueBase RaggedTensor RunMetadata
-    RunOptions SparseTensor Summary Tensor TensorShape Variable as_dtype compat errors estimator executing_eagerly
-    get_default_graph get_default_session get_static_value global_variables gfile io is_tensor local_variables nest
-    string summary train""".split()
+    RunOptions Session SparseTensor Summary Tensor TensorShape Variable as_dtype compat errors estimator
+    executing_eagerly get_default_graph get_default_session get_static_value global_variables gfile io is_tensor
+    local_variables nest string summary train""".split()
 )
 
 
