@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
 import pytest
-from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json
+from legacy_support import HERE, PROGRAMS, PROMISES, Run, assert_same_numbers, goldens, last_json
+
+from staging_tf1.sources import ArraySource
 
 FOLDER = PROGRAMS / "estimator"
 
@@ -31,3 +38,104 @@ def test_a_program_by_itself(staging_run: Run) -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert_same_numbers(ran.stdout, goldens("estimator")["iris_premade"], rel=1e-3)
     assert "deprecated" not in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def staged(staging_run: Run) -> dict[str, Any]:
+    """What programs/promises/estimator_inputs.py prints."""
+    found: dict[str, Any] = last_json(staging_run(PROMISES / "estimator_inputs.py"))
+    return found
+
+
+def batches(first: int, rows: int, count: int) -> list[list[int]]:
+    """The first batches of the source in that program."""
+    source = ArraySource({"row": np.arange(first, first + rows)}, batch_size=4, shuffle=True, seed=1)
+    return [source.batch(number)["row"].tolist() for number in range(count)]
+
+
+def test_a_staged_input_is_read_in_order_and_resumed(staged: dict[str, Any]) -> None:
+    # The second run has a StagingHook of its own, in the middle of a pass over the rows.
+    assert staged["first run"] + staged["second run"] == batches(0, 40, 12)
+    assert "train/position" in staged["variables"]
+
+
+def test_evaluations_and_predictions_begin_at_the_first_batch(staged: dict[str, Any]) -> None:
+    expected = batches(100, 12, 3)
+    assert staged["evaluation"] == staged["evaluation, same name"] == expected
+    assert staged["prediction"] == [row for batch in expected for row in batch]
+
+
+def test_training_goes_on_after_each_evaluation(staged: dict[str, Any]) -> None:
+    trained = batches(0, 40, 6)
+    checked = batches(100, 12, 3)
+    assert staged["both"] == [*trained[:3], *checked, *trained[3:], *checked]
+
+
+def test_other_ways_to_stage(staged: dict[str, Any]) -> None:
+    expected = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert staged["staged in the model_fn"] == staged["lockstep"] == expected
+
+
+def test_errors_end_the_training(staged: dict[str, Any]) -> None:
+    assert staged["failed"] == "RuntimeError: the disk is gone"
+    assert staged["interrupted"] == "KeyboardInterrupt: "
+    assert staged["threads"] == []
+    assert re.fullmatch(
+        r"ClusterError: 'shared' \(made at .*\) has cluster=, and an Estimator starts the servers of its cluster "
+        r"itself\. Leave cluster= out and give each worker its own part of the input, .*",
+        staged["in a cluster"],
+    )
+
+
+@pytest.fixture(scope="module")
+def names(staging_run: Run) -> dict[str, Any]:
+    """What programs/promises/estimator_names.py prints."""
+    found: dict[str, Any] = last_json(staging_run(PROMISES / "estimator_names.py"))
+    return found
+
+
+def test_every_name_is_there(names: dict[str, Any]) -> None:
+    assert names["missing"] == []
+    assert names["one object"] == [True] * 5
+
+
+def test_a_hook_does_not_load_the_package(names: dict[str, Any]) -> None:
+    assert names["hook"]
+    assert not names["loaded for a hook"]
+
+
+def test_what_is_gone_says_so(names: dict[str, Any]) -> None:
+    lacks = "and the package tensorflow-estimator lacks it."
+    assert names["boosted trees"] == (
+        f"RemovedNameError: tf.estimator.BoostedTreesClassifier was removed, {lacks} Its ops were removed from "
+        "TensorFlow. Use the package tensorflow-decision-forests instead."
+    )
+    assert names["misspelt"] == (
+        "RemovedNameError: tf.estimator.Estimater is not in the package tensorflow-estimator, and staging_tf1 does not "
+        "restore it."
+    )
+    assert names["contrib towers"] == (
+        f"RemovedNameError: tf.contrib.estimator.replicate_model_fn was removed with tf.contrib, {lacks} Use "
+        "RunConfig(train_distribute=tf.distribute.MirroredStrategy()), or average the gradients in the model_fn."
+    )
+    assert names["contrib misspelt"].endswith("staging_tf1 does not restore it. Use instead: tf.estimator.")
+
+
+@pytest.mark.skipif(version("tensorflow") < "2.16", reason="TensorFlow 2.15 has the coordinator")
+def test_a_strategy_across_a_cluster_is_refused(names: dict[str, Any]) -> None:
+    assert names["strategy"].startswith(
+        "RemovedNameError: tf.estimator.RunConfig got train_distribute=MirroredStrategy"
+    )
+    assert names["strategy"].endswith("or train on one machine without TF_CONFIG.")
+
+
+def test_without_the_package_an_error_names_the_command(staging_run: Run) -> None:
+    report = last_json(staging_run(PROMISES / "estimator_names.py", "--without-package"))
+    cure = "Install it: pip install tensorflow-estimator==2.15.0. The program itself needs no change."
+    why = "needs the package tensorflow-estimator, which this TensorFlow does not bring along."
+    assert report["estimator"] == f"RemovedNameError: tf.estimator.Estimator {why} {cure}"
+    assert report["inputs"] == f"RemovedNameError: tf.estimator.inputs {why} {cure}"
+    assert report["contrib"] == f"RemovedNameError: tf.estimator.add_metrics {why} {cure}"
+    assert report["below"] == f"RemovedModuleError: tensorflow.python.estimator {why} {cure}"
+    assert report["hook still there"]
+    assert not report["listed"]

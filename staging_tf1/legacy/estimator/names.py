@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1._tf import log_no_renamed_names, tf
-from staging_tf1.errors import RemovedNameError
+from staging_tf1.errors import RemovedModuleError, RemovedNameError
 from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
 from staging_tf1.legacy.keras_two import has_keras_two
 
@@ -48,7 +48,24 @@ class _Estimator(ModuleType):
 @functools.cache
 def module() -> ModuleType:
     """Return the `tf.estimator` module, the same one on every call."""
-    return _Estimator("tensorflow.estimator", __doc__)
+    made = _Estimator("tensorflow.estimator", __doc__)
+    made.__path__ = []  # a package: old code imports from tensorflow.estimator.inputs
+    return made
+
+
+def below(fullname: str) -> ModuleType:
+    """Return the package's module for ``tensorflow.python.estimator`` or a module below it.
+
+    Raises RemovedModuleError if the package is not installed or lacks the module.
+    """
+    path = fullname.removeprefix("tensorflow.")
+    try:
+        _package(fullname)
+        return importlib.import_module(f"{PACKAGE}.{path}")
+    except RemovedNameError as error:
+        raise RemovedModuleError(str(error)) from None
+    except ModuleNotFoundError as error:
+        raise RemovedModuleError(f"{fullname} is not in the package tensorflow-estimator: {error}.") from None
 
 
 def find(path: str) -> Any:
