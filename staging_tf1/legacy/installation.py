@@ -114,6 +114,12 @@ def _without_deprecations(module: ModuleType) -> None:
     standins.without_deprecations(module)
 
 
+def _without_renamed_names(module: ModuleType) -> None:
+    from staging_tf1.legacy.estimator import standins
+
+    standins.without_renamed_names()
+
+
 def _pipelines_in_estimators(module: ModuleType) -> None:
     from staging_tf1.legacy.estimator import sessions
 
@@ -121,6 +127,9 @@ def _pipelines_in_estimators(module: ModuleType) -> None:
 
 
 _ESTIMATOR_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow_estimator": _without_renamed_names,
+    # TensorFlow 2.15 reads tf.compat.v1.estimator from here.
+    "tensorflow_estimator.python.estimator.api._v1.estimator": _without_renamed_names,
     "tensorflow_estimator.python.estimator.estimator_export": _without_deprecations,
     "tensorflow_estimator.python.estimator.estimator": _pipelines_in_estimators,
 }

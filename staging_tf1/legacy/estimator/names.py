@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from staging_tf1._tf import log_no_renamed_names, tf
+from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
 from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
 from staging_tf1.legacy.keras_two import has_keras_two
@@ -102,7 +102,4 @@ def _package(full: str) -> ModuleType:
             f"{full} needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install "
             "tf_keras. The program itself needs no change."
         )
-    made = importlib.import_module(f"{_API}.estimator")
-    for name in [each for each in sys.modules if each.startswith(_API)]:
-        log_no_renamed_names(sys.modules[name])
-    return made
+    return importlib.import_module(f"{_API}.estimator")
