@@ -13,12 +13,15 @@ from legacy_support import HERE, PROGRAMS, PROMISES, Run, assert_same_numbers, g
 from staging_tf1.sources import ArraySource
 
 FOLDER = PROGRAMS / "estimator"
+# Ten trainings in one process: about a minute on an idle machine.
+_LIMIT_SECS = 1200
+pytestmark = pytest.mark.timeout(_LIMIT_SECS)
 
 
 @pytest.fixture(scope="module")
 def under_run(staging_run: Run) -> dict[str, str]:
     paths = sorted(str(path) for path in FOLDER.glob("*.py"))
-    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths))
+    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths, timeout=_LIMIT_SECS))
     return printed
 
 
