@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from legacy_support import HERE, PROGRAMS, PROMISES, Run, assert_same_numbers, goldens, last_json
+from legacy_support import HERE, PROGRAMS, PROMISES, QUIET, Run, assert_same_numbers, goldens, last_json
 
 from staging_tf1.sources import ArraySource
 
@@ -136,6 +136,33 @@ def test_a_strategy_across_a_cluster_is_refused(names: dict[str, Any]) -> None:
         "RemovedNameError: tf.estimator.RunConfig got train_distribute=MirroredStrategy"
     )
     assert names["strategy"].endswith("or train on one machine without TF_CONFIG.")
+
+
+@pytest.mark.skipif(HAS_ESTIMATOR, reason="TensorFlow 2.15 comes with Keras 2")
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (
+            "import sys; sys.modules['tf_keras'] = None  # as if it were not installed",
+            "and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras. The program itself "
+            "needs no change.",
+        ),
+        (
+            "import tensorflow as tf; tf.keras.layers.Dense",
+            "and this process has loaded Keras 3. Call staging_tf1.legacy.install(), or set TF_USE_LEGACY_KERAS=1, "
+            "before the first import of tensorflow.",
+        ),
+    ],
+)
+def test_keras_three_is_refused(run_python: Run, before: str, message: str) -> None:
+    code = (
+        f"{before}\n"
+        "from staging_tf1 import legacy; legacy.install()\n"
+        "import tensorflow as tf\n"
+        "try: tf.estimator.Estimator\n"
+        "except AttributeError as error: print(error)"
+    )
+    assert run_python("-c", code, env=QUIET).stdout == f"tf.estimator.Estimator needs Keras 2, {message}\n"
 
 
 def test_without_the_package_an_error_names_the_command(staging_run: Run) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
+from staging_tf1.legacy import views
 from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
 from staging_tf1.legacy.keras_two import has_keras_two
 
@@ -101,5 +102,11 @@ def _package(full: str) -> ModuleType:
         raise RemovedNameError(
             f"{full} needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install "
             "tf_keras. The program itself needs no change."
+        )
+    keras = views.own(sys.modules["tensorflow"], "keras")
+    if not str(getattr(keras, "__version__", "2")).startswith("2"):
+        raise RemovedNameError(
+            f"{full} needs Keras 2, and this process has loaded Keras 3. Call staging_tf1.legacy.install(), or set "
+            "TF_USE_LEGACY_KERAS=1, before the first import of tensorflow."
         )
     return importlib.import_module(f"{_API}.estimator")
