@@ -6,9 +6,10 @@ module only. Each has a test in ``tests/test_tf.py`` that fails by name when a T
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -18,7 +19,9 @@ from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
+from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
 
 __all__ = [
     "Dataset",
@@ -30,11 +33,13 @@ __all__ = [
     "control_flow_context",
     "count_runs",
     "current_container",
+    "estimator_exports",
     "fast_callable",
     "function_def",
     "has_default_graph",
     "is_closed",
     "leave_to_close",
+    "log_no_renamed_names",
     "never_free_sessions",
     "original_stack",
     "run_unwrapped",
@@ -199,3 +204,26 @@ def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
 def original_stack() -> list[tuple[str, int, str]]:
     """The (file, line, function) frames of this thread, outermost first, before AutoGraph's conversion."""
     return [(frame.filename, frame.lineno, frame.name) for frame in _tf_stack.extract_stack()]
+
+
+@contextlib.contextmanager
+def estimator_exports() -> Iterator[None]:
+    """Let the package `tensorflow-estimator` export its names with `tf_export`, as up to TensorFlow 2.15."""
+    name = "estimator"
+    tables = (_tf_export.API_ATTRS, _tf_export.API_ATTRS_V1)
+    for table, suffix in zip(tables, ("", "_v1"), strict=True):
+        attributes = type(table[_tf_export.TENSORFLOW_API_NAME])
+        table[name] = attributes(f"_estimator_api_names{suffix}", f"_estimator_api_constants{suffix}")
+    _tf_export.ESTIMATOR_API_NAME = name
+    try:
+        yield
+    finally:
+        del _tf_export.ESTIMATOR_API_NAME
+        for table in tables:
+            del table[name]
+
+
+def log_no_renamed_names(module: Any) -> None:
+    """Stop an API module from logging, at the first use of a name, that the name is now in `tf.compat.v1`."""
+    if isinstance(module, _TFModuleWrapper):
+        module._tfmw_print_deprecation_warnings = False

@@ -234,3 +234,30 @@ def test_coordinator_registered_threads_and_clean_stop_exception_types(graph: An
         assert filling.is_alive() and not closing.is_alive()
     filling.join()
     assert "CancelledError" not in capfd.readouterr().err
+
+
+def test_tf_export_takes_another_component() -> None:
+    from tensorflow.python.util import tf_export
+
+    if hasattr(tf_export, "ESTIMATOR_API_NAME"):
+        pytest.skip("TensorFlow 2.15 has the component")
+
+    class Lent:
+        pass
+
+    with _tf.estimator_exports():
+        tf_export.api_export("estimator.Lent", api_name=tf_export.ESTIMATOR_API_NAME)(Lent)
+    assert Lent._estimator_api_names == Lent._estimator_api_names_v1 == ("estimator.Lent",)  # type: ignore[attr-defined]
+    assert not hasattr(tf_export, "ESTIMATOR_API_NAME")
+    assert "estimator" not in {**tf_export.API_ATTRS, **tf_export.API_ATTRS_V1}
+
+
+def test_module_wrapper_logs_renamed_names() -> None:
+    from types import ModuleType
+
+    from tensorflow.python.util.module_wrapper import TFModuleWrapper
+
+    wrapped = TFModuleWrapper(ModuleType("old"), "old", deprecation=True)
+    assert wrapped._tfmw_print_deprecation_warnings
+    _tf.log_no_renamed_names(wrapped)
+    assert not wrapped._tfmw_print_deprecation_warnings

@@ -113,6 +113,11 @@ def start_together(graph: Any, together: bool) -> None:
     setattr(graph, _TOGETHER, together)
 
 
+def are_started_together(graph: Any) -> bool:
+    """Whether a `StagingHook` starts the pipelines of `graph`."""
+    return bool(getattr(graph, _TOGETHER, False))
+
+
 def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
     """Prepares `pipeline` for one start in `session`.
 
@@ -121,7 +126,7 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
     """
     if not is_prepared(pipeline, session):
         check_initialized(session, pipeline)
-        together = getattr(session.graph, _TOGETHER, False)
+        together = are_started_together(session.graph)
         prepare(pipelines_of(session.graph) if together else [pipeline], session)
     return take_prepared(pipeline, session)
 

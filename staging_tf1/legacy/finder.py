@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -14,6 +15,7 @@ from staging_tf1.legacy.origin import Origin, is_at_import_statement
 from staging_tf1.legacy.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
+Around = Callable[[], AbstractContextManager[None]]
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
 
@@ -26,11 +28,20 @@ class Finder(MetaPathFinder):
       maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
       second_face: for a module below ``tensorflow`` that another finder finds.
       origin: distinguishes user code from libraries.
+      around: context managers in which modules are executed, by the full name of the module.
     """
 
-    def __init__(self, after_load: dict[str, AfterLoad], maker: Maker, second_face: Maker, origin: Origin) -> None:
+    def __init__(
+        self,
+        after_load: dict[str, AfterLoad],
+        maker: Maker,
+        second_face: Maker,
+        origin: Origin,
+        around: Mapping[str, Around] | None = None,
+    ) -> None:
         self._origin = origin
         self._after_load = after_load
+        self._around = around or {}
         self._maker = maker
         self._second_face = second_face
 
@@ -44,17 +55,19 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        act = self._after_load.get(fullname)
+        act, around = self._after_load.get(fullname), self._around.get(fullname)
         below_tensorflow = fullname.startswith("tensorflow.")
-        if act is None and not below_tensorflow:
+        if act is None and around is None and not below_tensorflow:
             return None
-        if act is None:
+        if act is None and below_tensorflow:
             act = self._second_face(fullname)
         found = _find_elsewhere(self, fullname, path, target)
         if found is not None:
-            if act is not None and found.loader is not None:
-                found.loader = _ActingLoader(found.loader, act)
+            if (act is not None or around is not None) and found.loader is not None:
+                found.loader = _ActingLoader(found.loader, act, around or nullcontext)
             return found
+        if not below_tensorflow:
+            return None
         asking = sys._getframe(1)
         if not self._origin.is_user(asking):
             return None
@@ -83,11 +96,12 @@ def _find_elsewhere(
 
 
 class _ActingLoader(Loader):
-    """Wraps another loader and runs a function after it."""
+    """Wraps another loader: runs it in a context, and a function after it."""
 
-    def __init__(self, loader: Loader, act: AfterLoad) -> None:
+    def __init__(self, loader: Loader, act: AfterLoad | None, around: Around) -> None:
         self._loader = loader
         self._act = act
+        self._around = around
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -100,8 +114,10 @@ class _ActingLoader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._act(module)
+        with self._around():
+            self._loader.exec_module(module)
+        if self._act is not None:
+            self._act(module)
 
 
 class _MakingLoader(Loader):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
@@ -61,9 +62,11 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
         "tensorflow": lambda module: _two_faces(module, origin, wanted),
         "tensorflow.python.ops.data_flow_ops": lambda module: _our_areas(module, origin),
     }
+    after_load.update(_ESTIMATOR_HOOKS)
     if wanted.old_names:
         after_load.update(_old_names_hooks(origin))
-    Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin).install()
+    around = {"tensorflow_estimator": _lent_to_estimator}
+    Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around).install()
 
 
 def _choose_keras() -> None:
@@ -97,3 +100,36 @@ def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] 
 
 def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
     return {name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES}
+
+
+def _lent_to_estimator() -> AbstractContextManager[None]:
+    from staging_tf1.legacy.estimator import standins
+
+    return standins.lent()
+
+
+def _without_deprecations(module: ModuleType) -> None:
+    from staging_tf1.legacy.estimator import standins
+
+    standins.without_deprecations(module)
+
+
+def _without_renamed_names(module: ModuleType) -> None:
+    from staging_tf1.legacy.estimator import standins
+
+    standins.without_renamed_names()
+
+
+def _pipelines_in_estimators(module: ModuleType) -> None:
+    from staging_tf1.legacy.estimator import sessions
+
+    sessions.serve(module)
+
+
+_ESTIMATOR_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow_estimator": _without_renamed_names,
+    # TensorFlow 2.15 reads tf.compat.v1.estimator from here.
+    "tensorflow_estimator.python.estimator.api._v1.estimator": _without_renamed_names,
+    "tensorflow_estimator.python.estimator.estimator_export": _without_deprecations,
+    "tensorflow_estimator.python.estimator.estimator": _pipelines_in_estimators,
+}

@@ -12,7 +12,7 @@ from staging_tf1.legacy import views
 
 def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
     """Return stand-ins for the Keras 2 names of `module`, by name; an empty dict if Keras 2 is installed."""
-    if _has_keras_two():
+    if has_keras_two():
         return {}
     cell = _AbsentModule("tensorflow.nn.rnn_cell", "tf.nn.rnn_cell")
     return {
@@ -23,7 +23,8 @@ def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
     }
 
 
-def _has_keras_two() -> bool:
+def has_keras_two() -> bool:
+    """Whether Keras 2 is installed: as tf_keras, or as the Keras of TensorFlow 2.15."""
     if importlib.util.find_spec("tf_keras") is not None:
         return True
     found = importlib.util.find_spec("keras")

@@ -11,6 +11,8 @@ from typing import Any
 Make = Callable[[ModuleType], None]
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
+# Old code imports Estimator from here. TensorFlow 1.15 already had its own package in this place.
+_ESTIMATOR = "tensorflow.python.estimator"
 # Of these, what TensorFlow 2 has removed and old programs import at their top, though they may never use it.
 _REMOVED_BELOW = {
     "tensorflow.python.data.experimental.ops.threadpool": (
@@ -33,10 +35,12 @@ def is_public(fullname: str) -> bool:
 def maker(fullname: str) -> Make | None:
     """Return a function that turns a new module into `fullname`, or None if TF1 had no such module.
 
-    Raises RemovedModuleError for parts of `tf.contrib` that are not restored.
+    Raises RemovedModuleError for parts of `tf.contrib` that are not restored, and for Estimator without its package.
     """
     if fullname in _REMOVED_BELOW:
         return _stand_in
+    if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
+        return _lend(fullname)
     if not is_public(fullname):
         return None
     root = sys.modules["tensorflow"]
@@ -46,6 +50,18 @@ def maker(fullname: str) -> Make | None:
         return made
     genuine = _public_module(root, fullname.split(".")[1:])
     return None if genuine is None else lambda fresh: substitute(fullname, genuine)
+
+
+def _lend(fullname: str) -> Make:
+    lent: ModuleType = importlib.import_module("staging_tf1.legacy.estimator.names").below(fullname)
+    if not hasattr(lent, "__path__"):
+        return lambda fresh: substitute(fullname, lent)
+
+    def forward(fresh: ModuleType) -> None:
+        # The package itself would lead the import system to its files, and load each a second time.
+        fresh.__dict__["__getattr__"] = lambda name: getattr(lent, name)
+
+    return forward
 
 
 def _stand_in(fresh: ModuleType) -> None:

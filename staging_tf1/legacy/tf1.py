@@ -85,13 +85,13 @@ class _Names:
             return importlib.import_module("tensorflow.contrib")
         if name == "staging":
             return importlib.import_module("staging_tf1.legacy.tutorial").module()
+        if name == "estimator":
+            return importlib.import_module("staging_tf1.legacy.estimator.names").module()
         try:
             return getattr(self._v1, name)
         except AttributeError:
             if name in BELOW_THE_API:
                 return UNCHANGED
-            if name == "estimator":
-                return importlib.import_module("staging_tf1.legacy.estimator").module()
         raise RemovedNameError(
             f"module 'tensorflow' has no attribute {name!r}: tf.{name} is not in tf.compat.v1 of TensorFlow "
             f"{self._v1.__version__}, and staging_tf1 does not restore it."

@@ -1,7 +1,7 @@
 """Records the output of the programs under TensorFlow 1.15.5 in goldens/.
 
 Usage: python tests/legacy/record_goldens.py PYTHON
-where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19".
+where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19" pandas.
 The environment variable STAGING_TF1_ORACLE can name it instead.
 """
 
@@ -32,7 +32,13 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    programs = sorted(str(path) for path in (HERE / "programs").glob("*.py"))
+    recorded = sum(record(interpreter, folder) for folder in ("", "estimator"))
+    print(f"recorded {recorded} programs")
+
+
+def record(interpreter: str, folder: str) -> int:
+    """Record the programs of a folder; return how many there are."""
+    programs = sorted(str(path) for path in (HERE / "programs" / folder).glob("*.py"))
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     command = [interpreter, "-W", "ignore", str(HERE / "run_programs.py"), *programs]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
@@ -40,8 +46,8 @@ def main() -> None:
     for name, text in printed.items():
         if "Traceback" in text or not text:
             sys.exit(f"{name} failed:\n{text}")
-        (HERE / "goldens" / f"{name}.txt").write_text(text)
-    print(f"recorded {len(printed)} programs")
+        (HERE / "goldens" / folder / f"{name}.txt").write_text(text)
+    return len(printed)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ def run(path):
     """Return the output of the program at `path`, followed by its exception if it raised one."""
     printed = io.StringIO()
     sys.argv = [path]
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
     with contextlib.redirect_stdout(printed):
         try:
             runpy.run_path(path, run_name="__main__")

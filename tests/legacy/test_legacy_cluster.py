@@ -90,6 +90,23 @@ def test_replicas_have_copies_of_the_variables(two: TestCluster) -> None:
         assert only(rf"worker {index}: 10 steps of all, loss from (.*) to (.*)", log)
 
 
+def test_workers_of_an_estimator_stage_their_parts(tmp_path: Path) -> None:
+    cluster = TestCluster(tmp_path, workers=0, ps=0)
+    cluster.jobs = {job: [address] for job, address in zip(("chief", "worker", "ps"), free_addresses(3), strict=True)}
+    program = str(FOLDER / "estimator_staged.py")
+    try:
+        for job in cluster.jobs:
+            cluster.start_program(f"{job}0", [program, str(tmp_path / "model")], QUIET, legacy=True)
+        cluster.join("chief0", "worker0", secs=120)
+    finally:
+        cluster.close()
+    own = int(only(r"chief: (\d+) batches in order True", cluster.log("chief0"))[1])
+    others = int(only(r"worker: (\d+) batches in order True", cluster.log("worker0"))[1])
+    assert own > 0 and others >= 50 and own + others >= 1000
+    # The checkpoints hold the position of the chief's part.
+    assert only(r"position \[(\d+)\]", cluster.log("chief0"))[1] == str(own)
+
+
 def test_launch_runs_the_program_with_its_flags_and_ends_the_server(run_python: Run) -> None:
     """Real processes of `staging-tf1 run`."""
     hosts = ["--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--job_name={job_name}"]

@@ -1,4 +1,4 @@
-"""docs/migrating.md: every command on the page runs, in order, and prints the documented output."""
+"""docs/migrating.md and docs/estimator.md: every command runs, in order, and prints the documented output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ pytest.importorskip("libcst")
 
 from legacy_support import QUIET, Run, assert_same_numbers, goldens
 
-PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "migrating.md"
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -56,3 +57,14 @@ def test_the_numbers_on_the_page_are_those_of_tensorflow_1() -> None:
         if command.endswith(("run train.py", "python train.py"))
     ]
     assert outputs == [goldens()["feed_thread"]] * 3
+
+
+def test_the_program_on_the_page_about_estimators(staging_run: Run, tmp_path: Path) -> None:
+    text = (DOCS / "estimator.md").read_text()
+    program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert program is not None
+    (tmp_path / "fit.py").write_text(program.group(1))
+    ((_, output),) = commands(text)
+    ran = staging_run("fit.py", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert_same_numbers(ran.stdout, output, rel=1e-3)

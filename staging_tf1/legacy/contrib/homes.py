@@ -20,7 +20,7 @@ REPLACEMENTS: dict[str, str] = {
     "distribute": "tf.distribute",
     "distributions": "the package tensorflow_probability",
     "eager": "tf.GradientTape, tf.function and tf.compat.v1.enable_eager_execution",
-    "estimator": "tf.train.MonitoredTrainingSession; tf.estimator itself was removed in TensorFlow 2.16",
+    "estimator": "tf.estimator",
     "factorization": "",
     "feature_column": "tf.feature_column",
     "ffmpeg": "the package tensorflow-io",
@@ -144,6 +144,9 @@ ALIASES: dict[str, dict[str, str]] = {
         "py_func": "py_function",
     },
 }
+
+# Parts that this package looks up by a function `find(part, name)` of its own, which may return None.
+LENT = {"estimator": "staging_tf1.legacy.estimator.contrib", "tpu": "staging_tf1.legacy.estimator.contrib"}
 
 # Whole modules, whose names are looked up one by one in a module of tf.compat.v1.
 MODULES: dict[str, tuple[str, ...]] = {

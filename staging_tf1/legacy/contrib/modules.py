@@ -16,7 +16,7 @@ from staging_tf1.legacy.contrib.absent import Absent, removal_message
 from staging_tf1.legacy.submodules import Make, substitute
 
 _ROOT = "tensorflow.contrib"
-_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES)
+_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT)
 
 
 def maker(fullname: str) -> Make:
@@ -82,6 +82,8 @@ class _Part(ModuleType):
     def __dir__(self) -> list[str]:
         part = self.__name__.removeprefix(_ROOT + ".").partition(".")[0]
         names = set(homes.ALIASES.get(part, ()))
+        if part in homes.LENT:
+            names |= importlib.import_module(homes.LENT[part]).listed(part)
         for home in _packages(part):
             names.update(name for name in dir(home) if not name.startswith("_"))
         for path in homes.MODULES.get(part, ()):
@@ -93,6 +95,8 @@ def _find(part: str, name: str) -> Any:
     home = homes.ALIASES.get(part, {}).get(name)
     if home is not None:
         return _at(home)
+    if part in homes.LENT and (lent := importlib.import_module(homes.LENT[part]).find(part, name)) is not None:
+        return lent
     for module in _packages(part):
         if hasattr(module, name):
             return getattr(module, name)

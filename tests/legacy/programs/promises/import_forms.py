@@ -100,7 +100,6 @@ report["removed"] = {
     "no successor": failing(lambda: tf.contrib.rpc),
     "top": failing(lambda: tf.no_such_name),
     "staging": failing(lambda: tf.staging.put),
-    "estimator": failing(lambda: tf.estimator.Estimator),
     "hasattr": [hasattr(tf.contrib, "lookup"), hasattr(tf.contrib, "staging"), hasattr(tf, "no_such_name")],
     "layers used": failing(lambda: tf.contrib.layers.no_such_layer(1)),
 }

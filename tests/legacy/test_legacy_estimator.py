@@ -1,0 +1,178 @@
+"""Programs on `tf.estimator` give the numbers of TensorFlow 1.15.5, with the package `tensorflow-estimator`."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pytest
+from legacy_support import HERE, PROGRAMS, PROMISES, QUIET, Run, assert_same_numbers, goldens, last_json
+
+from staging_tf1.sources import ArraySource
+
+FOLDER = PROGRAMS / "estimator"
+# Ten trainings in one process: about a minute on an idle machine.
+_LIMIT_SECS = 1200
+pytestmark = pytest.mark.timeout(_LIMIT_SECS)
+
+
+@pytest.fixture(scope="module")
+def under_run(staging_run: Run) -> dict[str, str]:
+    paths = sorted(str(path) for path in FOLDER.glob("*.py"))
+    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths, timeout=_LIMIT_SECS))
+    return printed
+
+
+@pytest.mark.parametrize("name", sorted(goldens("estimator")))
+def test_same_losses_under_run(under_run: dict[str, str], name: str) -> None:
+    # Rounding errors add up over the steps of a training.
+    assert_same_numbers(under_run[name], goldens("estimator")[name], rel=1e-3)
+
+
+def test_there_is_a_golden_for_every_program() -> None:
+    assert sorted(goldens("estimator")) == sorted(path.stem for path in FOLDER.glob("*.py"))
+    assert len(goldens("estimator")) >= 10
+
+
+def test_a_program_by_itself(staging_run: Run) -> None:
+    ran = staging_run(FOLDER / "iris_premade.py")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert_same_numbers(ran.stdout, goldens("estimator")["iris_premade"], rel=1e-3)
+    assert "deprecated" not in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def staged(staging_run: Run) -> dict[str, Any]:
+    """What programs/promises/estimator_inputs.py prints."""
+    found: dict[str, Any] = last_json(staging_run(PROMISES / "estimator_inputs.py"))
+    return found
+
+
+def batches(first: int, rows: int, count: int) -> list[list[int]]:
+    """The first batches of the source in that program."""
+    source = ArraySource({"row": np.arange(first, first + rows)}, batch_size=4, shuffle=True, seed=1)
+    return [source.batch(number)["row"].tolist() for number in range(count)]
+
+
+def test_a_staged_input_is_read_in_order_and_resumed(staged: dict[str, Any]) -> None:
+    # The second run has a StagingHook of its own, in the middle of a pass over the rows.
+    assert staged["first run"] + staged["second run"] == batches(0, 40, 12)
+    assert "train/position" in staged["variables"]
+
+
+def test_evaluations_and_predictions_begin_at_the_first_batch(staged: dict[str, Any]) -> None:
+    expected = batches(100, 12, 3)
+    assert staged["evaluation"] == staged["evaluation, same name"] == expected
+    assert staged["prediction"] == [row for batch in expected for row in batch]
+
+
+def test_training_goes_on_after_each_evaluation(staged: dict[str, Any]) -> None:
+    trained = batches(0, 40, 6)
+    checked = batches(100, 12, 3)
+    assert staged["both"] == [*trained[:3], *checked, *trained[3:], *checked]
+
+
+def test_other_ways_to_stage(staged: dict[str, Any]) -> None:
+    expected = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert staged["staged in the model_fn"] == staged["lockstep"] == expected
+
+
+def test_errors_end_the_training(staged: dict[str, Any]) -> None:
+    assert staged["failed"] == "RuntimeError: the disk is gone"
+    assert staged["interrupted"] == "KeyboardInterrupt: "
+    assert staged["threads"] == []
+    assert re.fullmatch(
+        r"ClusterError: 'shared' \(made at .*\) has cluster=, and an Estimator starts the servers of its cluster "
+        r"itself\. Leave cluster= out and give each worker its own part of the input, .*",
+        staged["in a cluster"],
+    )
+
+
+@pytest.fixture(scope="module")
+def names(staging_run: Run) -> dict[str, Any]:
+    """What programs/promises/estimator_names.py prints."""
+    ran = staging_run(PROMISES / "estimator_names.py")
+    assert "is deprecated" not in ran.stderr
+    found: dict[str, Any] = last_json(ran)
+    return found
+
+
+def test_every_name_is_there(names: dict[str, Any]) -> None:
+    assert names["missing"] == []
+    assert names["one object"] == [True] * 5
+
+
+def test_a_hook_does_not_load_the_package(names: dict[str, Any]) -> None:
+    assert names["hook"]
+    assert not names["loaded for a hook"]
+
+
+def test_what_is_gone_says_so(names: dict[str, Any]) -> None:
+    lacks = "and the package tensorflow-estimator lacks it."
+    assert names["boosted trees"] == (
+        f"RemovedNameError: tf.estimator.BoostedTreesClassifier was removed, {lacks} Its ops were removed from "
+        "TensorFlow. Use the package tensorflow-decision-forests instead."
+    )
+    assert names["misspelt"] == (
+        "RemovedNameError: tf.estimator.Estimater is not in the package tensorflow-estimator, and staging_tf1 does not "
+        "restore it."
+    )
+    assert names["contrib towers"] == (
+        f"RemovedNameError: tf.contrib.estimator.replicate_model_fn was removed with tf.contrib, {lacks} Use "
+        "RunConfig(train_distribute=tf.distribute.MirroredStrategy()), or average the gradients in the model_fn."
+    )
+    assert names["contrib misspelt"].endswith("staging_tf1 does not restore it. Use instead: tf.estimator.")
+
+
+# Whether the package is a part of TensorFlow.
+HAS_ESTIMATOR = tuple(map(int, version("tensorflow").split(".")[:2])) < (2, 16)
+
+
+@pytest.mark.skipif(HAS_ESTIMATOR, reason="TensorFlow 2.15 has the coordinator")
+def test_a_strategy_across_a_cluster_is_refused(names: dict[str, Any]) -> None:
+    assert names["strategy"].startswith(
+        "RemovedNameError: tf.estimator.RunConfig got train_distribute=MirroredStrategy"
+    )
+    assert names["strategy"].endswith("or train on one machine without TF_CONFIG.")
+
+
+@pytest.mark.skipif(HAS_ESTIMATOR, reason="TensorFlow 2.15 comes with Keras 2")
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (
+            "import sys; sys.modules['tf_keras'] = None  # as if it were not installed",
+            "and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras. The program itself "
+            "needs no change.",
+        ),
+        (
+            "import tensorflow as tf; tf.keras.layers.Dense",
+            "and this process has loaded Keras 3. Call staging_tf1.legacy.install(), or set TF_USE_LEGACY_KERAS=1, "
+            "before the first import of tensorflow.",
+        ),
+    ],
+)
+def test_keras_three_is_refused(run_python: Run, before: str, message: str) -> None:
+    code = (
+        f"{before}\n"
+        "from staging_tf1 import legacy; legacy.install()\n"
+        "import tensorflow as tf\n"
+        "try: tf.estimator.Estimator\n"
+        "except AttributeError as error: print(error)"
+    )
+    assert run_python("-c", code, env=QUIET).stdout == f"tf.estimator.Estimator needs Keras 2, {message}\n"
+
+
+def test_without_the_package_an_error_names_the_command(staging_run: Run) -> None:
+    report = last_json(staging_run(PROMISES / "estimator_names.py", "--without-package"))
+    cure = "Install it: pip install tensorflow-estimator==2.15.0. The program itself needs no change."
+    why = "needs the package tensorflow-estimator, which this TensorFlow does not bring along."
+    assert report["estimator"] == f"RemovedNameError: tf.estimator.Estimator {why} {cure}"
+    assert report["inputs"] == f"RemovedNameError: tf.estimator.inputs {why} {cure}"
+    assert report["contrib"] == f"RemovedNameError: tf.estimator.add_metrics {why} {cure}"
+    if not HAS_ESTIMATOR:
+        assert report["below"] == f"RemovedModuleError: tensorflow.python.estimator {why} {cure}"
+    assert report["hook still there"]
+    assert not report["listed"]
