@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-
 from legacy_support import PROGRAMS
 
 from staging_tf1.cli import check

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from staging_tf1.legacy.lint.flow.bits import bit, numbers
 from staging_tf1.legacy.lint.flow.escapes import Escapes
-from staging_tf1.legacy.lint.flow.marks import Marks, bit, numbers
+from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.moves import Moves
 from staging_tf1.legacy.lint.flow.program import Area, Program
 from staging_tf1.legacy.lint.flow.sessions import Run, Sessions
@@ -43,9 +44,7 @@ class Analysis:
     def _moves(self, run: Run, area: Area) -> Moves:
         put, get = bit(area, "put"), bit(area, "get")
         fed = self._feeds_the_get(run, get)
-        return Moves(
-            bool(run.may & put), bool(run.must & put), bool(run.may & get), bool(run.must & get) and not fed
-        )
+        return Moves(bool(run.may & put), bool(run.must & put), bool(run.may & get), bool(run.must & get) and not fed)
 
     def _feeds_the_get(self, run: Run, get: int) -> bool:
         """Whether a run may feed the tensors of the get, which then takes nothing from the area."""

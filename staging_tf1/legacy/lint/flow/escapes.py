@@ -13,8 +13,10 @@ from staging_tf1.legacy.lint.model.reader import Call
 from staging_tf1.legacy.lint.model.scopes import Scope, Variable
 
 # Calls of TensorFlow that keep an op, and run it later or hand it to other code.
-_KEEPING = ("Hook", "Args", "Spec", "Scaffold", "Runner", "add_queue_runner", "Supervisor", "Session")
-_KEEPING += ("add_to_collection", "train_and_evaluate", "py_func", "basic_train_loop", "LooperThread", "loop", "train")
+_KEEPING = tuple(
+    """Hook Args Spec Scaffold Runner add_queue_runner Supervisor Session add_to_collection train_and_evaluate py_func
+    basic_train_loop LooperThread loop train""".split()
+)
 _ADDING = frozenset({"append", "add", "insert", "extend", "setdefault", "update"})
 _RUNNING = frozenset({"run", "eval"})
 
@@ -108,8 +110,10 @@ class Escapes:
         if call.method in _RUNNING and self._sessions.is_session(call.receiver, call.scope):
             return False
         made = self._program.made_by(call.receiver, call.scope)
-        return not made or not all(one.startswith(("tensorflow.", "staging_tf1.")) for one in made) or (
-            call.method.startswith("make_callable") or call.method == "partial_run_setup"
+        return (
+            not made
+            or not all(one.startswith(("tensorflow.", "staging_tf1.")) for one in made)
+            or (call.method.startswith("make_callable") or call.method == "partial_run_setup")
         )
 
     def _is_followed(self, call: Call) -> bool:

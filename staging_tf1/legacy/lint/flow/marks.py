@@ -5,85 +5,13 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from staging_tf1.legacy.lint.flow.bits import UNKNOWN, Cell, Reads, Result
+from staging_tf1.legacy.lint.flow.expressions import ExpressionReader
 from staging_tf1.legacy.lint.flow.graph import Alternative, Solver
-from staging_tf1.legacy.lint.flow.local_variables import local_variable
-from staging_tf1.legacy.lint.flow.program import Area, Program
+from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.model.reader import Call
 from staging_tf1.legacy.lint.model.scopes import Binding, Context, Returned, Scope, Variable
-
-# Bits of a mask. Those of area number N begin at `_FIRST + _EACH * N`.
-UNKNOWN, GLOBAL_INIT, LOCAL_INIT, QUEUE_PUT, RUNNER, LOCAL_VARIABLE = (1 << place for place in range(6))
-_FIRST, _EACH = 8, 4
-_VERBS = {"put": 0, "stage": 0, "get": 1, "unstage": 1, "peek": 2, "size": 3}
-
-_INITIALIZERS = {
-    "global_variables_initializer": GLOBAL_INIT,
-    "initialize_all_variables": GLOBAL_INIT,
-    "local_variables_initializer": LOCAL_INIT,
-    "initialize_local_variables": LOCAL_INIT,
-    "global_variables": GLOBAL_INIT,
-    "local_variables": LOCAL_INIT,
-}
-RUNNER_MAKERS = frozenset(
-    f"tensorflow.train.{name}"
-    for name in (
-        "string_input_producer",
-        "slice_input_producer",
-        "range_input_producer",
-        "input_producer",
-        "batch",
-        "batch_join",
-        "shuffle_batch",
-        "shuffle_batch_join",
-        "maybe_batch",
-    )
-)
-# Calls whose arguments may become part of the graph, or may not.
-_BRANCHING = frozenset(
-    f"tensorflow.{name}" for name in ("cond", "case", "switch_case", "while_loop", "map_fn", "scan", "foldl", "foldr")
-)
-_HOLDING = frozenset({"list", "tuple", "zip", "dict", "set", "reversed", "sorted", "sum"})
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a call of a function of this file returns: one of its elements, all of them (-1), or its whole body."""
-
-    function: Scope
-    part: int = -1
-    body: bool = False
-
-
-Cell = Variable | Result
-
-
-@dataclass(slots=True)
-class Reads:
-    """What an expression reads: cells and marks, those that it may read and those that it certainly reads."""
-
-    may: set[Cell] = field(default_factory=set)
-    must: set[Cell] = field(default_factory=set)
-    marks: int = 0
-    certain: int = 0
-
-
-def bit(area: Area, verb: str) -> int:
-    """Return the mark of ``area.put()`` and so on."""
-    return 1 << (_FIRST + _EACH * area.number + _VERBS[verb])
-
-
-def numbers(marks: int) -> Iterator[int]:
-    """Yield the numbers of the areas that a mask names."""
-    rest, last = marks >> _FIRST, -1
-    while rest:
-        lowest = (rest & -rest).bit_length() - 1
-        number = lowest // _EACH
-        if number != last:
-            last = number
-            yield number
-        rest &= ~(((1 << _EACH) - 1) << (_EACH * number))
 
 
 class Marks:
@@ -107,7 +35,7 @@ class Marks:
         """Return what an expression reads, or one element of what it holds."""
         found = self._reads.get((node, part))
         if found is None:
-            found = self._reads[node, part] = _Expression(self._program, part).read(node, scope)
+            found = self._reads[node, part] = ExpressionReader(self._program, part).read(node, scope)
         return found
 
     # ---- what a cell may be
@@ -194,153 +122,5 @@ def _control(context: Context, program: Program) -> Iterator[ast.expr]:
         if one.kind == "with" and isinstance(one.node, (ast.With, ast.AsyncWith)):
             for item in one.node.items:
                 made = item.context_expr
-                if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.args:
-                    if made.func.attr == "control_dependencies":
-                        yield made.args[0]
-
-
-class _Expression:
-    """Reads one expression."""
-
-    def __init__(self, program: Program, part: int) -> None:
-        self._program = program
-        self._values = program.values
-        self._part = part
-        self._top: ast.expr | None = None
-        self._found = Reads()
-        self._waiting: list[tuple[ast.AST, Scope, bool]] = []
-
-    def read(self, node: ast.expr, scope: Scope) -> Reads:
-        self._top = self._element(node)
-        self._waiting.append((self._top, scope, True))
-        while self._waiting:
-            one, where, certain = self._waiting.pop()
-            self._visit(one, where, certain)
-        return self._found
-
-    def _element(self, node: ast.expr) -> ast.expr:
-        if isinstance(node, (ast.Tuple, ast.List)) and 0 <= self._part < len(node.elts):
-            if not any(isinstance(one, ast.Starred) for one in node.elts):
-                return node.elts[self._part]
-        return node
-
-    def _visit(self, node: ast.AST, scope: Scope, certain: bool) -> None:
-        if isinstance(node, ast.Name):
-            variable = scope.find(node.id)
-            if variable is not None:
-                self._cell(variable, certain)
-        elif isinstance(node, ast.Attribute):
-            self._attribute(node, scope, certain)
-        elif isinstance(node, ast.Call):
-            self._call(node, scope, certain)
-        elif isinstance(node, ast.IfExp):
-            self._push((node.body, node.orelse), scope, False)
-        elif isinstance(node, ast.BoolOp):
-            self._push(node.values, scope, False)
-        elif isinstance(node, ast.Lambda):
-            self._push((node.body,), self._program.reading.inner.get(node, scope), False)
-        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            self._comprehension(node, scope, certain)
-        elif isinstance(node, ast.Dict):
-            self._push(node.values, scope, certain)
-        elif isinstance(node, ast.Subscript):
-            self._push((node.value,), scope, certain and self._is_one_value(node.value, scope))
-        elif isinstance(node, ast.expr):
-            self._push(list(ast.iter_child_nodes(node)), scope, certain)
-
-    def _push(self, nodes: object, scope: Scope, certain: bool) -> None:
-        self._waiting.extend((node, scope, certain) for node in nodes if node is not None)  # type: ignore[attr-defined]
-
-    def _cell(self, cell: Cell, certain: bool) -> None:
-        self._found.may.add(cell)
-        if certain:
-            self._found.must.add(cell)
-
-    def _mark(self, marks: int, certain: bool) -> None:
-        self._found.marks |= marks
-        if certain:
-            self._found.certain |= marks
-
-    def _comprehension(self, node: ast.AST, scope: Scope, certain: bool) -> None:
-        inner = self._program.reading.inner.get(node, scope)
-        generators: list[ast.comprehension] = getattr(node, "generators", [])
-        whole = not any(one.ifs for one in generators)
-        element = node.value if isinstance(node, ast.DictComp) else getattr(node, "elt", None)
-        self._push((element,), inner, certain and whole)
-        self._push([one.iter for one in generators], inner, False)
-
-    def _attribute(self, node: ast.Attribute, scope: Scope, certain: bool) -> None:
-        name = self._values.full_name(node, scope)
-        if name:
-            if not name.startswith(("tensorflow.", "numpy.", "staging_tf1.")):
-                self._mark(UNKNOWN, False)
-            return
-        owners = self._values.classes(node.value, scope)
-        known = [found for owner in owners if (found := self._values.attribute(owner, node.attr)) is not None]
-        for variable in known:
-            self._cell(variable, certain and len(known) == 1)
-        if not known:
-            # An attribute of a tensor belongs to its op; one of an unknown object may be anything.
-            if owners:
-                self._mark(UNKNOWN, False)
-            self._push((node.value,), scope, certain and node.attr in ("op", "initializer", "values", "outputs"))
-
-    def _is_one_value(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether a subscripted value is one result of an op, whose elements all need that op."""
-        if isinstance(node, ast.Name) and (variable := scope.find(node.id)) is not None and len(variable.bindings) == 1:
-            return isinstance(variable.bindings[0].value, ast.Call)
-        return isinstance(node, ast.Call)
-
-    # ---- calls
-
-    def _call(self, node: ast.Call, scope: Scope, certain: bool) -> None:
-        name = self._values.full_name(node.func, scope)
-        values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if name:
-            if local_variable(self._values, node, scope):
-                self._mark(LOCAL_VARIABLE, certain)
-            self._named_call(name, values, scope, certain)
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("run", "eval", "partial_run"):
-            return  # a run returns values, which are not part of the graph
-        elif isinstance(node.func, ast.Attribute) and (areas := self._program.areas_in(node.func.value, scope)):
-            self._area_call(node.func.attr, areas, values, scope, certain)
-        else:
-            self._other_call(node, values, scope, certain)
-
-    def _named_call(self, name: str, values: list[ast.expr], scope: Scope, certain: bool) -> None:
-        package, _, last = name.rpartition(".")
-        if package.startswith("tensorflow"):
-            self._mark(_INITIALIZERS.get(last, 0) if package in ("tensorflow", "tensorflow.initializers") else 0, certain)
-            self._mark(RUNNER if name in RUNNER_MAKERS else 0, certain)
-            self._push(values, scope, certain and name not in _BRANCHING)
-        elif package:
-            ours = package.startswith(("numpy", "staging_tf1"))
-            self._mark(0 if ours else UNKNOWN, False)
-            self._push(values, scope, False)
-        else:
-            self._push(values, scope, certain and name in _HOLDING)
-
-    def _area_call(self, verb: str, areas: list[Area], values: list[ast.expr], scope: Scope, certain: bool) -> None:
-        if verb in _VERBS:
-            for area in areas:
-                self._mark(bit(area, verb), certain and len(areas) == 1)
-        self._push(values, scope, certain)
-
-    def _other_call(self, node: ast.Call, values: list[ast.expr], scope: Scope, certain: bool) -> None:
-        called = self._values.callees(node, scope)
-        functions = [one for one in called if one.kind == "function"]
-        for function in functions:
-            part = self._part if node is self._top else -1
-            self._cell(Result(function, part), certain and len(functions) == 1)
-        if functions:
-            return
-        of_tensorflow = False
-        if isinstance(node.func, ast.Attribute):
-            made = self._program.made_by(node.func.value, scope)
-            of_tensorflow = bool(made) and all(one.startswith("tensorflow.") for one in made)
-            if of_tensorflow and node.func.attr in ("enqueue", "enqueue_many"):
-                self._mark(QUEUE_PUT, certain)
-            self._push((node.func.value,), scope, certain and of_tensorflow)
-        if not of_tensorflow and not called:
-            self._mark(UNKNOWN, False)
-        self._push(values, scope, certain and of_tensorflow)
+                if isinstance(made, ast.Call) and made.args and isinstance(made.func, ast.Attribute):
+                    yield from made.args[:1] if made.func.attr == "control_dependencies" else ()

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.flow.marks import GLOBAL_INIT, LOCAL_INIT, Marks
+from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT
+from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.program import Program, argument
 from staging_tf1.legacy.lint.model.reader import Call, Loop
 from staging_tf1.legacy.lint.model.scopes import Context, Scope, Variable
@@ -66,8 +67,10 @@ class Sessions:
                 name = self._program.name(origin)
                 if _OPENING.search(name or origin.method):
                     return True
-                unknown = unknown and not name.startswith("tensorflow.") and not self._program.values.callees(
-                    origin.node, origin.scope
+                unknown = (
+                    unknown
+                    and not name.startswith("tensorflow.")
+                    and not self._program.values.callees(origin.node, origin.scope)
                 )
             elif not isinstance(origin, (Variable, ast.Attribute)):
                 unknown = unknown and isinstance(origin, ast.Constant) and origin.value is None
@@ -134,7 +137,7 @@ class Sessions:
 
     def called_by(self, call: Call) -> list[Scope]:
         """Return the functions of this file that a call runs: a class runs its __init__."""
-        found = []
+        found: list[Scope] = []
         for one in self._values.callees(call.node, call.scope):
             if one.kind == "class":
                 made = self._values.attribute(one, "__init__")
@@ -200,12 +203,14 @@ class Sessions:
                 running.update(here for here in loops if not self._session_inside(call, here))
             if self._makes_graph(call):
                 fresh.update(loops)
-        return {one: self.loops[one] for one in running - fresh if not _ends_at_once(one.node)}
+        return {one: self.loops[one] for one in running - fresh if _repeats(one.node)}
 
     def _session_inside(self, call: Call, loop: Context) -> bool:
         """Whether a call in a loop passes on a session that is opened in that loop."""
         given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        opened = [one for node in given for one in self.openings(node, call.scope) if _OPENING.search(self._program.name(one))]
+        opened = [
+            one for node in given for one in self.openings(node, call.scope) if _OPENING.search(self._program.name(one))
+        ]
         return bool(opened) and all(loop.node in (here.node for here in one.context.around()) for one in opened)
 
     def _makes_graph(self, call: Call) -> bool:
@@ -218,7 +223,7 @@ class Sessions:
         return self.calling(call.scope.function() for call in self._program.named(*_NEW_GRAPH))
 
     def training_loop(self, call: Call) -> Loop | None:
-        """Return the training loop that makes a call in every iteration: around it, or around a call of its function."""
+        """Return the training loop that repeats a call: one around it, or around a call of its function."""
         seen: set[Scope] = set()
         waiting = [call]
         while waiting:
@@ -231,6 +236,8 @@ class Sessions:
             function = one.scope.function()
             if function.kind != "function" or function in seen or function in self._graph_makers:
                 continue
+            if function.name == "__init__":
+                continue  # a loop that makes an object in each iteration builds, rather than trains
             seen.add(function)
             waiting.extend(self.callers(function))
         return None
@@ -242,7 +249,8 @@ def _happens_once(context: Context) -> bool:
         if here.kind == "loop":
             return False
         if here.kind == "branch" and isinstance(here.node, ast.If):
-            if _ONCE.search(ast.unparse(here.node.test)) or _leaves(here.node.body if here.block == "body" else here.node.orelse):
+            block = here.node.body if here.block == "body" else here.node.orelse
+            if _leaves(block) or _ONCE.search(ast.unparse(here.node.test)):
                 return True
         if here.kind == "try" and here.block in ("handler", "finalbody"):
             return True
@@ -253,13 +261,18 @@ def _leaves(body: list[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Break, ast.Raise))
 
 
-def _ends_at_once(loop: ast.AST) -> bool:
-    """Whether the body of a loop ends with `break` or `return`: it is repeated after failures only."""
+def _repeats(loop: ast.AST) -> bool:
+    """Whether a loop repeats the same steps.
+
+    A loop over a literal goes through cases. A body that ends with `break` or `return` is repeated after failures only.
+    """
+    if isinstance(getattr(loop, "iter", None), (ast.Tuple, ast.List)):
+        return False
     body = getattr(loop, "body", [])
     last = body[-1] if body else None
     if isinstance(last, ast.Try) and not last.orelse:
         last = last.body[-1] if last.body else None
-    return isinstance(last, (ast.Break, ast.Return, ast.Raise))
+    return not isinstance(last, (ast.Break, ast.Return, ast.Raise))
 
 
 def last_name(node: ast.expr) -> str:
@@ -285,4 +298,6 @@ def certainly_before(first: Call, second: Call) -> bool:
     if first.scope.function() is not second.scope.function() or not before(first, second):
         return False
     blocks = {(here.node, here.block) for here in second.context.around()}
-    return all((here.node, here.block) in blocks for here in first.context.around() if here.kind in ("branch", "loop", "try"))
+    return all(
+        (here.node, here.block) in blocks for here in first.context.around() if here.kind in ("branch", "loop", "try")
+    )

@@ -35,7 +35,7 @@ class Threads:
     @functools.cached_property
     def all(self) -> list[Thread]:
         """The threads whose target is a function of this file."""
-        found = []
+        found: list[Thread] = []
         for call in self._program.named("threading.Thread", "Thread"):
             target = argument(call.node, "target", 1)
             if target is not None:

@@ -240,9 +240,7 @@ class _Reader:
             # A container is what is put into it.
             self._target(target.value, value, "added", scope, context)
 
-    def _unpack(
-        self, target: ast.Tuple | ast.List, value: ast.expr, kind: str, scope: Scope, context: Context
-    ) -> None:
+    def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr, kind: str, scope: Scope, context: Context) -> None:
         starred = any(isinstance(one, ast.Starred) for one in target.elts)
         written = value.elts if isinstance(value, (ast.Tuple, ast.List)) and kind == "value" else None
         whole = written is not None and len(written) == len(target.elts) and not starred
@@ -314,10 +312,10 @@ class _Reader:
 
     def _global(self, node: ast.Global, context: Context) -> None:
         module = context.scope.module()
-        context.scope.outer.update({name: module for name in node.names})
+        context.scope.outer.update(dict.fromkeys(node.names, module))
 
     def _nonlocal(self, node: ast.Nonlocal, context: Context) -> None:
-        context.scope.outer.update({name: None for name in node.names})
+        context.scope.outer.update(dict.fromkeys(node.names))
 
     # ---- imports
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+
 @dataclass(eq=False, slots=True)
 class Context:
     """The statement block around a node: one step up in the nesting of a function, with what encloses it."""

@@ -204,9 +204,7 @@ class Values:
             return
         functions = [] if name else [one for one in self.callees(node, scope) if one.kind == "function"]
         if functions:
-            waiting.extend(
-                (one.value, one.context.scope, part) for function in functions for one in function.returns
-            )
+            waiting.extend((one.value, one.context.scope, part) for function in functions for one in function.returns)
         elif not name and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKING_OUT:
             waiting.append((node.func.value, scope, -1))
         else:
@@ -258,7 +256,11 @@ class Values:
     def owner(self, function: Scope) -> Scope | None:
         """Return the class that a method belongs to; None for functions and static methods."""
         above = function.above
-        if above is None or above.kind != "class" or not isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if (
+            above is None
+            or above.kind != "class"
+            or not isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ):
             return None
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.node.decorator_list)
         return None if static else above

@@ -6,7 +6,8 @@ import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.flow.varying import varies_with
+from staging_tf1.legacy.lint.model.reader import Call, Loop
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
@@ -43,7 +44,9 @@ def ops_in_loop(analysis: Analysis) -> Found:
         if what is None or analysis.threads.around(call) is not None:
             continue
         loop = analysis.sessions.training_loop(call)
-        if loop is not None and not _area_made_in_loop(analysis, call):
+        if loop is None or _is_another_each_time(analysis, call, loop):
+            continue
+        if not _area_made_in_loop(analysis, call):
             yield (
                 call.node,
                 f"{what} adds ops to the graph in every iteration of the training loop at line {loop.line}; "
@@ -111,6 +114,17 @@ def _area_made_in_loop(analysis: Analysis, call: Call) -> bool:
     return any(
         area.call.context is call.context and analysis.sessions.training_loop(area.call) is not None
         for area in analysis.program.areas
+    )
+
+
+def _is_another_each_time(analysis: Analysis, call: Call, loop: Loop) -> bool:
+    """Whether each iteration of a loop works on another variable or area, so that none gets the same op twice."""
+    is_function = analysis.program.name(call).startswith("tensorflow.assign")
+    changed = call.node.args[0] if is_function and call.node.args else call.receiver
+    return (
+        changed is not None
+        and not call.method.endswith("Optimizer")
+        and (call.method not in _OPTIMIZING and varies_with(analysis.program, changed, call.scope, loop))
     )
 
 

@@ -5,6 +5,8 @@ A test compares them with the installed packages. The check imports neither.
 
 from __future__ import annotations
 
+import functools
+
 _OF: dict[str, str] = {
     "cluster_resolver": """
         ClusterResolver GCEClusterResolver KubernetesClusterResolver KubernetesExecutableLocation
@@ -31,9 +33,6 @@ _OF: dict[str, str] = {
         NcclAllReduce OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Server
         Strategy StrategyExtended cluster_resolver experimental experimental_set_strategy
         get_loss_reduction get_replica_context get_strategy has_strategy in_cross_replica_context
-    """,
-    "framework": """
-        
     """,
     "layers": """
         sparse_ops
@@ -156,6 +155,7 @@ _OF: dict[str, str] = {
 _LIKE_SLIM = ("framework", "layers")
 
 
+@functools.cache
 def of(part: str) -> frozenset[str]:
     """Return the names below ``tf.contrib.PART`` that have a home."""
     found = set(_OF.get(part, "").split())

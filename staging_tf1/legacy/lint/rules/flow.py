@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.marks import bit
+from staging_tf1.legacy.lint.flow.bits import bit
 from staging_tf1.legacy.lint.flow.moves import Moves
 from staging_tf1.legacy.lint.flow.program import Area
 from staging_tf1.legacy.lint.flow.sessions import Run, before
@@ -70,7 +70,11 @@ def lost_last_batch(analysis: Analysis) -> Found:
     """STG122."""
     for area, ahead in _ahead(analysis):
         for run, both in analysis.runs_of(area):
-            if run in ahead and both.gets and any(_ends_with_the_data(context) for context in run.call.context.around()):
+            if (
+                run in ahead
+                and both.gets
+                and any(_ends_with_the_data(context) for context in run.call.context.around())
+            ):
                 yield (
                     run.call.node,
                     "the loop loses its last batch: at the end of the data put fails, and the get of the same run "
@@ -83,9 +87,9 @@ def _in_sight(analysis: Analysis) -> Iterator[Area]:
     """Yield the areas whose every put and get the file shows, and that are not made in the training loop."""
     for area in analysis.program.areas:
         ops = bit(area, "put") | bit(area, "get")
-        if not (analysis.escapes.ops & ops or analysis.escapes.area(area)):
-            if analysis.sessions.training_loop(area.call) is None:
-                yield area
+        out_of_sight = analysis.escapes.ops & ops or analysis.escapes.area(area)
+        if not out_of_sight and analysis.sessions.training_loop(area.call) is None:
+            yield area
 
 
 def _ahead(analysis: Analysis) -> Iterator[tuple[Area, list[Run]]]:

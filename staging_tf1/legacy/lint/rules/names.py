@@ -73,7 +73,7 @@ def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True)
             continue
         if use.imported and _is_guarded(use.context, "ImportError", "ModuleNotFoundError"):
             continue  # the file itself handles the missing name
-        if not use.imported and (_is_guarded(use.context, "AttributeError") or written_out and not _says(use, last)):
+        if not use.imported and (_is_guarded(use.context, "AttributeError") or (written_out and not _says(use, last))):
             continue
         found.setdefault(getattr(use.node, "lineno", 0), (use.node, full))
     for line in sorted(found):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.bits import bit, numbers
 from staging_tf1.legacy.lint.flow.devices import devices, is_gpu
-from staging_tf1.legacy.lint.flow.marks import bit, numbers
 from staging_tf1.legacy.lint.model.reader import Call
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
@@ -61,9 +61,7 @@ def _may_be_placed_by_callers(analysis: Analysis, call: Call, seen: set[Scope]) 
 def _gpu_users(analysis: Analysis) -> dict[tuple[int, Scope], Call]:
     """Return the first call on a GPU that takes from each area, by the area's number and the function of the call."""
     found: dict[tuple[int, Scope], Call] = {}
-    gets = {
-        call: area for area in analysis.program.areas for call in analysis.program.methods(area, "get", "unstage")
-    }
+    gets = {call: area for area in analysis.program.areas for call in analysis.program.methods(area, "get", "unstage")}
     for call in analysis.program.calls:
         if not any(is_gpu(device) for device in devices(analysis.program, call) or ()):
             continue

@@ -47,7 +47,9 @@ def _by_hand(full: str, runs: bool) -> str:
     if not runs and _SLIM in advice:
         # The package continues this part, but lacks this name.
         others = [one for one in advice.removeprefix("use ").split(" and ") if "tf_slim" not in one]
-        return "the package tf_slim lacks it, too; rewrite the code that uses it" if not others else (
-            f"use {' and '.join(others)}, or rewrite the code that uses it"
+        return (
+            "the package tf_slim lacks it, too; rewrite the code that uses it"
+            if not others
+            else (f"use {' and '.join(others)}, or rewrite the code that uses it")
         )
     return advice

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.marks import GLOBAL_INIT, LOCAL_INIT, RUNNER, RUNNER_MAKERS, bit
+from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
+from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS
 from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, certainly_before
 from staging_tf1.legacy.lint.flow.starting import starts_queue_runners
