@@ -1,0 +1,34 @@
+"""Loops that run a session, and go through variables or cases: none adds the same op twice."""
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+
+def load(stored, sess):
+    for layer in sorted(stored):
+        with tf.variable_scope(layer, reuse=True):
+            for name, value in stored[layer].items():
+                sess.run(tf.get_variable(name).assign(value))
+
+
+def copy(sources, targets, sess):
+    for source, target in zip(sources, targets):
+        sess.run(tf.assign(target, source))
+
+
+class Mean(object):
+    def __init__(self, shape, sess):
+        self.value = tf.get_variable("mean%d" % len(shape), shape, initializer=tf.zeros_initializer())
+        self.new = tf.placeholder(tf.float32, shape)
+        self.update = self.value.assign(self.new)
+        sess.run(self.value.initializer)
+
+
+with tf.Session() as session:
+    for shape in ([2], [2, 3]):
+        mean = Mean(shape, session)
+        session.run(mean.update, {mean.new: np.ones(shape)})
+    a = tf.get_variable("a", [], initializer=tf.zeros_initializer())
+    b = tf.get_variable("b", [], initializer=tf.ones_initializer())
+    session.run(tf.global_variables_initializer())
+    copy([a], [b], session)
+    load({"": {"a": 1.0}}, session)
