@@ -118,13 +118,23 @@ def _area_made_in_loop(analysis: Analysis, call: Call) -> bool:
 
 
 def _is_another_each_time(analysis: Analysis, call: Call, loop: Loop) -> bool:
-    """Whether each iteration of a loop works on another variable or area, so that none gets the same op twice."""
-    is_function = analysis.program.name(call).startswith("tensorflow.assign")
-    changed = call.node.args[0] if is_function and call.node.args else call.receiver
+    """Whether each iteration works on another variable, area or setting, so that no op is built twice."""
+    if call.method in _OPTIMIZING or call.method.endswith("Optimizer"):
+        return False
+    args = call.node.args
+    changed, values = (args[0], args[1:]) if analysis.program.name(call) and args else (call.receiver, args)
+    if changed is None:
+        return False
+    program = analysis.program
+    if varies_with(program, changed, call.scope, loop):
+        return True
+    # A loop over settings that goes through all variables needs an op for each pair.
+    inner = next((here for here in call.context.around() if here in analysis.sessions.loops), loop.context)
     return (
-        changed is not None
-        and not call.method.endswith("Optimizer")
-        and (call.method not in _OPTIMIZING and varies_with(analysis.program, changed, call.scope, loop))
+        call.method in _ASSIGNING
+        and inner is not loop.context
+        and varies_with(program, changed, call.scope, analysis.sessions.loops[inner])
+        and any(varies_with(program, value, call.scope, loop) for value in values)
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 
 _OF: dict[str, str] = {
+    "nest": "assert_same_structure flatten is_nested map_structure pack_sequence_as",
     "cluster_resolver": """
         ClusterResolver GCEClusterResolver KubernetesClusterResolver KubernetesExecutableLocation
         SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver
@@ -33,9 +34,6 @@ _OF: dict[str, str] = {
         NcclAllReduce OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Server
         Strategy StrategyExtended cluster_resolver experimental experimental_set_strategy
         get_loss_reduction get_replica_context get_strategy has_strategy in_cross_replica_context
-    """,
-    "layers": """
-        sparse_ops
     """,
     "losses": """
         Reduction absolute_difference add_loss cluster_loss compute_weighted_loss contrastive_loss
@@ -130,7 +128,7 @@ _OF: dict[str, str] = {
         get_variables_by_suffix get_variables_to_restore global_variable group_norm has_arg_scope
         images_to_sequence initializers instance_norm l1_l2_regularizer l1_regularizer l2_regularizer
         layer_norm layers learning legacy_fully_connected legacy_linear legacy_relu linear
-        local_variable losses max_pool2d max_pool3d maxout metrics model_analyzer model_variable nets
+        local_variable losses max_pool2d max_pool3d maxout metrics model_analyzer model_variable 
         normalization one_hot_encoding ops optimize_loss optimizers parallel_reader pool prefetch_queue
         queues recompute_grad regularizers relu relu6 repeat rev_block rev_block_lib scale_gradient
         separable_conv2d separable_convolution2d sequence_to_images softmax spatial_softmax stack
@@ -151,14 +149,21 @@ _OF: dict[str, str] = {
         evaluation training
     """,
 }
+# Modules that an import statement finds, and an attribute does not.
+_ONLY_IMPORTED = {"slim": ("nets",), "layers": ("sparse_ops",)}
 # Parts that find all names of tf_slim, besides their own.
 _LIKE_SLIM = ("framework", "layers")
 
 
 @functools.cache
 def of(part: str) -> frozenset[str]:
-    """Return the names below ``tf.contrib.PART`` that have a home."""
+    """Return the names below ``tf.contrib.PART`` that have a home, or those of `tf.nest`."""
     found = set(_OF.get(part, "").split())
     if part in _LIKE_SLIM:
         found.update(_OF["slim"].split())
     return frozenset(found)
+
+
+def only_imported(part: str) -> tuple[str, ...]:
+    """Return the modules of a part that have to be imported by their own name."""
+    return _ONLY_IMPORTED.get(part, ())

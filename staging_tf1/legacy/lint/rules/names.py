@@ -10,7 +10,7 @@ from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.model.reader import Use
 from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
-from staging_tf1.legacy.lint.rules.promises import what_is_left
+from staging_tf1.legacy.lint.rules.promises import is_module, what_is_left
 
 _NEVER_WAS = "tensorflow.staging"
 _CONTRIB = "tensorflow.contrib"
@@ -32,8 +32,10 @@ def tutorial_api(analysis: Analysis) -> Found:
 
 def contrib(analysis: Analysis) -> Found:
     """STG117."""
+    read = [full for use in analysis.program.reading.uses if (full := _full(analysis, use)).startswith(_CONTRIB)]
     for node, full in _one_per_line(analysis, _CONTRIB):
-        yield node, f"{_short(full)} left TensorFlow with tf.contrib: {what_is_left(full)}"
+        below = [name for name in read if name.startswith(full + ".")] if is_module(full) else []
+        yield node, f"{_short(full)} left TensorFlow with tf.contrib: {what_is_left(full, below)}"
 
 
 def private_names(analysis: Analysis) -> Found:
@@ -51,7 +53,12 @@ def keras_two(analysis: Analysis) -> Found:
     migrated = any(use.imported.startswith("tensorflow.compat.v1") for use in analysis.program.reading.uses)
     if not migrated or _KERAS_SETTING in analysis.program.reading.strings:
         return
-    uses = [found for package in _KERAS_TWO for found in _one_per_line(analysis, package, written_out=False)]
+    uses = [
+        (node, full)
+        for package in _KERAS_TWO
+        for node, full in _one_per_line(analysis, package, written_out=False)
+        if full != package  # the modules themselves exist
+    ]
     if not uses:
         return
     node, full = min(uses, key=lambda found: (getattr(found[0], "lineno", 0), getattr(found[0], "col_offset", 0)))

@@ -15,6 +15,14 @@ def copy(sources, targets, sess):
         sess.run(tf.assign(target, source))
 
 
+def prune(weights, settings, sess, smallest):
+    for setting in settings:
+        reset = []
+        for weight in weights:
+            reset.append(tf.assign(weight, smallest(weight, setting)))
+        sess.run(reset)
+
+
 class Mean(object):
     def __init__(self, shape, sess):
         self.value = tf.get_variable("mean%d" % len(shape), shape, initializer=tf.zeros_initializer())
@@ -31,4 +39,5 @@ with tf.Session() as session:
     b = tf.get_variable("b", [], initializer=tf.ones_initializer())
     session.run(tf.global_variables_initializer())
     copy([a], [b], session)
+    prune([a, b], (0.1, 0.2), session, lambda weight, setting: tf.maximum(weight, setting))
     load({"": {"a": 1.0}}, session)
