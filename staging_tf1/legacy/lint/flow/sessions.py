@@ -250,11 +250,19 @@ def _happens_once(context: Context) -> bool:
             return False
         if here.kind == "branch" and isinstance(here.node, ast.If):
             block = here.node.body if here.block == "body" else here.node.orelse
-            if _leaves(block) or _ONCE.search(ast.unparse(here.node.test)):
+            if _leaves(block) or _ONCE.search(ast.unparse(here.node.test)) or _is_one_step(here.node.test):
                 return True
         if here.kind == "try" and here.block in ("handler", "finalbody"):
             return True
     return False
+
+
+def _is_one_step(test: ast.expr) -> bool:
+    """Whether a test is true in single steps: ``step == decay_at``, but not ``step % 100 == 0``."""
+    if not isinstance(test, ast.Compare) or not all(isinstance(one, ast.Eq) for one in test.ops):
+        return False
+    sides = (test.left, *test.comparators)
+    return not any(isinstance(one, ast.Constant) or isinstance(getattr(one, "op", None), ast.Mod) for one in sides)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -31,6 +31,16 @@ class Mean(object):
         sess.run(self.value.initializer)
 
 
+def train(rate, steps, drops, sess):
+    step, drop = 0, drops.pop()
+    while step < steps:
+        if step == drop + 1:
+            sess.run(tf.assign(rate, 0.1))
+            drop = drops.pop()
+        sess.run(rate)
+        step += 1
+
+
 with tf.Session() as session:
     for shape in ([2], [2, 3]):
         mean = Mean(shape, session)
@@ -39,5 +49,6 @@ with tf.Session() as session:
     b = tf.get_variable("b", [], initializer=tf.ones_initializer())
     session.run(tf.global_variables_initializer())
     copy([a], [b], session)
+    train(a, 10, [8, 4], session)
     prune([a, b], (0.1, 0.2), session, lambda weight, setting: tf.maximum(weight, setting))
     load({"": {"a": 1.0}}, session)
