@@ -1,4 +1,4 @@
-"""The judged findings of `staging-tf1 check` in public code: tests/legacy/corpus/ lists them; its script checks them."""
+"""The judged findings of `staging-tf1 check` in public code, and the script that checks them."""
 
 from __future__ import annotations
 

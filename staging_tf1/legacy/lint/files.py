@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import multiprocessing
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +42,9 @@ def _checked(files: Sequence[str], configuration: Configuration) -> Iterator[Res
     if processes < 2:
         yield from (check_file(path, configuration) for path in files)
         return
+    import concurrent.futures  # here, because they take a quarter of the start-up time
+    import multiprocessing
+
     # A fork copies the locks of other threads as they are, so each process starts afresh.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(processes, context) as pool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 
 from staging_tf1.legacy.lint.flow.bits import bit, numbers
+from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.escapes import Escapes
 from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.moves import Moves
 from staging_tf1.legacy.lint.flow.program import Area, Program
 from staging_tf1.legacy.lint.flow.sessions import Run, Sessions
 from staging_tf1.legacy.lint.flow.threads import Threads
-from staging_tf1.legacy.lint.model.reader import Reading
+from staging_tf1.legacy.lint.flow.training import TrainingLoops
+from staging_tf1.legacy.lint.model.reading import Reading
 
 
 class Analysis:
@@ -22,12 +24,14 @@ class Analysis:
         self.values = self.program.values
         self.marks = Marks(self.program)
         self.sessions = Sessions(self.program, self.marks)
-        self.threads = Threads(self.program, self.sessions)
+        self.calls = CallGraph(self.program)
+        self.training = TrainingLoops(self.program, self.sessions, self.calls)
+        self.threads = Threads(self.program, self.sessions, self.calls)
 
     @functools.cached_property
     def escapes(self) -> Escapes:
         """What other code may take hold of."""
-        return Escapes(self.program, self.marks, self.sessions)
+        return Escapes(self.program, self.marks, self.sessions, self.calls)
 
     def runs_of(self, area: Area) -> list[tuple[Run, Moves]]:
         """Return the runs that may touch an area, with what they do."""

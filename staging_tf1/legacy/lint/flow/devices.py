@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 
 # Scopes that place no ops on a device.
 _PLACELESS = frozenset(

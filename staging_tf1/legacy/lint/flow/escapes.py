@@ -6,10 +6,11 @@ import ast
 import functools
 from collections.abc import Iterator
 
+from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.program import Area, Program, argument
 from staging_tf1.legacy.lint.flow.sessions import Sessions
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.model.scopes import Scope, Variable
 
 # Calls of TensorFlow that keep an op, and run it later or hand it to other code.
@@ -24,8 +25,9 @@ _RUNNING = frozenset({"run", "eval"})
 class Escapes:
     """What leaves the sight of the check."""
 
-    def __init__(self, program: Program, marks: Marks, sessions: Sessions) -> None:
+    def __init__(self, program: Program, marks: Marks, sessions: Sessions, calls: CallGraph) -> None:
         self._program = program
+        self._calls = calls
         self._values = program.values
         self._marks = marks
         self._sessions = sessions
@@ -66,7 +68,7 @@ class Escapes:
                 yield binding.value, binding.scope
 
     def _is_called(self, function: Scope) -> bool:
-        return bool(self._sessions.callers(function)) or self._values.callers.get(function) is not None
+        return bool(self._calls.callers(function)) or self._values.callers.get(function) is not None
 
     def _is_out(self, target: ast.Attribute, scope: Scope) -> bool:
         """Whether an attribute belongs to an object that other files use."""

@@ -6,9 +6,10 @@ import ast
 import functools
 from dataclasses import dataclass
 
+from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.program import Program, argument
 from staging_tf1.legacy.lint.flow.sessions import Run, Sessions
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.model.scopes import Scope
 
 
@@ -28,8 +29,9 @@ class Thread:
 class Threads:
     """The threads of a file."""
 
-    def __init__(self, program: Program, sessions: Sessions) -> None:
+    def __init__(self, program: Program, sessions: Sessions, calls: CallGraph) -> None:
         self._program = program
+        self._calls = calls
         self._sessions = sessions
 
     @functools.cached_property
@@ -46,7 +48,7 @@ class Threads:
     @functools.cached_property
     def _reached(self) -> list[tuple[Thread, set[Scope]]]:
         # What the main thread calls as well runs there, too, so it is not code of the thread alone.
-        return [(thread, self._sessions.reached_from([thread.target])) for thread in self.all]
+        return [(thread, self._calls.reached_from([thread.target])) for thread in self.all]
 
     def around(self, call: Call) -> Thread | None:
         """Return the thread that makes a call; None for the main thread."""

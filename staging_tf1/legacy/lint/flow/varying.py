@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reader import Loop
+from staging_tf1.legacy.lint.model.reading import Loop
 from staging_tf1.legacy.lint.model.scopes import Scope, Variable
 
 _MAKING = frozenset({"tensorflow.Variable", "tensorflow.get_variable"})

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.model.reader import Call, Reading
+from staging_tf1.legacy.lint.model.linking import Arguments, find_callers, give_attributes
+from staging_tf1.legacy.lint.model.reading import Call, Reading
 from staging_tf1.legacy.lint.model.scopes import Binding, Scope, Variable
 
 # Other names of the same module: migrated code is checked like original code.
@@ -21,16 +22,6 @@ class Instance:
     """The object that a method of a class calls `self`."""
 
     of: Scope
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What one caller passes to a function."""
-
-    scope: Scope
-    positional: tuple[ast.expr, ...]
-    keywords: tuple[tuple[str, ast.expr], ...]
-    skips: int  # parameters that are bound already: `self` of a method
 
 
 # What a value may come from: the call that made it, a function or class, an object, a variable or expression of
@@ -51,9 +42,11 @@ class Values:
         self._circular = False
         self._depth = 0
         self.callers: dict[Scope, list[Arguments]] = {}
-        self.loose: set[str] = set()  # attributes assigned to objects of unknown class
-        self._owned()
-        self._called()
+        # What a file says of its attributes decides what its calls call, and those decide what parameters are.
+        give_attributes(reading, self)
+        self._forget()
+        self.callers = find_callers(reading, self)
+        self._forget()
 
     # ---- names
 
@@ -265,75 +258,6 @@ class Values:
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.node.decorator_list)
         return None if static else above
 
-    # ---- first: who owns attributes, and who calls what
-
-    def _owned(self) -> None:
-        """Give each assigned attribute to the class of its object."""
-        of_self: list[tuple[Scope, ast.Attribute, Binding]] = []
-        others = []
-        for target, binding in self._reading.stored:
-            owner = self._self_of(target.value, binding.scope)
-            if owner is not None:
-                of_self.append((owner, target, binding))
-            else:
-                others.append((target, binding))
-        for owner, target, binding in of_self:
-            _give(owner, target.attr, binding)
-        for target, binding in others:
-            owners = self.classes(target.value, binding.scope)
-            for owner in owners:
-                _give(owner, target.attr, binding)
-            if not owners:
-                self.loose.add(target.attr)
-        self._forget()
-
-    def _self_of(self, node: ast.expr, scope: Scope) -> Scope | None:
-        if not isinstance(node, ast.Name):
-            return None
-        variable = scope.find(node.id)
-        if variable is None or len(variable.bindings) != 1 or variable.bindings[0].kind != "parameter":
-            return None
-        function = variable.bindings[0].scope
-        return self.owner(function) if function.parameters[:1] == [node.id] else None
-
-    def _called(self) -> None:
-        """Find the callers of each function, threads included."""
-        callers: dict[Scope, list[Arguments]] = {}
-        for call in self._reading.calls:
-            name = self.call_name(call)
-            if name and name not in ("threading.Thread", "Thread"):
-                continue
-            for function, arguments in self._passed(call, name):
-                callers.setdefault(function, []).append(arguments)
-        self.callers = callers
-        self._forget()
-
-    def _passed(self, call: Call, name: str) -> Iterable[tuple[Scope, Arguments]]:
-        keywords = tuple((one.arg, one.value) for one in call.node.keywords if one.arg is not None)
-        positional = tuple(call.node.args)
-        target: ast.expr = call.node.func
-        if name:  # a thread
-            given = dict(keywords)
-            wanted = given.get("target") or (positional[1] if len(positional) > 1 else None)
-            if wanted is None:
-                return
-            target = wanted
-            packed, named = given.get("args"), given.get("kwargs")
-            positional = tuple(packed.elts) if isinstance(packed, (ast.Tuple, ast.List)) else ()
-            keywords = tuple(_dict_items(named))
-        star = next((index for index, one in enumerate(positional) if isinstance(one, ast.Starred)), len(positional))
-        for one in self.definitions(target, call.scope):
-            function, skips = one, 0
-            if one.kind == "class":
-                made = self.attribute(one, "__init__")
-                found = [each.inner for each in made.bindings if each.inner is not None] if made else []
-                if not found or found[0] is None:
-                    continue
-                function, skips = found[0], 1
-            elif self.owner(one) is not None and isinstance(target, ast.Attribute):
-                skips = 0 if self.definitions(target.value, call.scope) else 1
-            yield function, Arguments(call.scope, positional[:star], keywords, skips)
-
     def _forget(self) -> None:
         self._callees.clear()
         self._origins.clear()
@@ -349,20 +273,6 @@ def _plain(full: str) -> str:
 
 def _is_none(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _give(owner: Scope, name: str, binding: Binding) -> None:
-    variable = owner.attributes.get(name)
-    if variable is None:
-        variable = owner.attributes[name] = Variable(name, owner)
-    variable.bindings.append(binding)
-
-
-def _dict_items(node: ast.expr | None) -> Iterable[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield key.value, value
 
 
 def _parts(node: ast.expr, part: int) -> list[ast.expr] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 

@@ -7,7 +7,7 @@ import ast
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.flow.varying import varies_with
-from staging_tf1.legacy.lint.model.reader import Call, Loop
+from staging_tf1.legacy.lint.model.reading import Call, Loop
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
@@ -27,7 +27,7 @@ def area_in_loop(analysis: Analysis) -> Found:
                 call.node,
                 "the area is made in a function that TensorFlow traces (tf.while_loop, tf.function): build it outside",
             )
-        elif (loop := analysis.sessions.training_loop(call)) is not None:
+        elif (loop := analysis.training.around(call)) is not None:
             yield (
                 call.node,
                 f"the training loop at line {loop.line} makes a new, empty area in every iteration, and the graph "
@@ -37,13 +37,13 @@ def area_in_loop(analysis: Analysis) -> Found:
 
 def ops_in_loop(analysis: Analysis) -> Found:
     """STG102."""
-    if not analysis.sessions.training_loops:
+    if not analysis.training.repeated:
         return
     for call in analysis.program.calls:
         what = _op(analysis.program, call)
         if what is None or analysis.threads.around(call) is not None:
             continue
-        loop = analysis.sessions.training_loop(call)
+        loop = analysis.training.around(call)
         if loop is None or _is_another_each_time(analysis, call, loop):
             continue
         if not _area_made_in_loop(analysis, call):
@@ -112,7 +112,7 @@ def _is_within(scope: Scope, wanted: set[Scope]) -> bool:
 def _area_made_in_loop(analysis: Analysis, call: Call) -> bool:
     """Whether an area is made at the same place: then its ops are part of that mistake."""
     return any(
-        area.call.context is call.context and analysis.sessions.training_loop(area.call) is not None
+        area.call.context is call.context and analysis.training.around(area.call) is not None
         for area in analysis.program.areas
     )
 
@@ -129,11 +129,11 @@ def _is_another_each_time(analysis: Analysis, call: Call, loop: Loop) -> bool:
     if varies_with(program, changed, call.scope, loop):
         return True
     # A loop over settings that goes through all variables needs an op for each pair.
-    inner = next((here for here in call.context.around() if here in analysis.sessions.loops), loop.context)
+    inner = next((here for here in call.context.around() if here in analysis.training.loops), loop.context)
     return (
         call.method in _ASSIGNING
         and inner is not loop.context
-        and varies_with(program, changed, call.scope, analysis.sessions.loops[inner])
+        and varies_with(program, changed, call.scope, analysis.training.loops[inner])
         and any(varies_with(program, value, call.scope, loop) for value in values)
     )
 

@@ -128,7 +128,7 @@ _OF: dict[str, str] = {
         get_variables_by_suffix get_variables_to_restore global_variable group_norm has_arg_scope
         images_to_sequence initializers instance_norm l1_l2_regularizer l1_regularizer l2_regularizer
         layer_norm layers learning legacy_fully_connected legacy_linear legacy_relu linear
-        local_variable losses max_pool2d max_pool3d maxout metrics model_analyzer model_variable 
+        local_variable losses max_pool2d max_pool3d maxout metrics model_analyzer model_variable
         normalization one_hot_encoding ops optimize_loss optimizers parallel_reader pool prefetch_queue
         queues recompute_grad regularizers relu relu6 repeat rev_block rev_block_lib scale_gradient
         separable_conv2d separable_convolution2d sequence_to_images softmax spatial_softmax stack

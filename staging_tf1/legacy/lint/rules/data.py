@@ -8,7 +8,7 @@ from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.bits import QUEUE_PUT, bit, numbers
 from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import Run
-from staging_tf1.legacy.lint.model.reader import Write
+from staging_tf1.legacy.lint.model.reading import Write
 from staging_tf1.legacy.lint.model.scopes import Context, Scope, Variable
 from staging_tf1.legacy.lint.rule import Found, Rule
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.bits import bit
 from staging_tf1.legacy.lint.flow.moves import Moves
+from staging_tf1.legacy.lint.flow.order import before
 from staging_tf1.legacy.lint.flow.program import Area
-from staging_tf1.legacy.lint.flow.sessions import Run, before
-from staging_tf1.legacy.lint.model.reader import Loop
+from staging_tf1.legacy.lint.flow.sessions import Run
+from staging_tf1.legacy.lint.model.reading import Loop
 from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
 
@@ -88,7 +89,7 @@ def _in_sight(analysis: Analysis) -> Iterator[Area]:
     for area in analysis.program.areas:
         ops = bit(area, "put") | bit(area, "get")
         out_of_sight = analysis.escapes.ops & ops or analysis.escapes.area(area)
-        if not out_of_sight and analysis.sessions.training_loop(area.call) is None:
+        if not out_of_sight and analysis.training.around(area.call) is None:
             yield area
 
 
@@ -132,7 +133,7 @@ def _got_after(analysis: Analysis, ahead: Run, runs: list[tuple[Run, Moves]]) ->
 
 def _loops(analysis: Analysis, run: Run) -> list[Loop]:
     """Return the loops around a run, innermost first."""
-    loops = analysis.sessions.loops
+    loops = analysis.training.loops
     return [loops[here] for here in run.call.context.around() if here in loops]
 
 

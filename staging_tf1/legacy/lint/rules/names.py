@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from staging_tf1.legacy import gone_names
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.model.reader import Use
+from staging_tf1.legacy.lint.model.reading import Use
 from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
 from staging_tf1.legacy.lint.rules.promises import is_module, what_is_left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.bits import bit, numbers
 from staging_tf1.legacy.lint.flow.devices import devices, is_gpu
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
@@ -51,7 +51,7 @@ def _may_be_placed_by_callers(analysis: Analysis, call: Call, seen: set[Scope]) 
     if function in seen:
         return False
     seen.add(function)
-    callers = analysis.sessions.callers(function)
+    callers = analysis.calls.callers(function)
     return not callers or any(
         devices(analysis.program, caller) != () or _may_be_placed_by_callers(analysis, caller, seen)
         for caller in callers

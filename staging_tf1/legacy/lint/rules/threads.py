@@ -7,11 +7,12 @@ import ast
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
 from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS
+from staging_tf1.legacy.lint.flow.order import certainly_before
 from staging_tf1.legacy.lint.flow.program import Area, argument
-from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, certainly_before
+from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS
 from staging_tf1.legacy.lint.flow.starting import starts_queue_runners
 from staging_tf1.legacy.lint.flow.threads import is_endless
-from staging_tf1.legacy.lint.model.reader import Call
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _STOPPING = frozenset({"Coordinator", "StagingSession", "StagingHook", "Supervisor", "should_stop", "LooperThread"})
@@ -98,7 +99,7 @@ def _starts_threads(analysis: Analysis, call: Call) -> bool:
         made = analysis.program.made_by(call.receiver, call.scope)
         if made and all(name.startswith("staging_tf1.") for name in made):
             return True
-        inside = analysis.sessions.reached_from(analysis.sessions.called_by(call))
+        inside = analysis.calls.reached_from(analysis.calls.called_by(call))
         return any(thread.call.scope.function() in inside for thread in running)
     if analysis.threads.around(call) is not None:
         return False
