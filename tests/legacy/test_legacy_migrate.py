@@ -26,6 +26,7 @@ CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) +
 LEVELS = ("import", "idiom")
 # Programs whose pipeline is recognised with certainty and is replaced by staged() and StagingSession.
 RECOGNISED = {"feed_thread"}
+NEEDS_KERAS_TWO = {"layers_model"}
 Capture = Any
 
 
@@ -73,7 +74,9 @@ def test_the_result_passes_check_but_for_planted_mistakes(
     found = {finding["code"] for finding in json.loads(capsys.readouterr().out)}
     expected = set(re.findall(r"STG\d+", " ".join(re.findall(r"# bad: (.*)", path.read_text()))))
     # Migrated names are correct, and so is size() outside the device scope of this package's area.
-    assert found == expected - {"STG115", "STG116", "STG117"}
+    # tf.layers needs Keras 2 from now on: `run` chose it, plain Python does not.
+    keras = {"STG121"} if path.stem in NEEDS_KERAS_TWO else set()
+    assert found == expected - {"STG115", "STG116", "STG117"} | keras
 
 
 def test_every_form_of_import(tmp_path: Path) -> None:
