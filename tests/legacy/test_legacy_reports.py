@@ -99,6 +99,18 @@ def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) 
     assert sum(len(one) for one in alone if not isinstance(one, str)) > 20
 
 
+def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(files, "_SILENT_SECS", 0.0)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert "file" in capsys.readouterr().err
+    monkeypatch.setattr(files, "_SILENT_SECS", 600.0)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert capsys.readouterr().err == ""
+
+
 def test_checking_imports_neither_tensorflow_nor_numpy_nor_libcst(run_python: Any, tmp_path: Path) -> None:
     program = (
         "import sys\nfrom staging_tf1.cli.main import main\n"

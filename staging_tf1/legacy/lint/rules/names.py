@@ -18,6 +18,8 @@ _PRIVATE = "tensorflow.python"
 # Names of compat.v1 that are made of Keras 2.
 _KERAS_TWO = ("tensorflow.layers", "tensorflow.nn.rnn_cell")
 _KERAS_SETTING = "TF_USE_LEGACY_KERAS"
+# A module that sets it.
+_KERAS_MODULE = "staging_tf1.contrib.keras_two"
 
 
 def tutorial_api(analysis: Analysis) -> Found:
@@ -50,8 +52,10 @@ def private_names(analysis: Analysis) -> Found:
 
 def keras_two(analysis: Analysis) -> Found:
     """STG121."""
-    migrated = any(use.imported.startswith("tensorflow.compat.v1") for use in analysis.program.reading.uses)
-    if not migrated or _KERAS_SETTING in analysis.program.reading.strings:
+    imported = [use.imported for use in analysis.program.reading.uses if use.imported]
+    if not any(full.startswith("tensorflow.compat.v1") for full in imported):
+        return
+    if _KERAS_SETTING in analysis.program.reading.strings or _KERAS_MODULE in imported:
         return
     uses = [
         (node, full)
