@@ -35,7 +35,7 @@ def said(text: str, tmp_path: Path) -> list[str]:
         ("framework.nest.is_sequence", False, True),
         ("layers.no_such_layer", False, False),
         ("rnn.LSTMCell", True, True),
-        ("rnn.LSTMBlockCell", False, False),
+        ("rnn.NASCell", False, False),
         ("training.StopAfterNEvalsHook", False, False),
         ("learn.Estimator", False, False),
         ("layers.python.layers.initializers", True, False),
@@ -64,8 +64,8 @@ def test_of_a_module_it_says_what_becomes_of_the_names_that_the_file_uses(tmp_pa
     assert said("from tensorflow.contrib import rnn\nrnn.LSTMCell(8)\n", tmp_path) == [
         "staging-tf1 run brings back what this file uses of it, staging-tf1 migrate rewrites it"
     ]
-    assert said("from tensorflow.contrib import rnn\nrnn.LSTMBlockCell(8)\n", tmp_path) == [
-        "staging-tf1 does not bring back tf.contrib.rnn.LSTMBlockCell; rewrite the code that uses it (other names of "
+    assert said("from tensorflow.contrib import rnn\nrnn.NASCell(8)\n", tmp_path) == [
+        "staging-tf1 does not bring back tf.contrib.rnn.NASCell; rewrite the code that uses it (other names of "
         "tf.contrib.rnn are in tf.nn.rnn_cell and tf.nn)"
     ]
     assert said("layers = tf.contrib.layers\nlayers.conv2d(1)\nlayers.flatten(2)\n", tmp_path) == [

@@ -145,9 +145,6 @@ _OF: dict[str, str] = {
         CrossShardOptimizer PaddingSpec XLAOptions batch_parallel bfloat16_scope core cross_replica_sum
         experimental initialize_system outside_compilation replicate rewrite shard shutdown_system
     """,
-    "training": """
-        evaluation training
-    """,
 }
 # Modules that an import statement finds, and an attribute does not.
 _ONLY_IMPORTED = {"slim": ("nets",), "layers": ("sparse_ops",)}
