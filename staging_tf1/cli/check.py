@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 
-from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, parser_for_python_files
+from staging_tf1.legacy.lint import configuration, files, report
+from staging_tf1.legacy.lint.rule import Finding
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
@@ -17,6 +19,7 @@ with select, ignore and exclude. Each rule has a page in docs/rules/.
 example:
   staging-tf1 check train.py models/
   staging-tf1 check --format github --ignore STG117 .
+  staging-tf1 check --format sarif . > findings.sarif
 """
 
 
@@ -27,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "Finds mistakes in code that uses staging areas, queues and feed threads.",
         _EPILOG,
     )
-    made.add_argument("--format", choices=("text", "json", "github"), default="text")
+    made.add_argument("--format", choices=tuple(report.FORMS), default="text")
     made.add_argument("--select", metavar="CODES", help="run only these rules, such as STG101,STG103 or STG1")
     made.add_argument("--ignore", metavar="CODES", help="skip these rules")
     return made
@@ -36,9 +39,6 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Check the given files and folders. The exit code is as in `_EPILOG`."""
     options = parser().parse_args(argv)
-    with needing_libcst(_PROG):
-        from staging_tf1.legacy import source_files
-        from staging_tf1.legacy.lint import checker, configuration, report
     first = options.paths[0]
     try:
         rules = configuration.load(first if os.path.isdir(first) else os.path.dirname(first) or os.curdir)
@@ -49,16 +49,14 @@ def main(argv: list[str]) -> int:
     if unknown := configuration.unknown_codes(rules, report.CODES):
         complain(_PROG, f"unknown rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
         return 2
-    findings = []
+    findings: list[Finding] = []
     unreadable = False
-    for found in source_files.find(options.paths, rules.exclude):
-        try:
-            if isinstance(found, source_files.UnreadableError):
-                raise found
-            findings.extend(checker.check(source_files.read(found), rules))
-        except source_files.UnreadableError as error:
+    for result in files.check_all(options.paths, rules):
+        if isinstance(result, str):
             unreadable = True
-            complain(_PROG, error)
+            complain(_PROG, result)
+        else:
+            findings.extend(result)
     text = report.render(findings, options.format)
     if text:
         sys.stdout.write(text + "\n")

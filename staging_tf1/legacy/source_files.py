@@ -1,4 +1,4 @@
-"""Finds the Python files under the given paths, reads them, and reports those that cannot be read."""
+"""Finds the Python files under the given paths, reads their text, and reports those that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import io
 import os
 import re
 import tokenize
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-
-import libcst as cst
 
 from staging_tf1.arguments import kind_of_file
 
@@ -24,12 +23,11 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One Python file, parsed."""
+    """The text of one Python file."""
 
     path: str
     text: str
     encoding: str
-    module: cst.Module
 
 
 def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
@@ -49,9 +47,9 @@ def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | Un
 
 
 def read(path: str) -> SourceFile:
-    """Read and parse one file, in the encoding that it declares.
+    """Read one file, in the encoding that it declares.
 
-    Raises UnreadableError if the file cannot be read, is not Python, or is Python 2.
+    Raises UnreadableError if the file cannot be read, or is not text.
     """
     try:
         kind = kind_of_file(path)
@@ -72,10 +70,7 @@ def read(path: str) -> SourceFile:
             f"{path}:{line}: is not {error.encoding}: byte {content[error.start]:#x}. Declare the encoding in the "
             "first line: # -*- coding: latin-1 -*-"
         ) from error
-    try:
-        return SourceFile(path, text, encoding, cst.parse_module(content))
-    except cst.ParserSyntaxError as error:
-        raise UnreadableError(_why(path, text, error)) from error
+    return SourceFile(path, text, encoding)
 
 
 def _encoding(path: str, content: bytes) -> str:
@@ -129,8 +124,13 @@ def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Itera
             yield entry.path
 
 
-def _why(path: str, text: str, error: cst.ParserSyntaxError) -> str:
-    for number, line in enumerate(text.splitlines(), start=1):
+def why_invalid(source: SourceFile, otherwise: str) -> str:
+    """Return the message for a file that is no valid Python: it names Python 2, or else the error of the parser.
+
+    `otherwise` is the message of the tool's own parser, in case Python accepts the file.
+    """
+    path = source.path
+    for number, line in enumerate(source.text.splitlines(), start=1):
         if _PRINT_STATEMENT.match(line):
             what = "a print statement"
         elif _OTHER_PYTHON_2.match(line):
@@ -142,7 +142,9 @@ def _why(path: str, text: str, error: cst.ParserSyntaxError) -> str:
             "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
     try:
-        ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source.text)
     except SyntaxError as plain:
         return f"{path}:{plain.lineno}: is not valid Python: {plain.msg}"
-    return f"{path}:{error.raw_line}: LibCST cannot read it: {error.message.splitlines()[0]}"
+    return f"{path}{otherwise}"

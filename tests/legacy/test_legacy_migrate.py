@@ -26,6 +26,7 @@ CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) +
 LEVELS = ("import", "idiom")
 # Programs whose pipeline is recognised with certainty and is replaced by staged() and StagingSession.
 RECOGNISED = {"feed_thread"}
+NEEDS_KERAS_TWO = {"layers_model"}
 Capture = Any
 
 
@@ -68,12 +69,15 @@ def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: 
 def test_the_result_passes_check_but_for_planted_mistakes(
     path: Path, level: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    (tmp_path / "program.py").write_text(migrated(path.read_text(), tmp_path, level))
+    text = migrated(path.read_text(), tmp_path, level)
+    (tmp_path / "program.py").write_text(text)
     check.main([str(tmp_path / "program.py"), "--format", "json"])
     found = {finding["code"] for finding in json.loads(capsys.readouterr().out)}
     expected = set(re.findall(r"STG\d+", " ".join(re.findall(r"# bad: (.*)", path.read_text()))))
     # Migrated names are correct, and so is size() outside the device scope of this package's area.
-    assert found == expected - {"STG115", "STG116", "STG117"}
+    # Under `run`, tf.layers finds Keras 2. In plain Python the program has to choose it.
+    keras = {"STG121"} if path.stem in NEEDS_KERAS_TWO and "keras_two" not in text else set()
+    assert found == expected - {"STG115", "STG116", "STG117"} | keras
 
 
 def test_every_form_of_import(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from staging_tf1.legacy.codemod.import_lines import code
-from staging_tf1.legacy.lint.names import Imports, dotted
+from staging_tf1.legacy.codemod.names import Imports, dotted
 
 _QUEUES = {"tensorflow.RandomShuffleQueue": "shuffle", "tensorflow.FIFOQueue": "fifo"}
 _KEPT_QUEUE_ARGUMENTS = ("capacity", "min_after_dequeue", "seed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from staging_tf1.legacy.codemod import targets
-from staging_tf1.legacy.lint.names import dotted
+from staging_tf1.legacy.codemod.names import dotted
 
 _V1 = "tensorflow.compat.v1"
 # Names below the public API, which do not move, and names that are already migrated.

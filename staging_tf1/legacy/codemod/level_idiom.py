@@ -11,7 +11,7 @@ import libcst as cst
 from staging_tf1.legacy.codemod.changes import Note
 from staging_tf1.legacy.codemod.idiom_parts import Runner, Staging, find_runners, find_stagings
 from staging_tf1.legacy.codemod.import_lines import add_after_imports, code, expression, names_in
-from staging_tf1.legacy.lint.names import Imports, dotted, imports_of
+from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
 
 _INITIALIZERS = (
     "tensorflow.global_variables_initializer",

@@ -19,7 +19,8 @@ from staging_tf1.legacy.codemod.import_lines import (
     rewritten_import,
     without_unused_imports,
 )
-from staging_tf1.legacy.lint.names import Imports, dotted
+from staging_tf1.legacy.codemod.names import Imports, dotted
+from staging_tf1.legacy.codemod.parsing import parsed
 from staging_tf1.legacy.source_files import SourceFile
 
 _V1 = "tensorflow.compat.v1"
@@ -30,11 +31,12 @@ _BY_STRING = ("importlib.import_module", "__import__")
 
 def migrate(source: SourceFile) -> Changes:
     """Rewrite imports and names. Names without a new home stay, and are listed."""
-    wrapper = MetadataWrapper(source.module, unsafe_skip_copy=True)
+    original = parsed(source)
+    wrapper = MetadataWrapper(original, unsafe_skip_copy=True)
     survey = _Survey()
-    source.module.visit(survey)
+    original.visit(survey)
     rewriter = _Rewriter(wrapper, survey)
-    module = source.module.visit(rewriter)
+    module = original.visit(rewriter)
     module = without_unused_imports(module, _NOT_LEFT_UNUSED)
     module = _with_imports(module, survey, rewriter)
     return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))

@@ -24,5 +24,5 @@ def migrate(source: SourceFile, level: str) -> Changes:
 
 def left_in_the_result(source: SourceFile, changes: Changes, level: str) -> Changes:
     """Return `changes` with the line numbers of `left` in the new text, for use after it is written."""
-    again = dataclasses.replace(source, text=changes.after, module=cst.parse_module(changes.after))
+    again = dataclasses.replace(source, text=changes.after)
     return dataclasses.replace(changes, left=migrate(again, level).left)

@@ -1,29 +1,67 @@
-"""Runs the rules on one parsed file."""
+"""Runs the rules on one file."""
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+import warnings
 
-from staging_tf1.legacy.lint.collect import collect
 from staging_tf1.legacy.lint.configuration import Configuration
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.model import reader
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
-from staging_tf1.legacy.source_files import SourceFile
+from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
 
 _NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
+# A file that contains neither word cannot use either package.
+_OURS = ("tensorflow", "staging_tf1")
+# As in Python's parser: the lines of a syntax tree end only here.
+_LINE_END = re.compile(r"\r\n|\r|\n")
+# Follows names through a few hundred functions. Python's own limit is too low for generated code.
+_RECURSION_LIMIT = 10_000
 
 
 def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
-    """Return the findings of a file, sorted by line, without those that comments or the configuration suppress."""
-    facts = collect(source.path, source.text, source.module)
-    if not (facts.imports.uses("tensorflow") or facts.imports.uses("staging_tf1")):
+    """Return the findings of a file, sorted by line, without those that comments or the configuration suppress.
+
+    Raises UnreadableError if the file is not Python of this version.
+    """
+    tree = _parsed(source)
+    if not any(word in source.text for word in _OURS):
+        return []
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    try:
+        return _findings(source, tree, configuration)
+    except RecursionError as error:
+        raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _parsed(source: SourceFile) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of invalid escapes, which are not this tool's business
+        try:
+            return ast.parse(source.text)
+        except (SyntaxError, ValueError) as error:
+            raise UnreadableError(why_invalid(source, str(error))) from error
+        except (RecursionError, MemoryError) as error:
+            raise UnreadableError(f"{source.path}: is too deeply nested to be read") from error
+
+
+def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration) -> list[Finding]:
+    analysis = Analysis(source.path, _LINE_END.split(source.text), reader.read(tree))
+    if not any(analysis.values.uses(package) for package in _OURS):
         return []
     found = {
         finding
         for rule in RULES.values()
         if configuration.wants(rule.code)
-        for finding in rule.findings(facts)
-        if not _is_suppressed(finding, facts.lines)
+        for finding in rule.findings(analysis)
+        if not _is_suppressed(finding, analysis.program.lines)
     }
     return sorted(found)
 

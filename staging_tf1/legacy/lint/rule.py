@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.facts import Facts, Place
+from staging_tf1.legacy.lint.flow.analysis import Analysis
 
-Found = Iterator[tuple[Place, str]]
+Found = Iterator[tuple[ast.AST, str]]
 
 
 @dataclass(frozen=True, order=True)
@@ -27,9 +28,14 @@ class Rule:
 
     code: str
     name: str
-    check: Callable[[Facts], Found]
+    check: Callable[[Analysis], Found]
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield the findings of this rule in a file."""
-        for place, message in self.check(facts):
-            yield Finding(facts.path, place.line, place.column, self.code, message)
+        program = analysis.program
+        for node, message in self.check(analysis):
+            line: int = getattr(node, "lineno", 1)
+            text = program.lines[line - 1] if line <= len(program.lines) else ""
+            # Python counts bytes, editors count characters.
+            before = text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace")
+            yield Finding(program.path, line, len(before) + 1, self.code, message)

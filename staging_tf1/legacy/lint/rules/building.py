@@ -2,96 +2,148 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy.lint.facts import Area, Call, Facts, Place
+import ast
+
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.program import Program
+from staging_tf1.legacy.lint.flow.varying import varies_with
+from staging_tf1.legacy.lint.model.reading import Call, Loop
+from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
-_VARIABLES = ("tensorflow.Variable", "tensorflow.get_variable", "tensorflow.train.get_or_create_global_step")
-_FEEDING = ("enqueue", "enqueue_many", "dequeue", "dequeue_many")
+_VARIABLES = frozenset({"tensorflow.Variable", "tensorflow.get_variable", "tensorflow.train.get_or_create_global_step"})
+_TRACERS = frozenset({"tensorflow.while_loop", "tensorflow.function", "tensorflow.map_fn", "tensorflow.scan"})
 
 
-def area_in_loop(facts: Facts) -> Found:
+def area_in_loop(analysis: Analysis) -> Found:
     """STG101."""
-    for area in facts.areas:
-        place = area.call.place
-        if place.traced:
+    traced = _traced(analysis.program) if analysis.program.areas else set()
+    for area in analysis.program.areas:
+        call = area.call
+        if _is_within(call.scope, traced):
             yield (
-                place,
+                call.node,
                 "the area is made in a function that TensorFlow traces (tf.while_loop, tf.function): build it outside",
             )
-        elif (loop := facts.called_in_training_loop(place)) is not None:
+        elif (loop := analysis.training.around(call)) is not None:
             yield (
-                place,
+                call.node,
                 f"the training loop at line {loop.line} makes a new, empty area in every iteration, and the graph "
                 "grows; build the area once, before the loop",
             )
 
 
-def ops_in_loop(facts: Facts) -> Found:
+def ops_in_loop(analysis: Analysis) -> Found:
     """STG102."""
-    in_loop = {id(call) for area in facts.areas for call in _area_ops(facts, area)}
-    for call in facts.calls:
-        what = _op(facts, call, in_loop)
-        if what and facts.in_thread(call.place) is None:
-            loop = facts.called_in_training_loop(call.place)
-            if loop is not None and not _area_made_in_loop(facts, call.place):
-                yield (
-                    call.place,
-                    f"{what} adds ops to the graph in every iteration of the training loop at line {loop.line}; "
-                    "call it once, before the loop, and run what it returns",
-                )
-
-
-def ops_in_thread(facts: Facts) -> Found:
-    """STG113."""
-    for call in facts.calls:
-        target = facts.in_thread(call.place)
-        if target is None:
+    if not analysis.training.repeated:
+        return
+    for call in analysis.program.calls:
+        what = _op(analysis.program, call)
+        if what is None or analysis.threads.around(call) is not None:
             continue
-        area_op = any(call is other for area in facts.areas for other in _area_ops(facts, area))
-        if area_op or (call.method in _FEEDING and call.receiver):
+        loop = analysis.training.around(call)
+        if loop is None or _is_another_each_time(analysis, call, loop):
+            continue
+        if not _area_made_in_loop(analysis, call):
             yield (
-                call.place,
-                f"{call.method}() builds an op in the thread {target}(), and building a graph is not thread-safe; "
-                "build the op before the thread starts, and run it in the thread",
+                call.node,
+                f"{what} adds ops to the graph in every iteration of the training loop at line {loop.line}; "
+                "call it once, before the loop, and run what it returns",
             )
 
 
-def _area_ops(facts: Facts, area: Area) -> list[Call]:
-    return list(facts.methods(area, "put", "get", "peek", "stage", "unstage", "size", "clear"))
+def ops_in_thread(analysis: Analysis) -> Found:
+    """STG113."""
+    if not analysis.threads.all:
+        return
+    for call in analysis.program.calls:
+        if call in analysis.program.area_ops or analysis.program.is_queue_op(call):
+            thread = analysis.threads.around(call)
+            if thread is not None and not _has_own_graph(analysis, call):
+                yield (
+                    call.node,
+                    f"{call.method}() builds an op in the thread {thread.name}(), and building a graph is not "
+                    "thread-safe; build the op before the thread starts, and run it in the thread",
+                )
 
 
-def _op(facts: Facts, call: Call, area_ops: set[int]) -> str | None:
-    if id(call) in area_ops or (call.method in _FEEDING and call.receiver):
+def _op(program: Program, call: Call) -> str | None:
+    name = program.name(call)
+    if name:
+        if name in {f"tensorflow.{one}" for one in _ASSIGNING}:
+            return f"tf.{call.method}()"
+        is_optimizer = name.startswith("tensorflow.train.") and name.endswith("Optimizer")
+        return f"tf.train.{call.method}()" if is_optimizer else None
+    if call in program.area_ops or program.is_queue_op(call):
         return f"{call.method}()"
-    if call.name in {f"tensorflow.{name}" for name in _ASSIGNING}:
-        return f"tf.{call.method}()"
-    if call.method in _ASSIGNING and _is_variable(facts, call.receiver):
-        return f"{call.method}()"
-    if call.name.startswith("tensorflow.train.") and call.name.endswith("Optimizer"):
-        return f"tf.train.{call.method}()"
-    if call.method in _OPTIMIZING and call.receiver:
-        return f"{call.method}()"
-    return None
+    if call.receiver is None or call.method not in (*_ASSIGNING, *_OPTIMIZING):
+        return None
+    made = program.made_by(call.receiver, call.scope)
+    if call.method in _ASSIGNING:
+        return f"{call.method}()" if made and _VARIABLES.issuperset(made) else None
+    of_optimizers = made and all(one.startswith("tensorflow.") and one.endswith("Optimizer") for one in made)
+    return f"{call.method}()" if of_optimizers else None
 
 
-def _is_variable(facts: Facts, key: str) -> bool:
+def _traced(program: Program) -> set[Scope]:
+    found: set[Scope] = set()
+    for call in program.named(*_TRACERS):
+        for arg in call.node.args:
+            found.update(program.values.definitions(arg, call.scope))
+    for function in program.reading.functions:
+        for decorator in getattr(function.node, "decorator_list", ()):
+            plain = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if function.above is not None and program.values.full_name(plain, function.above) in _TRACERS:
+                found.add(function)
+    return found
+
+
+def _is_within(scope: Scope, wanted: set[Scope]) -> bool:
+    here: Scope | None = scope
+    while here is not None:
+        if here in wanted:
+            return True
+        here = here.above
+    return False
+
+
+def _area_made_in_loop(analysis: Analysis, call: Call) -> bool:
+    """Whether an area is made at the same place: then its ops are part of that mistake."""
     return any(
-        facts.imports.meaning(value.func) in _VARIABLES
-        for name in facts.closure([key], facts.renamed)
-        for value in facts.assigned.get(name, [])
-        if hasattr(value, "func")
+        area.call.context is call.context and analysis.training.around(area.call) is not None
+        for area in analysis.program.areas
     )
 
 
-def _area_made_in_loop(facts: Facts, place: Place) -> bool:
-    """Whether an area is made at `place`: then its ops are part of that mistake."""
+def _is_another_each_time(analysis: Analysis, call: Call, loop: Loop) -> bool:
+    """Whether each iteration works on another variable, area or setting, so that no op is built twice."""
+    if call.method in _OPTIMIZING or call.method.endswith("Optimizer"):
+        return False
+    args = call.node.args
+    changed, values = (args[0], args[1:]) if analysis.program.name(call) and args else (call.receiver, args)
+    if changed is None:
+        return False
+    program = analysis.program
+    if varies_with(program, changed, call.scope, loop):
+        return True
+    # A loop over settings that goes through all variables needs an op for each pair.
+    inner = next((here for here in call.context.around() if here in analysis.training.loops), loop.context)
+    return (
+        call.method in _ASSIGNING
+        and inner is not loop.context
+        and varies_with(program, changed, call.scope, analysis.training.loops[inner])
+        and any(varies_with(program, value, call.scope, loop) for value in values)
+    )
+
+
+def _has_own_graph(analysis: Analysis, call: Call) -> bool:
+    """Whether the function of a call works on a graph of its own."""
+    function = call.scope.function()
     return any(
-        area.call.place.loops == place.loops
-        and area.call.place.functions == place.functions
-        and facts.called_in_training_loop(area.call.place) is not None
-        for area in facts.areas
+        other.scope.function() is function and other.method in ("Graph", "as_default")
+        for other in analysis.program.calls
     )
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
-from staging_tf1.legacy.lint.facts import Area, Call, Facts, argument
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.bits import QUEUE_PUT, bit, numbers
+from staging_tf1.legacy.lint.flow.program import Area, argument
+from staging_tf1.legacy.lint.flow.sessions import Run
+from staging_tf1.legacy.lint.model.reading import Write
+from staging_tf1.legacy.lint.model.scopes import Context, Scope, Variable
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 # Position of the dtype argument in calls whose result has that dtype; None if it is keyword-only.
@@ -29,107 +34,136 @@ _ALLOCATING = ("numpy.zeros", "numpy.empty", "numpy.ones", "numpy.full", "numpy.
 _SAME_DTYPE = {"float": "float64", "int": "int64", "bool_": "bool", "half": "float16"}
 
 
-def contradicting_dtypes(facts: Facts) -> Found:
+def contradicting_dtypes(analysis: Analysis) -> Found:
     """STG109."""
-    for area in facts.areas:
-        declared = _declared(facts, area)
-        for put in facts.methods(area, "put"):
+    for area in analysis.program.areas:
+        declared = _declared(analysis, area)
+        for put in analysis.program.methods(area, "put") if declared else ():
             values = argument(put.node, "values", 0)
-            if not isinstance(values, (cst.List, cst.Tuple)) or len(values.elements) != len(declared):
+            if not isinstance(values, (ast.List, ast.Tuple)) or len(values.elts) != len(declared):
                 continue
-            for index, (element, expected) in enumerate(zip(values.elements, declared)):
-                got = _dtype(facts, element.value)
+            for index, (element, expected) in enumerate(zip(values.elts, declared)):
+                got = _dtype(analysis, element, put.scope)
                 if got and expected and got != expected:
                     yield (
-                        put.place,
+                        put.node,
                         f"component {index} is {got}, but the area declares {expected}: write "
                         f"tf.cast(..., tf.{expected}), or declare tf.{got}",
                     )
 
 
-def reused_buffer(facts: Facts) -> Found:
+def reused_buffer(analysis: Analysis) -> Found:
     """STG114."""
-    for key, place in facts.writes:
-        allocated = [value for value in facts.assigned.get(key, []) if _allocates(facts, value)]
-        if not allocated or not place.loops:
+    seen: set[tuple[Variable, Run | ast.AST]] = set()
+    for write in analysis.program.reading.writes:
+        buffer = _buffer(analysis, write)
+        if buffer is None:
             continue
-        if any(_made_in_loop(facts, key, loop) for loop in place.loops):
+        given = _given_away(analysis, buffer, _loops(write.context))
+        if given is None or (buffer, given) in seen:
             continue
-        given = _given_away(facts, key, place.loops)
-        if given is not None:
-            yield (
-                given.place if isinstance(given, Call) else place,
-                f"the buffer {key!r} is fed and then overwritten: a fed array may be staged without a copy, so the "
-                "staged batch changes; make a new array for each batch, or feed a copy",
-            )
+        seen.add((buffer, given))
+        yield (
+            given.call.node if isinstance(given, Run) else write.target,
+            f"the buffer {buffer.name!r} is fed and then overwritten: a fed array may be staged without a copy, so the "
+            "staged batch changes; make a new array for each batch, or feed a copy",
+        )
 
 
-def _declared(facts: Facts, area: Area) -> list[str]:
+# ---- dtypes
+
+
+def _declared(analysis: Analysis, area: Area) -> list[str]:
     dtypes = argument(area.call.node, "dtypes", 0)
-    if area.call.name.endswith("from_tensors") or not isinstance(dtypes, (cst.List, cst.Tuple)):
+    if area.call.method == "from_tensors" or not isinstance(dtypes, (ast.List, ast.Tuple)):
         return []
-    return [_dtype_name(facts, element.value) for element in dtypes.elements]
+    return [_dtype_name(analysis, element, area.call.scope) for element in dtypes.elts]
 
 
-def _dtype_name(facts: Facts, node: cst.BaseExpression) -> str:
-    full = facts.imports.meaning(node)
-    package, _, name = full.rpartition(".")
+def _dtype_name(analysis: Analysis, node: ast.expr, scope: Scope) -> str:
+    package, _, name = analysis.values.full_name(node, scope).rpartition(".")
     if package in ("tensorflow", "numpy", "tensorflow.dtypes"):
         return _SAME_DTYPE.get(name, name)
     return ""
 
 
-def _dtype(facts: Facts, node: cst.BaseExpression, depth: int = 0) -> str:
+def _dtype(analysis: Analysis, node: ast.expr, scope: Scope, depth: int = 0) -> str:
     """Return the dtype of a value if the source states it, else empty."""
-    if isinstance(node, cst.Name) and depth < 3:
-        values = facts.assigned.get(node.value, [])
-        return _dtype(facts, values[0], depth + 1) if len(values) == 1 else ""
-    if isinstance(node, cst.Call):
-        name = facts.imports.meaning(node.func)
+    if isinstance(node, ast.Name) and depth < 3:
+        variable = scope.find(node.id)
+        only = variable.bindings[0] if variable is not None and len(variable.bindings) == 1 else None
+        if only is None or only.kind != "value" or only.value is None:
+            return ""
+        return _dtype(analysis, only.value, only.scope, depth + 1)
+    if isinstance(node, ast.Call):
+        name = analysis.values.full_name(node.func, scope)
         if name == "tensorflow.to_float":
             return "float32"
         if name in _DTYPE_POSITION:
             said = argument(node, "dtype", _DTYPE_POSITION[name])
-            return "" if said is None else _dtype_name(facts, said)
+            return "" if said is None else _dtype_name(analysis, said, scope)
     return ""
 
 
-def _allocates(facts: Facts, value: cst.BaseExpression) -> bool:
-    return isinstance(value, cst.Call) and facts.imports.meaning(value.func) in _ALLOCATING
+# ---- buffers
 
 
-def _made_in_loop(facts: Facts, key: str, loop: int) -> bool:
-    span = facts.loops[loop]
-    return any(
-        call.node is value and span.line <= call.place.line <= span.last_line
-        for value in facts.assigned.get(key, [])
-        for call in facts.calls
-    )
+def _buffer(analysis: Analysis, write: Write) -> Variable | None:
+    """Return the array that a write in a loop changes, if it was made before the loop."""
+    base = write.target.value
+    loops = _loops(write.context)
+    variable = write.scope.find(base.id) if isinstance(base, ast.Name) and loops else None
+    if variable is None:
+        return None
+    made = [one for one in variable.bindings if one.kind != "added"]
+    for one in made:
+        name = analysis.values.full_name(one.value.func, one.scope) if isinstance(one.value, ast.Call) else ""
+        if name not in _ALLOCATING or not set(_loops(one.context)).isdisjoint(loops):
+            return None
+    return variable if made else None
 
 
-def _given_away(facts: Facts, key: str, loops: tuple[int, ...]) -> Call | bool | None:
-    for run in facts.session_runs():
-        if run.place.loops[:1] == loops[:1] and _feeds(run, key):
-            return run
-    for value, place in facts.yields:
-        if place.loops[:1] == loops[:1] and _stands_bare(value, key):
-            return True
+def _given_away(analysis: Analysis, buffer: Variable, loops: list[Context]) -> Run | ast.AST | None:
+    for run in analysis.sessions.runs:
+        if _loops(run.call.context)[-1:] == loops[-1:] and _puts(analysis, run):
+            feed = argument(run.call.node, "feed_dict", 1)
+            if isinstance(feed, ast.Dict) and any(_stands_bare(one, buffer, run.call.scope) for one in feed.values):
+                return run
+    function = buffer.scope.function()
+    for one in function.returns:
+        if one.yields and _loops(one.context)[-1:] == loops[-1:] and _stands_bare(one.value, buffer, function):
+            return one.value if _feeds_an_area(analysis, function) else None
     return None
 
 
-def _feeds(run: Call, key: str) -> bool:
-    feed = argument(run.node, "feed_dict", 1)
-    if isinstance(feed, cst.Dict):
-        return any(_stands_bare(element.value, key) for element in feed.elements)
+def _puts(analysis: Analysis, run: Run) -> bool:
+    """Whether a run puts what it is fed into an area or a queue; any other step is done with it when it returns."""
+    areas = analysis.program.areas
+    return bool(run.may & QUEUE_PUT) or any(run.may & bit(areas[number], "put") for number in numbers(run.may))
+
+
+def _feeds_an_area(analysis: Analysis, generator: Scope) -> bool:
+    """Whether a generator is given to staging_tf1."""
+    for call in analysis.program.calls:
+        if analysis.program.name(call).startswith("staging_tf1."):
+            for arg in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+                named = arg.func if isinstance(arg, ast.Call) else arg
+                if generator in analysis.values.definitions(named, call.scope):
+                    return True
     return False
 
 
-def _stands_bare(node: cst.BaseExpression, key: str) -> bool:
-    if isinstance(node, (cst.Tuple, cst.List)):
-        return any(_stands_bare(element.value, key) for element in node.elements)
-    if isinstance(node, cst.Dict):
-        return any(_stands_bare(element.value, key) for element in node.elements)
-    return isinstance(node, cst.Name) and node.value == key
+def _stands_bare(node: ast.expr, buffer: Variable, scope: Scope) -> bool:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return any(_stands_bare(one, buffer, scope) for one in node.elts)
+    if isinstance(node, ast.Dict):
+        return any(_stands_bare(one, buffer, scope) for one in node.values)
+    return isinstance(node, ast.Name) and scope.find(node.id) is buffer
+
+
+def _loops(context: Context) -> list[Context]:
+    """Return the loops around a place, innermost first."""
+    return [here for here in context.around() if here.kind == "loop"]
 
 
 RULES = (

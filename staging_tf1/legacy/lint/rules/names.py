@@ -2,43 +2,121 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy.lint.facts import Facts, Place
+import ast
+from collections.abc import Iterator
+
+from staging_tf1.legacy import gone_names
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.model.reading import Use
+from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rules.promises import is_module, what_is_left
 
 _NEVER_WAS = "tensorflow.staging"
 _CONTRIB = "tensorflow.contrib"
+_PRIVATE = "tensorflow.python"
+# Names of compat.v1 that are made of Keras 2.
+_KERAS_TWO = ("tensorflow.layers", "tensorflow.nn.rnn_cell")
+_KERAS_SETTING = "TF_USE_LEGACY_KERAS"
+# A module that sets it.
+_KERAS_MODULE = "staging_tf1.contrib.keras_two"
 
 
-def tutorial_api(facts: Facts) -> Found:
+def tutorial_api(analysis: Analysis) -> Found:
     """STG116."""
-    for place, full in _outermost(facts, _NEVER_WAS):
+    for node, full in _one_per_line(analysis, _NEVER_WAS):
         yield (
-            place,
+            node,
             f"{_short(full)}: TensorFlow never had tf.staging; use staging_tf1.StagingArea(dtypes, shapes), with "
             "put() and get() instead of stage() and unstage()",
         )
 
 
-def contrib(facts: Facts) -> Found:
+def contrib(analysis: Analysis) -> Found:
     """STG117."""
-    for place, full in _outermost(facts, _CONTRIB):
-        yield (
-            place,
-            f"{_short(full)} left TensorFlow with tf.contrib: staging-tf1 run brings it back for the program as it "
-            "is, staging-tf1 migrate rewrites it",
-        )
+    read = [full for use in analysis.program.reading.uses if (full := _full(analysis, use)).startswith(_CONTRIB)]
+    for node, full in _one_per_line(analysis, _CONTRIB):
+        below = [name for name in read if name.startswith(full + ".")] if is_module(full) else []
+        yield node, f"{_short(full)} left TensorFlow with tf.contrib: {what_is_left(full, below)}"
 
 
-def _outermost(facts: Facts, package: str) -> list[tuple[Place, str]]:
-    """Return one use per line of any name in `package`, written out or imported."""
-    found: dict[int, tuple[Place, str]] = {}
+def private_names(analysis: Analysis) -> Found:
+    """STG120."""
+    for node, full in _one_per_line(analysis, _PRIVATE, written_out=False):
+        instead = gone_names.instead_of(full)
+        # The import of a module that is gone stands for all uses of its names.
+        repeated = isinstance(node, ast.Attribute) and gone_names.instead_of(full.rpartition(".")[0]) is not None
+        if instead is not None and not repeated:
+            yield node, f"{full} was removed from TensorFlow 2. {instead}"
+
+
+def keras_two(analysis: Analysis) -> Found:
+    """STG121."""
+    imported = [use.imported for use in analysis.program.reading.uses if use.imported]
+    if not any(full.startswith("tensorflow.compat.v1") for full in imported):
+        return
+    if _KERAS_SETTING in analysis.program.reading.strings or _KERAS_MODULE in imported:
+        return
+    uses = [
+        (node, full)
+        for package in _KERAS_TWO
+        for node, full in _one_per_line(analysis, package, written_out=False)
+        if full != package  # the modules themselves exist
+    ]
+    if not uses:
+        return
+    node, full = min(uses, key=lambda found: (getattr(found[0], "lineno", 0), getattr(found[0], "col_offset", 0)))
+    more = f" (and {len(uses) - 1} more in this file)" if len(uses) > 1 else ""
+    yield (
+        node,
+        f"{_short(full)}{more} needs Keras 2: install tf_keras, and set {_KERAS_SETTING}=1 in the environment before "
+        "TensorFlow is imported",
+    )
+
+
+def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True) -> Iterator[tuple[ast.AST, str]]:
+    """Yield one use per line of any name in `package`, imported or, by default, written out."""
+    found: dict[int, tuple[ast.AST, str]] = {}
     last = package.rpartition(".")[2]
-    for full, spelled, place in facts.uses:
-        written_out = spelled is None or last in spelled.split(".")
-        fallback = spelled is None and place.guarded  # the file itself handles the missing name
-        if written_out and not fallback and (full == package or full.startswith(package + ".")):
-            found.setdefault(place.line, (place, full))
-    return [found[line] for line in sorted(found)]
+    for use in analysis.program.reading.uses:
+        full = use.imported or _full(analysis, use)
+        if full != package and not full.startswith(package + "."):
+            continue
+        if use.imported and _is_guarded(use.context, "ImportError", "ModuleNotFoundError"):
+            continue  # the file itself handles the missing name
+        if not use.imported and (_is_guarded(use.context, "AttributeError") or (written_out and not _says(use, last))):
+            continue
+        found.setdefault(getattr(use.node, "lineno", 0), (use.node, full))
+    for line in sorted(found):
+        yield found[line]
+
+
+def _full(analysis: Analysis, use: Use) -> str:
+    return analysis.values.full_name(use.node, use.scope) if isinstance(use.node, ast.expr) else ""
+
+
+def _says(use: Use, word: str) -> bool:
+    """Whether a dotted name contains a word itself, rather than through the import that binds its first part."""
+    node = use.node
+    while isinstance(node, ast.Attribute):
+        if node.attr == word:
+            return True
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == word
+
+
+def _is_guarded(context: Context, *errors: str) -> bool:
+    """Whether a `try` around a place catches one of these errors, or the place is what it falls back to."""
+    for here in context.around():
+        if here.kind != "try" or here.block != "body":
+            continue
+        for handler in getattr(here.node, "handlers", []):
+            if handler.type is None:
+                return True
+            caught = ast.unparse(handler.type)
+            if caught == "Exception" or any(error in caught for error in errors):
+                return True
+    return False
 
 
 def _short(full: str) -> str:
@@ -48,4 +126,6 @@ def _short(full: str) -> str:
 RULES = (
     Rule("STG116", "tutorial-api", tutorial_api),
     Rule("STG117", "contrib", contrib),
+    Rule("STG120", "private-names", private_names),
+    Rule("STG121", "keras-two", keras_two),
 )

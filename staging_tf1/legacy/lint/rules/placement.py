@@ -2,48 +2,79 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy.lint.facts import Area, Call, Facts
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.bits import bit, numbers
+from staging_tf1.legacy.lint.flow.devices import devices, is_gpu
+from staging_tf1.legacy.lint.model.reading import Call
+from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 
-def not_on_the_gpu(facts: Facts) -> Found:
+def not_on_the_gpu(analysis: Analysis) -> Found:
     """STG108."""
-    for number, area in enumerate(facts.areas):
-        if area.call.place.devices:
+    users = _gpu_users(analysis) if analysis.program.areas else {}
+    for area in analysis.program.areas:
+        user = users.get((area.number, area.call.scope.function()))
+        if user is None or devices(analysis.program, area.call) != ():
             continue
-        user = _gpu_user(facts, area, number)
-        if user is not None:
+        if not _may_be_placed_by_callers(analysis, area.call, set()):
             yield (
-                area.call.place,
-                f"the area is made outside any tf.device scope, and line {user.place.line} uses it on a GPU: the area "
+                area.call.node,
+                f"the area is made outside any tf.device scope, and line {user.line} uses it on a GPU: the area "
                 "is on the CPU, and every step waits for the copy; make it in the same tf.device scope",
             )
 
 
-def asked_elsewhere(facts: Facts) -> Found:
+def asked_elsewhere(analysis: Analysis) -> Found:
     """STG115."""
-    for area in facts.areas:
-        made_in = area.call.place.devices
+    for area in analysis.program.areas:
+        made_in = devices(analysis.program, area.call)
         if area.ours or not made_in:
             continue
-        for call in facts.methods(area, "size", "clear"):
-            if call.place.devices != made_in:
+        for call in analysis.program.methods(area, "size", "clear"):
+            if call.scope.function() is area.call.scope.function() and devices(analysis.program, call) not in (
+                made_in,
+                None,
+            ):
                 yield (
-                    call.place,
-                    f"{call.method}() is called outside the tf.device scope of the area ({made_in[-1]}) and acts on "
+                    call.node,
+                    f"{call.method}() is called outside the tf.device scope of the area ({made_in[0]}) and acts on "
                     "the empty store of another device; call it in the same scope, or use staging_tf1.StagingArea",
                 )
 
 
-def _gpu_user(facts: Facts, area: Area, number: int) -> Call | None:
-    for call in facts.calls:
-        if not any("gpu" in device.lower() for device in call.place.devices):
+def _may_be_placed_by_callers(analysis: Analysis, call: Call, seen: set[Scope]) -> bool:
+    """Whether the function of a call may be called in a device scope."""
+    function = call.scope.function()
+    if function.kind != "function":
+        return function.kind == "class"
+    if function in seen:
+        return False
+    seen.add(function)
+    callers = analysis.calls.callers(function)
+    return not callers or any(
+        devices(analysis.program, caller) != () or _may_be_placed_by_callers(analysis, caller, seen)
+        for caller in callers
+    )
+
+
+def _gpu_users(analysis: Analysis) -> dict[tuple[int, Scope], Call]:
+    """Return the first call on a GPU that takes from each area, by the area's number and the function of the call."""
+    found: dict[tuple[int, Scope], Call] = {}
+    gets = {call: area for area in analysis.program.areas for call in analysis.program.methods(area, "get", "unstage")}
+    for call in analysis.program.calls:
+        if not any(is_gpu(device) for device in devices(analysis.program, call) or ()):
             continue
-        if any(call is get for get in facts.methods(area, "get", "unstage")):
-            return call
-        if call.name.startswith("tensorflow.") and f"get@{number}" in facts.closure(call.reads):
-            return call
-    return None
+        function = call.scope.function()
+        if call in gets:
+            found.setdefault((gets[call].number, function), call)
+        elif analysis.program.name(call).startswith("tensorflow."):
+            for arg in call.node.args:
+                marks = analysis.marks.may(arg, call.scope)
+                for number in numbers(marks):
+                    if marks & bit(analysis.program.areas[number], "get"):
+                        found.setdefault((number, function), call)
+    return found
 
 
 RULES = (

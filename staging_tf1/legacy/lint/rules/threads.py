@@ -2,122 +2,112 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy.lint.facts import Call, Facts, argument
+import ast
+
+from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
+from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS
+from staging_tf1.legacy.lint.flow.order import certainly_before
+from staging_tf1.legacy.lint.flow.program import Area, argument
+from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS
+from staging_tf1.legacy.lint.flow.starting import starts_queue_runners
+from staging_tf1.legacy.lint.flow.threads import is_endless
+from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.rule import Found, Rule
 
-_INITIALIZERS = frozenset(
-    {
-        ".global_variables_initializer",
-        ".initialize_all_variables",
-        ".local_variables_initializer",
-        ".initialize_local_variables",
-    }
-)
-_QUEUE_RUNNERS = tuple(
-    f"tensorflow.{name}"
-    for name in (
-        "train.string_input_producer",
-        "train.slice_input_producer",
-        "train.range_input_producer",
-        "train.input_producer",
-        "train.limit_epochs",
-        "train.batch",
-        "train.batch_join",
-        "train.shuffle_batch",
-        "train.shuffle_batch_join",
-        "train.maybe_batch",
-        "train.add_queue_runner",
-        "train.queue_runner.add_queue_runner",
-    )
-)
-_STARTS_THEM = (
-    "start_queue_runners",
-    "MonitoredTrainingSession",
-    "MonitoredSession",
-    "SingularMonitoredSession",
-    "Supervisor",
-    "StagingSession",
-    "create_threads",
-)
+_STOPPING = frozenset({"Coordinator", "StagingSession", "StagingHook", "Supervisor", "should_stop", "LooperThread"})
 
 
-def unbounded(facts: Facts) -> Found:
+def unbounded(analysis: Analysis) -> Found:
     """STG106."""
-    for number, area in enumerate(facts.areas):
-        if any(argument(area.call.node, name) is not None for name in ("capacity", "memory_limit")):
-            continue
-        if any(f"put@{number}" in facts.closure(run.reads) for run in _runs_in_threads(facts)):
+    for area in analysis.program.areas:
+        if not _is_bounded(area) and any(run.may & bit(area, "put") for run, _ in analysis.threads.runs):
             yield (
-                area.call.place,
+                area.call.node,
                 "a thread puts into this area, and neither capacity nor memory_limit bounds it: if the thread is "
                 "faster than the training, it fills the memory; set capacity=",
             )
 
 
-def started_too_early(facts: Facts) -> Found:
+def started_too_early(analysis: Analysis) -> Found:
     """STG110."""
-    initializing = [run for run in facts.session_runs() if not facts.closure(run.reads).isdisjoint(_INITIALIZERS)]
-    for call in facts.calls:
-        if not _starts_threads(facts, call):
+    initializing = [run for run in analysis.sessions.runs if run.must & (GLOBAL_INIT | LOCAL_INIT)]
+    for call in analysis.program.calls if initializing else ():
+        if not _starts_threads(analysis, call):
             continue
-        later = [
-            run
-            for run in initializing
-            if run.place.functions == call.place.functions and run.place.line > call.place.line
-        ]
-        if later:
-            yield (
-                call.place,
-                f"threads start while variables are uninitialized: the initializer runs at line "
-                f"{later[0].place.line}; start the threads after it",
-            )
+        earlier = [run for run in initializing if not certainly_before(call, run.call)]
+        done = 0
+        for run in earlier:
+            done |= run.may
+        for run in initializing:
+            missing = run.must & (GLOBAL_INIT | LOCAL_INIT) & ~done
+            if missing and certainly_before(call, run.call) and analysis.sessions.same_session(call, run.call):
+                yield (
+                    call.node,
+                    f"threads start while variables are uninitialized: the initializer runs at line {run.call.line}; "
+                    "start the threads after it",
+                )
+                break
 
 
-def never_started(facts: Facts) -> Found:
+def never_started(analysis: Analysis) -> Found:
     """STG111."""
-    makers = list(facts.named(*_QUEUE_RUNNERS))
-    opens = [call for call in facts.calls if call.name in ("tensorflow.Session", "tensorflow.InteractiveSession")]
-    started = any(call.method in _STARTS_THEM or call.name == "staging_tf1.start" for call in facts.calls)
-    if makers and opens and not started:
-        yield (
-            makers[0].place,
-            "this input needs queue runners, and nothing starts them: the first step blocks forever; call "
-            "tf.train.start_queue_runners(sess, coord) after the initializer",
-        )
-
-
-def no_coordinator(facts: Facts) -> Found:
-    """STG112."""
-    if any(call.method in ("Coordinator", "StagingSession", "StagingHook", "Supervisor") for call in facts.calls):
+    makers = [call for call in analysis.program.calls if analysis.program.name(call) in RUNNER_MAKERS]
+    if not makers or starts_queue_runners(analysis.program, analysis.sessions):
         return
-    if any("coord" in facts.made_of or "." + "coord" in read for call in facts.calls for read in call.reads):
-        return
-    for target, call in facts.thread_targets.items():
-        if any(facts.in_thread(run.place) == target for run in _runs_in_threads(facts)):
+    for run in analysis.sessions.runs:
+        receiver = run.call.receiver
+        if not run.must & RUNNER or receiver is None:
+            continue
+        opened = analysis.sessions.openings(receiver, run.call.scope)
+        if opened and all(analysis.program.name(one) in PLAIN_SESSIONS for one in opened):
             yield (
-                call.place,
-                f"nothing stops the thread {target}(), and its exceptions are lost: use a tf.train.Coordinator "
+                makers[0].node,
+                "this input needs queue runners, and nothing starts them: the first step blocks forever; call "
+                "tf.train.start_queue_runners(sess, coord) after the initializer",
+            )
+            return
+
+
+def no_coordinator(analysis: Analysis) -> Found:
+    """STG112."""
+    if not analysis.threads.runs or not _STOPPING.isdisjoint(analysis.program.words):
+        return
+    seen: set[Call] = set()
+    for run, thread in analysis.threads.runs:
+        if thread.call not in seen and is_endless(run) and not _is_handed_a_coordinator(thread.call):
+            seen.add(thread.call)
+            yield (
+                thread.call.node,
+                f"nothing stops the thread {thread.name}(), and its exceptions are lost: use a tf.train.Coordinator "
                 "or staging_tf1.CustomRunner",
             )
 
 
-def _runs_in_threads(facts: Facts) -> list[Call]:
-    return [run for run in facts.session_runs() if facts.in_thread(run.place) is not None]
+def _is_bounded(area: Area) -> bool:
+    node = area.call.node
+    unseen = any(keyword.arg is None for keyword in node.keywords) or any(isinstance(a, ast.Starred) for a in node.args)
+    given = (argument(node, name, position) for name, position in (("capacity", 4), ("memory_limit", 5)))
+    return unseen or any(one is not None for one in given)
 
 
-def _starts_threads(facts: Facts, call: Call) -> bool:
-    if call.name == "tensorflow.train.start_queue_runners" or call.method == "start_threads":
+def _starts_threads(analysis: Analysis, call: Call) -> bool:
+    if analysis.program.name(call) == "tensorflow.train.start_queue_runners":
         return True
-    if call.method != "start" or call.node.args:
+    running = {thread for _, thread in analysis.threads.runs}
+    if call.method == "start_threads" and call.receiver is not None:
+        made = analysis.program.made_by(call.receiver, call.scope)
+        if made and all(name.startswith("staging_tf1.") for name in made):
+            return True
+        inside = analysis.calls.reached_from(analysis.calls.called_by(call))
+        return any(thread.call.scope.function() in inside for thread in running)
+    if analysis.threads.around(call) is not None:
         return False
-    if "." in facts.imports.meaning(call.node.func) and facts.in_thread(call.place) is not None:
-        return False
-    running = {facts.in_thread(run.place) for run in _runs_in_threads(facts)}
-    made = facts.closure([call.receiver])
-    if call.receiver:
-        return any(target in made and target in running for target in facts.thread_targets)
-    inline = getattr(call.node.func, "value", None)
-    return any(inline is thread.node and target in running for target, thread in facts.thread_targets.items())
+    return any(thread in running for thread in analysis.threads.started_by(call))
+
+
+def _is_handed_a_coordinator(thread: Call) -> bool:
+    return any("coord" in ast.unparse(keyword.value).lower() for keyword in thread.node.keywords)
 
 
 RULES = (

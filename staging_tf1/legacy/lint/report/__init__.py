@@ -1,11 +1,12 @@
-"""Renders findings as text, JSON or GitHub annotations."""
+"""Renders findings for people, editors and CI."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from staging_tf1.legacy.lint.report.sarif import sarif
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
 
@@ -13,16 +14,24 @@ CODES = tuple(sorted(RULES))
 
 
 def render(findings: Sequence[Finding], form: str) -> str:
-    """Return the findings in one form: "text", "json" or "github"."""
-    if form == "json":
-        return json.dumps([asdict(finding) | {"rule": RULES[finding.code].name} for finding in findings], indent=1)
-    if form == "github":
-        return "\n".join(_annotation(finding) for finding in findings)
+    """Return the findings in one of `FORMS`."""
+    return FORMS[form](findings)
+
+
+def _text(findings: Sequence[Finding]) -> str:
     lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in findings]
     if findings:
         files = len({finding.path for finding in findings})
         lines.append(f"found {_counted(len(findings), 'mistake')} in {_counted(files, 'file')}")
     return "\n".join(lines)
+
+
+def _json(findings: Sequence[Finding]) -> str:
+    return json.dumps([asdict(finding) | {"rule": RULES[finding.code].name} for finding in findings], indent=1)
+
+
+def _github(findings: Sequence[Finding]) -> str:
+    return "\n".join(_annotation(finding) for finding in findings)
 
 
 def _annotation(finding: Finding) -> str:
@@ -34,3 +43,11 @@ def _annotation(finding: Finding) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+FORMS: dict[str, Callable[[Sequence[Finding]], str]] = {
+    "text": _text,
+    "json": _json,
+    "github": _github,
+    "sarif": sarif,
+}

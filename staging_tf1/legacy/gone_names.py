@@ -1,0 +1,33 @@
+"""Names below TensorFlow's public API that TensorFlow 2 has removed, for tools that must not import TensorFlow."""
+
+from __future__ import annotations
+
+from staging_tf1.legacy import old_names, submodules
+
+_PRIVATE = "tensorflow.python."
+
+
+def instead_of(full: str) -> str | None:
+    """Return what to use instead of a removed name of ``tensorflow.python``, as a sentence; None if it is not gone.
+
+    >>> instead_of("tensorflow.python.ops.array_ops.stack")
+    'Use tf.stack.'
+    >>> instead_of("tensorflow.python.ops.array_ops.concat") is None
+    True
+    """
+    if not full.startswith(_PRIVATE):
+        return None
+    module, _, name = full.rpartition(".")
+    home = old_names.MODULES.get(module, {}).get(name)
+    if home is not None:
+        return f"Use {_shown(home)}."
+    while module.startswith(_PRIVATE):
+        if module in submodules._REMOVED_BELOW:
+            return submodules._REMOVED_BELOW[module]
+        module = module.rpartition(".")[0]
+    return submodules._REMOVED_BELOW.get(full)
+
+
+def _shown(home: str) -> str:
+    module, _, name = home.partition(":")
+    return f"{module}.{name}".replace("tensorflow.compat.v1", "tf", 1)

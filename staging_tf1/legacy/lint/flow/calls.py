@@ -1,0 +1,74 @@
+"""Who calls whom in one file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from staging_tf1.legacy.lint.flow.program import Program
+from staging_tf1.legacy.lint.model.reading import Call
+from staging_tf1.legacy.lint.model.scopes import Scope
+
+
+class CallGraph:
+    """The calls of the functions of a file."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._values = program.values
+
+    @functools.cached_property
+    def _callers(self) -> dict[Scope, list[Call]]:
+        found: dict[Scope, list[Call]] = {}
+        for call in self._program.calls:
+            if not self._program.name(call):
+                for function in self.called_by(call):
+                    found.setdefault(function, []).append(call)
+        return found
+
+    def called_by(self, call: Call) -> list[Scope]:
+        """Return the functions of this file that a call runs: a class runs its __init__."""
+        found: list[Scope] = []
+        for one in self._values.callees(call.node, call.scope):
+            if one.kind == "class":
+                made = self._values.attribute(one, "__init__")
+                found.extend(each.inner for each in (made.bindings if made else ()) if each.inner is not None)
+            else:
+                found.append(one)
+        return found
+
+    def callers(self, function: Scope) -> list[Call]:
+        """Return the calls of a function in this file."""
+        return self._callers.get(function, [])
+
+    def calling(self, functions: Iterable[Scope]) -> set[Scope]:
+        """Return `functions`, and those that call them, directly or through others."""
+        found: set[Scope] = set()
+        waiting = [one for one in functions if one.kind == "function"]
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting.extend(
+                    above for call in self.callers(one) if (above := call.scope.function()).kind == "function"
+                )
+        return found
+
+    def reached_from(self, functions: Iterable[Scope]) -> set[Scope]:
+        """Return `functions` and those that they call, directly or through others."""
+        found: set[Scope] = set()
+        waiting = list(functions)
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting.extend(self._callees.get(one, ()))
+        return found
+
+    @functools.cached_property
+    def _callees(self) -> dict[Scope, list[Scope]]:
+        found: dict[Scope, list[Scope]] = {}
+        for function, calls in self._callers.items():
+            for call in calls:
+                found.setdefault(call.scope.function(), []).append(function)
+        return found

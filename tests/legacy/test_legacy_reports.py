@@ -1,0 +1,152 @@
+"""`staging-tf1 check`: SARIF, the pre-commit hook, several processes, and how fast it starts and checks."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from legacy_support import PROGRAMS
+
+from staging_tf1.cli import check
+from staging_tf1.legacy.lint import files
+from staging_tf1.legacy.lint.configuration import Configuration
+from staging_tf1.legacy.lint.report import CODES
+from staging_tf1.legacy.lint.rules import RULES
+
+ROOT = Path(__file__).parents[2]
+Capture = Any
+
+# The properties that the schema of SARIF 2.1.0 requires, and those of a result that code scanning reads.
+REQUIRED = {
+    "log": {"version", "runs"},
+    "run": {"tool"},
+    "driver": {"name"},
+    "rule": {"id"},
+    "result": {"message", "ruleId", "locations"},
+    "location": {"physicalLocation"},
+    "physicalLocation": {"artifactLocation", "region"},
+}
+
+
+def has_required(kind: str, value: dict[str, Any]) -> bool:
+    return REQUIRED[kind] <= set(value)
+
+
+def test_sarif_has_what_the_schema_requires(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROGRAMS)
+    assert check.main(["planted", "--format", "sarif"]) == 1
+    log = json.loads(capsys.readouterr().out)
+    assert has_required("log", log) and log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    assert has_required("run", run) and has_required("driver", run["tool"]["driver"])
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(CODES) and all(has_required("rule", rule) for rule in rules)
+    assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
+    for result in run["results"]:
+        assert has_required("result", result) and result["level"] in ("none", "note", "warning", "error")
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] and result["message"]["text"]
+        (location,) = result["locations"]
+        assert has_required("location", location)
+        assert has_required("physicalLocation", location["physicalLocation"])
+        region = location["physicalLocation"]["region"]
+        assert region["startLine"] >= 1 and region["startColumn"] >= 1
+    uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
+    assert "planted/loops.py" in uris
+
+
+def test_sarif_of_a_clean_file_is_a_log_without_results(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "fine.py").write_text("import tensorflow\n")
+    assert check.main([str(tmp_path), "--format", "sarif"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["results"] == []
+
+
+def test_sarif_encodes_paths(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "my file.py").write_text("import tensorflow.contrib\n")
+    check.main([str(tmp_path), "--format", "sarif"])
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == (tmp_path / "my file.py").as_uri() and "%20" in uri
+
+
+def test_columns_count_characters(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.py").write_text("import tensorflow as tf\nname = 'größe', tf.contrib.staging\n", encoding="utf-8")
+    check.main([str(tmp_path / "a.py"), "--format", "json"])
+    assert [one["column"] for one in json.loads(capsys.readouterr().out)] == [17]
+
+
+def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    (hook,) = re.findall(r"^- ((?:.*\n(?:  .*\n)*))", text, re.MULTILINE)
+    fields = dict(re.findall(r"^ *(\w+): (.*)$", hook, re.MULTILINE))
+    assert {"id", "name", "entry", "language"} <= set(fields)
+    assert fields["id"] == "staging-tf1-check" and fields["language"] == "python" and fields["types"] == "[python]"
+    script, command = fields["entry"].split()
+    assert f'{script} = "staging_tf1.cli.main:main"' in (ROOT / "pyproject.toml").read_text()
+    assert command == "check" and fields["require_serial"] == "true"
+
+
+def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(PROGRAMS / "planted"), str(PROGRAMS / "clean")]
+    alone = list(files.check_all(paths, Configuration()))
+    monkeypatch.setattr(files, "_WORTH_A_PROCESS_BYTES", 1)
+    monkeypatch.setattr(files, "_processors", lambda: 2)
+    assert list(files.check_all(paths, Configuration())) == alone
+    assert sum(len(one) for one in alone if not isinstance(one, str)) > 20
+
+
+def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(files, "_SILENT_SECS", 0.0)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert "file" in capsys.readouterr().err
+    monkeypatch.setattr(files, "_SILENT_SECS", 600.0)
+    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    assert capsys.readouterr().err == ""
+
+
+def test_checking_imports_neither_tensorflow_nor_numpy_nor_libcst(run_python: Any, tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom staging_tf1.cli.main import main\n"
+        "main(['check', sys.argv[1]])\n"
+        "print([name for name in ('tensorflow', 'numpy', 'libcst', 'tqdm') if name in sys.modules])"
+    )
+    ran: subprocess.CompletedProcess[str] = run_python("-c", program, PROGRAMS / "clean")
+    assert ran.stdout == "[]\n"
+
+
+def _areas(count: int) -> str:
+    lines = ["import tensorflow.compat.v1 as tf", "import staging_tf1 as staging", "with tf.Session() as sess:"]
+    for number in range(count):
+        lines += [
+            f"    area{number} = staging.StagingArea([tf.float32], capacity=1)",
+            f"    put{number} = area{number}.put([tf.zeros([])])",
+            f"    (got{number},) = area{number}.get()",
+            f"    sess.run(put{number})",
+            f"    sess.run(got{number})",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def test_time_grows_with_the_number_of_areas_not_with_its_square(tmp_path: Path) -> None:
+    def secs(count: int) -> float:
+        path = tmp_path / f"areas{count}.py"
+        path.write_text(_areas(count))
+        start = time.process_time()
+        assert files.check_file(str(path), Configuration()) == []
+        return time.process_time() - start
+
+    secs(50)
+    few = min(secs(200) for _ in range(3))
+    # Eight times the lines may take 20 times as long on a busy machine; a square takes 64 times as long.
+    assert min(secs(1600) for _ in range(2)) < 24 * few
+
+
+def test_each_rule_has_one_code() -> None:
+    assert len({rule.name for rule in RULES.values()}) == len(RULES)
