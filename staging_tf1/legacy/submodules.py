@@ -39,6 +39,9 @@ def maker(fullname: str) -> Make | None:
         return _stand_in
     if not is_public(fullname):
         return None
+    ours: Make | None = importlib.import_module("staging_tf1.legacy.our_modules").maker(fullname)
+    if ours is not None:
+        return ours
     root = sys.modules["tensorflow"]
     first = fullname.split(".")[1]
     if first == "contrib":

@@ -1,8 +1,9 @@
 """Records the output of the programs under TensorFlow 1.15.5 in goldens/.
 
-Usage: python tests/legacy/record_goldens.py PYTHON
+Usage: python tests/legacy/record_goldens.py PYTHON [PROGRAM...]
 where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19".
-The environment variable STAGING_TF1_ORACLE can name it instead.
+The environment variable STAGING_TF1_ORACLE can name it instead. PROGRAM is a name such as mnist_tutorial; without one,
+all programs are recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    programs = sorted(str(path) for path in (HERE / "programs").glob("*.py"))
+    chosen = sys.argv[2:]
+    programs = sorted(str(path) for path in (HERE / "programs").glob("*.py") if not chosen or path.stem in chosen)
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     command = [interpreter, "-W", "ignore", str(HERE / "run_programs.py"), *programs]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)

@@ -110,7 +110,6 @@ import tf_slim as slim
 from tensorflow.compat.v1.nn.rnn_cell import LSTMCell
 from tensorflow.compat.v1.train import AdamOptimizer
 import tensorflow.compat.v1 as tensorflow
-import staging_tf1.legacy.contrib.initializers
 
 tensorflow.disable_v2_behavior()
 
@@ -122,7 +121,7 @@ c = staging_tf1.MapStagingArea([tensorflow.int64])
 e = staging_tf1.StagingArea.from_tensors([x])
 p = e.put([x])
 q = e.get()
-staging_tf1.legacy.contrib.initializers.xavier_initializer()
+staging_tf1.contrib.layers.xavier_initializer()
 tensorflow.nest.flatten(1)
 '''
     assert migrated(old, tmp_path) == new

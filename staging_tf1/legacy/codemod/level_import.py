@@ -194,8 +194,7 @@ class _Rewriter(cst.CSTTransformer):
         if root == "numpy":
             return f"{self._numpy_name()}.{rest}"
         if root in ("staging_tf1", "tf_slim"):
-            module = full.rpartition(".")[0] if ".legacy." in full else root
-            self.modules.add(module)
+            self.modules.add(root)
         return full
 
     def _numpy_name(self) -> str:

@@ -37,6 +37,7 @@ def _moves() -> dict[str, str]:
             moves[f"{CONTRIB}.{part}.{name}"] = f"{module}.{attribute}" if attribute else f"tensorflow.{home}"
     # Its home is tf.estimator, which was also removed from TensorFlow.
     del moves[f"{CONTRIB}.training.StopAfterNEvalsHook"]
+    moves |= {name: home.replace(":", ".") for name, home in homes.OURS.items()}
     moves |= {f"{CONTRIB}.rnn.{name}": f"tensorflow.nn.rnn_cell.{name}" for name in _RNN_CELLS}
     moves |= {f"{CONTRIB}.rnn.{name}": f"tensorflow.nn.{name}" for name in _RNN}
     moves |= {f"tensorflow.estimator.{name}": f"tensorflow.train.{name}" for name in homes.ESTIMATOR_HOOKS}
@@ -50,6 +51,8 @@ def _moves() -> dict[str, str]:
     return {name: home for name, home in moves.items() if home}
 
 
+# Modules that moved with all their names.
+_WHOLE_MODULES = {f"{CONTRIB}.staging", f"{CONTRIB}.slim", f"{CONTRIB}.data"} | set(homes.OURS)
 # Full old name -> full new name; "tensorflow." stands for the name of compat.v1 in the file.
 MOVES = _moves()
 
@@ -59,7 +62,7 @@ def moved(full: str) -> str | None:
     if full in MOVES:
         return MOVES[full]
     head, _, last = full.rpartition(".")
-    if head in (f"{CONTRIB}.staging", f"{CONTRIB}.slim", f"{CONTRIB}.data"):
+    if head in _WHOLE_MODULES:
         return f"{MOVES[head]}.{last}"
     return None
 
@@ -77,7 +80,7 @@ def advice(full: str) -> str | None:
     if full == "tensorflow.estimator" or full.startswith("tensorflow.estimator."):
         return "tf.estimator was removed in TensorFlow 2.16: write the loop with tf.train.MonitoredTrainingSession"
     if full.startswith("tensorflow.examples."):
-        return "tensorflow.examples was removed: read the data set with staging_tf1.sources or tensorflow_datasets"
+        return "tensorflow.examples was removed; only the data and the network of the MNIST tutorial have a home here"
     if full == "inspect.getargspec":
         return "use inspect.getfullargspec, whose result has more fields, or inspect.signature"
     return None

@@ -34,7 +34,7 @@ REPLACEMENTS: dict[str, str] = {
     "kernel_methods": "",
     "labeled_tensor": "",
     "layers": "the package tf_slim (tf_slim.layers)",
-    "learn": "tf.keras; its data sets: the package tensorflow-datasets",
+    "learn": "tf.keras, and for data sets other than MNIST the package tensorflow_datasets",
     "legacy_seq2seq": "",
     "linear_optimizer": "tf.keras.experimental.LinearModel of tf_keras",
     "lookup": "tf.lookup",
@@ -99,11 +99,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "MapStagingArea": "staging_tf1:MapStagingArea",
     },
     "layers": {
-        "xavier_initializer": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
-        "xavier_initializer_conv2d": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
-        "variance_scaling_initializer": ("staging_tf1.legacy.contrib.initializers:variance_scaling_initializer"),
-        "l1_regularizer": "staging_tf1.legacy.contrib.regularizers:l1_regularizer",
-        "l2_regularizer": "staging_tf1.legacy.contrib.regularizers:l2_regularizer",
+        "xavier_initializer": "staging_tf1.contrib.layers:xavier_initializer",
+        "xavier_initializer_conv2d": "staging_tf1.contrib.layers:xavier_initializer",
+        "variance_scaling_initializer": "staging_tf1.contrib.layers:variance_scaling_initializer",
+        "l1_regularizer": "staging_tf1.contrib.layers:l1_regularizer",
+        "l2_regularizer": "staging_tf1.contrib.layers:l2_regularizer",
     },
     "framework": {
         "nest": "nest",
@@ -123,11 +123,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "zero_initializer": "zeros_initializer",
     },
     "training": {
-        "HParams": "staging_tf1.legacy.contrib.hparams:HParams",
+        "HParams": "staging_tf1.contrib.training:HParams",
         "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
         "checkpoints_iterator": "train.checkpoints_iterator",
-        "GreedyLoadBalancingStrategy": "staging_tf1.legacy.contrib.placement:GreedyLoadBalancingStrategy",
-        "byte_size_load_fn": "staging_tf1.legacy.contrib.placement:byte_size_load_fn",
+        "GreedyLoadBalancingStrategy": "staging_tf1.contrib.training:GreedyLoadBalancingStrategy",
+        "byte_size_load_fn": "staging_tf1.contrib.training:byte_size_load_fn",
     },
     "eager": {
         "Checkpoint": "train.Checkpoint",
@@ -143,6 +143,15 @@ ALIASES: dict[str, dict[str, str]] = {
         "make_template": "make_template",
         "py_func": "py_function",
     },
+}
+
+# Modules and functions that this package has, by their full old name. The packages above them have nothing else.
+OURS: dict[str, str] = {
+    "tensorflow.contrib.learn.datasets.load_dataset": "staging_tf1.contrib.mnist:load_dataset",
+    "tensorflow.contrib.learn.datasets.mnist": "staging_tf1.contrib.mnist",
+    "tensorflow.contrib.learn.python.learn.datasets.mnist": "staging_tf1.contrib.mnist",
+    "tensorflow.examples.tutorials.mnist.input_data": "staging_tf1.contrib.mnist",
+    "tensorflow.examples.tutorials.mnist.mnist": "staging_tf1.contrib.mnist_model",
 }
 
 # Whole modules, whose names are looked up one by one in a module of tf.compat.v1.
