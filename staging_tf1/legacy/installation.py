@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import old_names, submodules
+from staging_tf1.legacy import old_names, seeds, submodules
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings
@@ -59,6 +59,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     origin = Origin(wanted.packages)
     after_load = {
         "tensorflow": lambda module: _two_faces(module, origin, wanted),
+        "tensorflow.python.framework.random_seed": seeds.attach,
         "tensorflow.python.ops.data_flow_ops": lambda module: _our_areas(module, origin),
     }
     if wanted.old_names:
