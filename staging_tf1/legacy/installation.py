@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import old_names, seeds, submodules
+from staging_tf1.legacy import numpy_arrays, old_names, seeds, submodules
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings
@@ -26,8 +26,9 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     Args:
       packages: top-level names of installed packages that also see TF1.
       claim_version: set ``tf.__version__`` to 1.15.5, for code that compares versions.
-      old_names: restore names that numpy and Python removed (``np.object``, ``inspect.getargspec``,
-        ``collections.Mapping``). The first use of each name is logged.
+      old_names: restore names that numpy and Python removed (``np.object``, ``ndarray.tostring``,
+        ``inspect.getargspec``, ``collections.Mapping``), and print numbers as numpy 1 does. The first use of each name
+        is logged.
 
     Raises:
       TypeError: an argument has the wrong type. Nothing is installed.
@@ -97,4 +98,12 @@ def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] 
 
 
 def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
-    return {name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES}
+    hooks: dict[str, Callable[[ModuleType], None]] = {
+        name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES
+    }
+
+    def numpy_hook(module: ModuleType) -> None:
+        old_names.offer(module, origin)
+        numpy_arrays.attach(module, origin)
+
+    return {**hooks, "numpy": numpy_hook}

@@ -14,37 +14,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import tensorflow_names
+from staging_tf1.legacy import numpy_names, tensorflow_names
 from staging_tf1.legacy.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
 
-# Removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
-_NUMPY = {
-    "object": "builtins:object",
-    "float": "builtins:float",
-    "int": "builtins:int",
-    "bool": "builtins:bool",
-    "str": "builtins:str",
-    "complex": "builtins:complex",
-    "unicode": "builtins:str",
-    "float_": "numpy:float64",
-    "complex_": "numpy:complex128",
-    "string_": "numpy:bytes_",
-    "unicode_": "numpy:str_",
-    "Inf": "numpy:inf",
-    "NaN": "numpy:nan",
-    "product": "numpy:prod",
-    "cumproduct": "numpy:cumprod",
-    "alltrue": "numpy:all",
-    "sometrue": "numpy:any",
-    "row_stack": "numpy:vstack",
-    "in1d": "numpy:isin",
-    "trapz": "numpy:trapezoid",
-}
 _COLLECTIONS = {name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)}
+# Module -> removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
 MODULES: dict[str, dict[str, str]] = {
-    "numpy": _NUMPY,
+    "numpy": numpy_names.NAMES,
+    "numpy.lib": numpy_names.LIB,
     "collections": _COLLECTIONS,
     "inspect": {"getargspec": "staging_tf1.legacy.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
@@ -99,6 +78,6 @@ def _shown(home: str) -> str:
     module, _, attribute = home.partition(":")
     if module == "builtins":
         return f"Python's {attribute}"
-    if module == __name__:
+    if module.startswith("staging_tf1."):
         return f"staging_tf1's {attribute}"
-    return f"{module}.{attribute}"
+    return f"{module}.{attribute}" if attribute else f"the module {module}"

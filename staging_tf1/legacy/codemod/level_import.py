@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy.codemod import numpy_calls, targets
 from staging_tf1.legacy.codemod.changes import Changes, Note
 from staging_tf1.legacy.codemod.import_lines import (
     add_after_imports,
@@ -49,6 +49,10 @@ class _Survey(cst.CSTVisitor):
         self.by_upgrade = False  # tf_upgrade_v2 has run: tf is TensorFlow 2, and tf.compat.v1 is spelled out
         self.switched_off = False  # the file itself switches v2 behaviour off
         self.tutorial_areas: set[str] = set()
+        self.defined: set[str] = set()  # the names of functions
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.defined.add(node.name.value)
 
     def visit_Import(self, node: cst.Import) -> None:
         self.imports.add(node)
@@ -148,6 +152,10 @@ class _Rewriter(cst.CSTTransformer):
             self._note_string_import(original_node)
         if full == "tensorflow.staging.StagingArea":
             return self._without_tutorial_constructor(original_node, updated_node)
+        new_call = numpy_calls.rewritten(original_node, updated_node, self._survey.imports, self._survey.defined)
+        if new_call is not None:
+            self.done.append(Note(self._line(original_node), f"{code(original_node)} -> {code(new_call)}"))
+            return new_call
         func = original_node.func
         if isinstance(func, cst.Attribute) and dotted(func.value) in self._survey.tutorial_areas:
             new = {"stage": "put", "unstage": "get"}.get(func.attr.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from staging_tf1.legacy import numpy_names
 from staging_tf1.legacy.contrib import homes
 
 CONTRIB = "tensorflow.contrib"
@@ -10,27 +11,39 @@ _RNN_CELLS = (
     "RNNCell ResidualWrapper"
 ).split()
 _RNN = "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()
+_NUMPY_HOMES = ("builtins.", "numpy.")
 _AREAS = ("StagingArea", "MapStagingArea")
-# Removed names of numpy and Python that have an exact equivalent.
-_OLD = {
-    "numpy.object": "object",
-    "numpy.float": "float",
-    "numpy.int": "int",
-    "numpy.bool": "bool",
-    "numpy.str": "str",
-    "numpy.complex": "complex",
-    "numpy.unicode": "str",
-    "numpy.Inf": "numpy.inf",
-    "numpy.NaN": "numpy.nan",
-    "numpy.product": "numpy.prod",
-    "numpy.float_": "numpy.float64",
-    "numpy.unicode_": "numpy.str_",
-    "numpy.string_": "numpy.bytes_",
+# What to write for names of numpy that have no exact equivalent.
+_NUMPY_ADVICE = {
+    "alen": "use len(a)",
+    "asfarray": "use np.asarray(a, np.float64)",
+    "asscalar": "use a.item()",
+    "cast": "use np.asarray(a).astype(dtype)",
+    "disp": "use print()",
+    "fastCopyAndTranspose": "use a.T.copy()",
+    "find_common_type": "use np.result_type()",
+    "issctype": "use isinstance(t, type) and issubclass(t, np.generic)",
+    "issubclass_": "use issubclass()",
+    "issubsctype": "use np.issubdtype()",
+    "loads": "use pickle.loads()",
+    "math": "import math",
+    "maximum_sctype": "name the type, such as np.float64",
+    "msort": "use np.sort(a, axis=0)",
+    "nbytes": "use np.dtype(t).itemsize",
+    "NINF": "use -np.inf",
+    "NZERO": "use -0.0",
+    "obj2sctype": "use np.dtype(t).type",
+    "PZERO": "use 0.0",
+    "safe_eval": "use ast.literal_eval()",
+    "sctype2char": "use np.dtype(t).char",
+    "sctypes": "list the types, such as np.float32",
 }
 
 
 def _moves() -> dict[str, str]:
-    moves = dict(_OLD)
+    moves = {f"numpy.{name}": home.replace(":", ".") for name, home in numpy_names.NAMES.items()}
+    moves |= {f"numpy.lib.{name}": home.replace(":", ".") for name, home in numpy_names.LIB.items()}
+    moves = {name: home.removeprefix("builtins.") for name, home in moves.items() if home.startswith(_NUMPY_HOMES)}
     for part, names in homes.ALIASES.items():
         for name, home in names.items():
             module, _, attribute = home.partition(":")
@@ -81,6 +94,8 @@ def advice(full: str) -> str | None:
         return "tf.estimator was removed in TensorFlow 2.16: write the loop with tf.train.MonitoredTrainingSession"
     if full.startswith("tensorflow.examples."):
         return "tensorflow.examples was removed; only the data and the network of the MNIST tutorial have a home here"
+    if full.startswith("numpy."):
+        return _NUMPY_ADVICE.get(full.removeprefix("numpy."))
     if full == "inspect.getargspec":
         return "use inspect.getfullargspec, whose result has more fields, or inspect.signature"
     return None
