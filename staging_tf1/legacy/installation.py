@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import numpy_arrays, old_names, seeds, submodules
+from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings
@@ -56,7 +54,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
             )
         return
     _installed = wanted
-    _choose_keras()
+    keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
     origin = Origin(wanted.packages)
     after_load = {
         "tensorflow": lambda module: _two_faces(module, origin, wanted),
@@ -66,12 +64,6 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     if wanted.old_names:
         after_load.update(_old_names_hooks(origin))
     Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin).install()
-
-
-def _choose_keras() -> None:
-    # tf.layers and tf.nn.rnn_cell need Keras 2. TensorFlow reads the variable when it is first imported.
-    if "TF_USE_LEGACY_KERAS" not in os.environ and importlib.util.find_spec("tf_keras") is not None:
-        os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
 # The functions below import TensorFlow, or run only after it is loaded.

@@ -45,8 +45,7 @@ def without_shim(request: Any, run_python: Run, tmp_path_factory: pytest.TempPat
     for path in folder.glob("*.py"):
         assert ("staging_tf1.staged(" in path.read_text()) == (request.param == "idiom" and path.stem in RECOGNISED)
     paths = sorted(map(str, folder.glob("*.py")))
-    environment = {**QUIET, "TF_USE_LEGACY_KERAS": "1"}
-    printed: dict[str, str] = last_json(run_python(HERE / "run_programs.py", *paths, env=environment))
+    printed: dict[str, str] = last_json(run_python(HERE / "run_programs.py", *paths, env=QUIET))
     return printed
 
 
@@ -104,6 +103,7 @@ tensorflow.contrib.framework.nest.flatten(1)
 """Docstring."""
 from __future__ import absolute_import
 
+import staging_tf1.contrib.keras_two
 import collections  # keep me
 import staging_tf1
 import tf_slim as slim
@@ -275,3 +275,44 @@ def test_beside_tf_upgrade_v2(run_python: Run, tmp_path: Path) -> None:
     printed = last_json(run_python(HERE / "run_programs.py", before, after, env=QUIET))
     for text in printed.values():
         assert_same_numbers(text, goldens()["placeholder_feed"])
+
+
+KERAS_TWO = """
+try:
+    import staging_tf1.contrib.keras_two
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_programs_with_keras_two_run_by_themselves_in_plain_python(run_python: Run, tmp_path: Path) -> None:
+    path = tmp_path / "layers.py"
+    text = (
+        "import tensorflow as tf\nfrom tensorflow.layers import dense\nfrom tensorflow.contrib.rnn import LSTMCell\n"
+        "cell = tf.nn.rnn_cell.MultiRNNCell([LSTMCell(3), tf.nn.rnn_cell.GRUCell(2)])\n"
+        "out, _ = tf.nn.dynamic_rnn(cell, tf.zeros([1, 4, 2]), dtype=tf.float32)\n"
+        "print(tf.layers.flatten(dense(out, 5)).shape, tf.keras.layers.Dense(2)(tf.zeros([1, 2])).shape)\n"
+    )
+    path.write_text(text)
+    assert migrate.main([str(path), "--write"]) == 0
+    assert path.read_text().startswith("import staging_tf1.contrib.keras_two\n")
+    assert run_python(path, env=QUIET).stdout == "(1, 20) (1, 2)\n"
+
+
+def test_keras_two_says_what_is_missing_or_late(run_python: Run) -> None:
+    version = "import keras; print(keras.__version__)"
+    if run_python("-c", version, env=QUIET).stdout.startswith("2."):
+        pytest.skip("this TensorFlow comes with Keras 2")
+    without = "import sys; sys.modules['tf_keras'] = None\nimport importlib.util as u; find = u.find_spec\n"
+    without += "u.find_spec = lambda name, *rest: None if name == 'tf_keras' else find(name, *rest)\n" + KERAS_TWO
+    said = run_python("-c", without, env=QUIET).stdout
+    assert said.startswith(
+        "this program uses tf.layers, tf.nn.rnn_cell or tf.keras of TensorFlow 1, which need Keras 2"
+    )
+    assert said.endswith("Install Keras 2 as well: pip install tf_keras.\n")
+    late = run_python("-W", "always", "-c", "import tensorflow\n" + KERAS_TWO, env=QUIET)
+    assert "Import it in the first line of the main program." in late.stderr
+    early = run_python(
+        "-W", "error", "-c", KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])", env=QUIET
+    )
+    assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"

@@ -73,6 +73,18 @@ def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
     return module.with_changes(body=[*body[:place], *new, *body[place:]])
 
 
+def add_before_imports(module: cst.Module, line: str) -> cst.Module:
+    """Return the module with `line` before its first import that is none of ``__future__``."""
+    body = list(module.body)
+    for place, statement in enumerate(body):
+        if _is_import(statement) and "__future__" not in code(statement):
+            # Comments and blank lines above the import stay above the new one.
+            new = import_line(line).with_changes(leading_lines=statement.leading_lines)
+            body[place] = statement.with_changes(leading_lines=[])
+            return module.with_changes(body=[*body[:place], new, *body[place:]])
+    return module
+
+
 def names_in(module: cst.Module) -> set[str]:
     """Return the names that a module uses outside its import statements."""
     found: set[str] = set()

@@ -12,6 +12,7 @@ from staging_tf1.legacy.codemod import numpy_calls, targets
 from staging_tf1.legacy.codemod.changes import Changes, Note
 from staging_tf1.legacy.codemod.import_lines import (
     add_after_imports,
+    add_before_imports,
     code,
     expression,
     import_line,
@@ -19,12 +20,14 @@ from staging_tf1.legacy.codemod.import_lines import (
     rewritten_import,
     without_unused_imports,
 )
+from staging_tf1.legacy.codemod.keras_uses import uses_keras_two
 from staging_tf1.legacy.lint.names import Imports, dotted
 from staging_tf1.legacy.source_files import SourceFile
 
 _V1 = "tensorflow.compat.v1"
 # Imports that are kept only if something still uses them.
 _NOT_LEFT_UNUSED = (targets.CONTRIB, "tensorflow.python.ops.data_flow_ops")
+_KERAS_TWO = "import staging_tf1.contrib.keras_two"
 _BY_STRING = ("importlib.import_module", "__import__")
 
 
@@ -37,6 +40,9 @@ def migrate(source: SourceFile) -> Changes:
     module = source.module.visit(rewriter)
     module = without_unused_imports(module, _NOT_LEFT_UNUSED)
     module = _with_imports(module, survey, rewriter)
+    if uses_keras_two(module) and _KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
+        module = add_before_imports(module, _KERAS_TWO)
+        rewriter.done.append(Note(1, f"{_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
     return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
 
 
