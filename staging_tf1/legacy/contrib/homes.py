@@ -122,6 +122,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "load_variable": "train.load_variable",
         "zero_initializer": "zeros_initializer",
     },
+    "rnn": {"LSTMBlockCell": "staging_tf1.contrib.rnn:LSTMBlockCell"},
     "training": {
         "HParams": "staging_tf1.contrib.training:HParams",
         "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
