@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["layers", "mnist", "mnist_model", "rnn", "training"]
+__all__ = ["data", "layers", "mnist", "mnist_model", "rnn", "training"]
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,9 @@ def migrate(source: SourceFile) -> Changes:
     source.module.visit(survey)
     rewriter = _Rewriter(wrapper, survey)
     module = source.module.visit(rewriter)
-    module = without_unused_imports(module, _NOT_LEFT_UNUSED)
+    module, unused = without_unused_imports(module, {*_NOT_LEFT_UNUSED, *rewriter.emptied})
+    gone = {full.replace("tensorflow.", "tf.", 1) for full in unused}
+    rewriter.left = [note for note in rewriter.left if note.what not in gone]
     module = _with_imports(module, survey, rewriter)
     if uses_keras_two(module) and _KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
         module = add_before_imports(module, _KERAS_TWO)
@@ -97,6 +99,7 @@ class _Rewriter(cst.CSTTransformer):
         self.done: list[Note] = []
         self.left: list[Note] = []
         self.modules: set[str] = set()  # modules that the new names need
+        self.emptied: set[str] = set()  # parts of tf.contrib of which a name has moved
         self.needs_v1 = False
         self._outer: list[cst.Attribute] = []
 
@@ -142,6 +145,8 @@ class _Rewriter(cst.CSTTransformer):
         if self._follows_its_import(original_node):
             return updated_node
         outermost = not self._outer or dotted(self._outer[-1]) is None
+        if not outermost and any(self._survey.imports.meaning(outer) in targets.MOVES for outer in self._outer):
+            return updated_node  # the longer name may have another home
         new = targets.moved(full) if full in targets.MOVES or outermost else None
         if new is None:
             how = targets.advice(full) if outermost else None
@@ -149,6 +154,7 @@ class _Rewriter(cst.CSTTransformer):
                 self.left.append(Note(self._line(original_node), _shown(original_node, full), how))
             return updated_node
         text = self._spelled(new)
+        self.emptied.add(".".join(full.split(".")[:3]))
         self.done.append(Note(self._line(original_node), f"{dotted(original_node)} -> {text}"))
         return expression(text)
 
@@ -190,7 +196,11 @@ class _Rewriter(cst.CSTTransformer):
     def _follows_its_import(self, node: cst.Attribute) -> bool:
         """Whether the import statement of the root name is rewritten to bind another module."""
         root = (dotted(node) or "").partition(".")[0]
-        return "." in (full := self._survey.imports.meaning(cst.Name(root))) and targets.moved(full) is not None
+        full = self._survey.imports.meaning(cst.Name(root))
+        home = targets.moved(full) if "." in full else None
+        new = targets.MOVES.get(self._survey.imports.meaning(node))
+        # A single name may have another home than its module.
+        return home is not None and (new is None or new.startswith(f"{home}."))
 
     def _is_imported_leaf(self, node: cst.Attribute) -> bool:
         """Whether the root name comes from a contrib import, which has its own entry in the list."""

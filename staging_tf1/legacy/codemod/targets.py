@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from staging_tf1.legacy import numpy_names
 from staging_tf1.legacy.contrib import homes
+from staging_tf1.legacy.contrib.advice import replacement_of
 
 CONTRIB = "tensorflow.contrib"
 _RNN_CELLS = (
@@ -85,8 +86,10 @@ def advice(full: str) -> str | None:
     if full == CONTRIB:
         return "import the part of tf.contrib that is used; tf.contrib as a whole has no replacement"
     if full.startswith(CONTRIB + "."):
-        part = full.split(".")[2]
-        replacement = homes.REPLACEMENTS.get(part)
+        part, *names = full.split(".")[2:]
+        replacement = replacement_of(part, names[0]) if names else None
+        if replacement is None:
+            replacement = homes.REPLACEMENTS.get(part)
         if replacement is None:
             return f"TensorFlow 1.15 had no tf.contrib.{part}"
         return f"use {replacement}" if replacement else "it has no replacement; rewrite the code that uses it"

@@ -89,7 +89,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "framework": ("tf_slim",),
     "losses": ("tf_slim.losses",),
     "metrics": ("tf_slim.metrics",),
-    "training": ("tf_slim.training",),
+    "training": ("tf_slim.training.training", "tf_slim.training.evaluation"),
 }
 
 # Names that have another home in tf.compat.v1, or in this package ("staging_tf1...:name").
@@ -116,16 +116,39 @@ ALIASES: dict[str, dict[str, str]] = {
         "get_global_step": "train.get_global_step",
         "get_or_create_global_step": "train.get_or_create_global_step",
         "assert_global_step": "train.assert_global_step",
+        "assert_same_float_dtype": "debugging.assert_same_float_dtype",
+        "assert_scalar": "debugging.assert_scalar",
+        "convert_to_tensor_or_sparse_tensor": "convert_to_tensor_or_sparse_tensor",
         "init_from_checkpoint": "train.init_from_checkpoint",
         "list_variables": "train.list_variables",
         "load_checkpoint": "train.load_checkpoint",
         "load_variable": "train.load_variable",
         "zero_initializer": "zeros_initializer",
     },
+    "data": {
+        name: f"staging_tf1.contrib.data:{name}"
+        for name in (
+            "assert_element_shape",
+            "batch_and_drop_remainder",
+            "padded_batch_and_drop_remainder",
+            "reduce_dataset",
+            "sliding_window_batch",
+            "sloppy_interleave",
+        )
+    },
+    "metrics": {
+        "confusion_matrix": "math.confusion_matrix",
+        "set_difference": "sets.difference",
+        "set_intersection": "sets.intersection",
+        "set_size": "sets.size",
+        "set_union": "sets.union",
+    },
     "rnn": {"LSTMBlockCell": "staging_tf1.contrib.rnn:LSTMBlockCell"},
     "training": {
         "HParams": "staging_tf1.contrib.training:HParams",
         "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
+        "bucket": "staging_tf1.contrib.training:bucket",
+        "bucket_by_sequence_length": "staging_tf1.contrib.training:bucket_by_sequence_length",
         "checkpoints_iterator": "train.checkpoints_iterator",
         "GreedyLoadBalancingStrategy": "staging_tf1.contrib.training:GreedyLoadBalancingStrategy",
         "byte_size_load_fn": "staging_tf1.contrib.training:byte_size_load_fn",
