@@ -24,8 +24,18 @@ from staging_tf1.legacy.codemod import migration
 
 CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) + sorted(PROGRAMS.glob("clean/*.py"))
 LEVELS = ("import", "idiom")
-# Programs whose pipeline is recognised with certainty and is replaced by staged() and StagingSession.
-RECOGNISED = {"feed_thread"}
+# Programs whose pipeline is recognised with certainty and is replaced by CustomRunner, staged() and StagingSession.
+RECOGNISED = {
+    "area_until_stop",
+    "feed_thread",
+    "length_buckets",
+    "record_writer",
+    "runner_arguments",
+    "runner_coordinator",
+    "runner_endless",
+    "runner_shuffle",
+    "runner_threads",
+}
 Capture = Any
 
 
@@ -43,7 +53,9 @@ def without_shim(request: Any, run_python: Run, tmp_path_factory: pytest.TempPat
         shutil.copy(path, folder)
     migrate.main([str(folder), "--write", "--level", request.param])
     for path in folder.glob("*.py"):
-        assert ("staging_tf1.staged(" in path.read_text()) == (request.param == "idiom" and path.stem in RECOGNISED)
+        assert ("staging_tf1.StagingSession(" in path.read_text()) == (
+            request.param == "idiom" and path.stem in RECOGNISED
+        )
     paths = sorted(map(str, folder.glob("*.py")))
     printed: dict[str, str] = last_json(run_python(HERE / "run_programs.py", *paths, env=QUIET))
     return printed
@@ -172,7 +184,7 @@ def test_idiom_leaves_what_it_does_not_recognise_with_certainty(tmp_path: Path) 
         ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops inside the session"),
         ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op inside the session"),
         ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "uses arguments that StagingSession does"),
-        ("runner = CustomRunner()", "runner = CustomRunner(3)", "CustomRunner() takes arguments"),
+        ("runner = CustomRunner()", "runner = CustomRunner(3)", "CustomRunner() is called in an unknown way"),
     ],
 )
 def test_idiom_is_all_or_nothing(old: str, new: str, reason: str, tmp_path: Path) -> None:
@@ -183,6 +195,45 @@ def test_idiom_is_all_or_nothing(old: str, new: str, reason: str, tmp_path: Path
     changes = migration.migrate(source_files.read(str(path)), "idiom")
     assert changes.after == migrated(text, tmp_path, "import")
     assert reason in changes.left[0].advice
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "reason"),
+    [
+        ("runner_shuffle", ".enqueue_many(", ".enqueue(", "it enqueues single records with enqueue()"),
+        ("runner_shuffle", "RandomShuffleQueue", "PaddingFIFOQueue", "a CustomRunner has no tf.PaddingFIFOQueue"),
+        ("runner_shuffle", "CustomRunner(object)", "CustomRunner(Base)", "it has a base class or no __init__"),
+        ("runner_shuffle", "capacity=200", "shared_name='x', capacity=200", "its queue has shared_name"),
+        ("runner_shuffle", "self.dataX: data_x", "self.dataX: data_x / 2", "feed the queue's components in order"),
+        ("runner_shuffle", "in data_iterator()", "in self.data", "the batches come from self.data, expected a call"),
+        ("runner_shuffle", "in data_iterator()", "in imported()", "imported() is not a function of this file"),
+        (
+            "runner_arguments",
+            "def get_batch",
+            "def more(self): pass\n\n    def get_batch",
+            "its method more() does",
+        ),
+        (
+            "runner_arguments",
+            "self.seed = seed",
+            "print(seed)",
+            "__init__ does more than to assign attributes",
+        ),
+        ("runner_arguments", "DataQueue(6,", "DataQueue(2 * FLAGS.n(),", "batch_size is no name or constant"),
+        ("runner_coordinator", "sess = tf.Session()", "sess = 3", "got 0 sessions in with statements, expected 1"),
+        ("runner_endless", "x, y = next_batch", "x = y = next_batch", "does not begin its loop with a batch"),
+        ("runner_endless", "while not self.coord.should_stop()", "while self.on", "loop() loops while self.on"),
+        ("runner_threads", "n_threads=2", "n_threads=COUNT", "starts a number of threads that is no constant"),
+    ],
+)
+def test_idiom_says_what_is_different(name: str, old: str, new: str, reason: str, tmp_path: Path) -> None:
+    text = (PROGRAMS / f"{name}.py").read_text()
+    assert old in text
+    path = tmp_path / "program.py"
+    path.write_text(text.replace(old, new))
+    changes = migration.migrate(source_files.read(str(path)), "idiom")
+    assert changes.after == migrated(path.read_text(), tmp_path, "import")
+    assert reason in changes.left[-1].advice
 
 
 def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:

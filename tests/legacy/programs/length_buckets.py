@@ -34,16 +34,15 @@ def batches_of(transformation):
     return dataset.make_one_shot_iterator().get_next()
 
 
-data = tf.contrib.data
 several = [
     batches_of(transformation)
     for transformation in (
-        data.batch_and_drop_remainder(4),
-        data.map_and_batch(lambda x: 2 * x, 4, drop_remainder=True),
-        data.shuffle_and_repeat(1, 2),
-        data.sliding_window_batch(3, window_shift=2),
-        data.padded_batch_and_drop_remainder(3, []),
-        data.assert_element_shape(tf.TensorShape([])),
+        tf.contrib.data.batch_and_drop_remainder(4),
+        tf.contrib.data.map_and_batch(lambda x: 2 * x, 4, drop_remainder=True),
+        tf.contrib.data.shuffle_and_repeat(1, 2),
+        tf.contrib.data.sliding_window_batch(3, window_shift=2),
+        tf.contrib.data.padded_batch_and_drop_remainder(3, []),
+        tf.contrib.data.assert_element_shape(tf.TensorShape([])),
     )
 ]
 total = tf.contrib.data.reduce_dataset(
@@ -65,7 +64,7 @@ with tf.Session() as sess:
             seen.extend(some.tolist())
             sums += double.sum()
             assert words_.shape[1] == some.max() and double.sum() == 2 * words_.sum()
-            widths.add((some.min() >= 4, some.min() >= 8, some.max() >= 4, some.max() >= 8))
+            widths.add(tuple(map(bool, (some.min() >= 4, some.min() >= 8, some.max() >= 4, some.max() >= 8))))
             sess.run(put)
     except tf.errors.OutOfRangeError:
         pass
