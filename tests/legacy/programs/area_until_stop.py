@@ -1,16 +1,15 @@
-"""Reader ops, an area on the CPU and a loop until the coordinator stops, with the usual try statement."""
+"""Reader ops, an area and a loop until the coordinator stops, with the usual try statement."""
 from __future__ import print_function
 
 import tensorflow as tf
 
 
-def run(count):
+def sums(count):
     number = tf.train.input_producer(tf.range(count), num_epochs=1, shuffle=False).dequeue()
     batch = tf.train.batch([tf.cast(number, tf.float32)], batch_size=4)
-    with tf.device("/cpu:0"):
-        stage = tf.contrib.staging.StagingArea(dtypes=[tf.float32], shapes=[[4]], capacity=2)
-        stage_op = stage.put([batch])
-        (staged,) = stage.get()
+    stage = tf.contrib.staging.StagingArea(dtypes=[tf.float32], shapes=[[4]], capacity=2)
+    stage_op = stage.put([batch])
+    (staged,) = stage.get()
     total = tf.reduce_sum(staged)
     init_op = tf.group(tf.global_variables_initializer(), tf.local_variables_initializer())
     sess = tf.Session()
@@ -29,7 +28,8 @@ def run(count):
     finally:
         coord.request_stop()
     coord.join(threads)
+    sess.run(stage.clear())
     sess.close()
 
 
-run(20)
+sums(20)

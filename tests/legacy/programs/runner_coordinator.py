@@ -48,7 +48,7 @@ def build(x, y):
     return loss, tf.train.GradientDescentOptimizer(0.05).minimize(loss)
 
 
-def train():
+def main():
     coord = tf.train.Coordinator()
     reader = Reader(coord)
     x, y = reader.dequeue(8)
@@ -73,4 +73,4 @@ def train():
         coord.join(threads)
 
 
-train()
+main()

@@ -41,7 +41,7 @@ class CustomRunner(object):
         """Starts the threads that feed the queue."""
         threads = []
         for n in range(n_threads):
-            t = threading.Thread(target=self.thread_main, args=(sess,))
+            t = threading.Thread(target=self.thread_main, args=(sess,))  # noqa: STG112
             t.daemon = True
             t.start()
             threads.append(t)
