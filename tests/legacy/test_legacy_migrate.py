@@ -363,7 +363,5 @@ def test_keras_two_says_what_is_missing_or_late(run_python: Run) -> None:
     assert said.endswith("Install Keras 2 as well: pip install tf_keras.\n")
     late = run_python("-W", "always", "-c", "import tensorflow\n" + KERAS_TWO, env=QUIET)
     assert "Import it in the first line of the main program." in late.stderr
-    early = run_python(
-        "-W", "error", "-c", KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])", env=QUIET
-    )
+    early = KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])"
     assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"
