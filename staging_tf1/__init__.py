@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from staging_tf1 import errors, legacy, sources, testing
+    from staging_tf1 import contrib, errors, legacy, sources, testing
     from staging_tf1.cluster.cluster import Cluster
     from staging_tf1.define.custom_runner import CustomRunner
     from staging_tf1.define.staged import staged
@@ -36,6 +36,7 @@ __all__ = [
     "StagingHook",
     "StagingSession",
     "StagingSummaryHook",
+    "contrib",
     "errors",
     "legacy",
     "sources",

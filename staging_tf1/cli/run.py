@@ -41,7 +41,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--no-old-names",
         action="store_true",
-        help="do not restore np.object, inspect.getargspec, collections.Mapping and other removed names",
+        help="do not restore np.object, ndarray.tostring, inspect.getargspec and other removed names, nor the way in "
+        "which numpy 1 prints numbers",
     )
     return made
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy import old_names, submodules
+from staging_tf1.legacy import old_names
+from staging_tf1.legacy.tensorflow_names import MODULES, Gone
 
 _PRIVATE = "tensorflow.python."
 
@@ -22,12 +23,17 @@ def instead_of(full: str) -> str | None:
     if home is not None:
         return f"Use {_shown(home)}."
     while module.startswith(_PRIVATE):
-        if module in submodules._REMOVED_BELOW:
-            return submodules._REMOVED_BELOW[module]
+        if module in MODULES:
+            return _of_module(MODULES[module])
         module = module.rpartition(".")[0]
-    return submodules._REMOVED_BELOW.get(full)
+    return _of_module(MODULES[full]) if full in MODULES else None
+
+
+def _of_module(gone: Gone) -> str:
+    if not gone.homes:
+        return gone.advice
+    return f"Look for it in {' and '.join(map(_shown, gone.homes))}. {gone.advice}"
 
 
 def _shown(home: str) -> str:
-    module, _, name = home.partition(":")
-    return f"{module}.{name}".replace("tensorflow.compat.v1", "tf", 1)
+    return home.replace(":", ".").replace("tensorflow.compat.v1", "tf", 1)

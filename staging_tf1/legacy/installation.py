@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import old_names, submodules
+from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings
@@ -27,8 +25,9 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     Args:
       packages: top-level names of installed packages that also see TF1.
       claim_version: set ``tf.__version__`` to 1.15.5, for code that compares versions.
-      old_names: restore names that numpy and Python removed (``np.object``, ``inspect.getargspec``,
-        ``collections.Mapping``). The first use of each name is logged.
+      old_names: restore names that numpy and Python removed (``np.object``, ``ndarray.tostring``,
+        ``inspect.getargspec``, ``collections.Mapping``), and print numbers as numpy 1 does. The first use of each name
+        is logged.
 
     Raises:
       TypeError: an argument has the wrong type. Nothing is installed.
@@ -56,10 +55,11 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
             )
         return
     _installed = wanted
-    _choose_keras()
+    keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
     origin = Origin(wanted.packages)
     after_load = {
         "tensorflow": lambda module: _two_faces(module, origin, wanted),
+        "tensorflow.python.framework.random_seed": seeds.attach,
         "tensorflow.python.ops.data_flow_ops": lambda module: _our_areas(module, origin),
     }
     after_load.update(_ESTIMATOR_HOOKS)
@@ -67,12 +67,6 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
         after_load.update(_old_names_hooks(origin))
     around = {"tensorflow_estimator": _lent_to_estimator}
     Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around).install()
-
-
-def _choose_keras() -> None:
-    # tf.layers and tf.nn.rnn_cell need Keras 2. TensorFlow reads the variable when it is first imported.
-    if "TF_USE_LEGACY_KERAS" not in os.environ and importlib.util.find_spec("tf_keras") is not None:
-        os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
 # The functions below import TensorFlow, or run only after it is loaded.
@@ -99,7 +93,15 @@ def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] 
 
 
 def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
-    return {name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES}
+    hooks: dict[str, Callable[[ModuleType], None]] = {
+        name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES
+    }
+
+    def numpy_hook(module: ModuleType) -> None:
+        old_names.offer(module, origin)
+        numpy_arrays.attach(module, origin)
+
+    return {**hooks, "numpy": numpy_hook}
 
 
 def _lent_to_estimator() -> AbstractContextManager[None]:

@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.errors import RemovedNameError
+from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning
 from staging_tf1.legacy import views
+
+# TensorFlow reads it when it is first imported.
+_VARIABLE = "TF_USE_LEGACY_KERAS"
+
+
+def choose() -> bool:
+    """Let TensorFlow use Keras 2 if it is installed as a package, unless the user has chosen. Return whether it is."""
+    if importlib.util.find_spec("tf_keras") is None:
+        return False
+    os.environ.setdefault(_VARIABLE, "1")
+    return True
+
+
+def require() -> None:
+    """Choose Keras 2, for a program that needs it.
+
+    Raises RemovedModuleError if it is not installed. Warns if TensorFlow is already imported.
+    """
+    late = "tensorflow" in sys.modules and _VARIABLE not in os.environ
+    if not choose() and not has_keras_two():
+        raise RemovedModuleError(
+            "this program uses tf.layers, tf.nn.rnn_cell or tf.keras of TensorFlow 1, which need Keras 2, and this "
+            "TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras."
+        )
+    if late and not has_keras_two(of_tensorflow=True):
+        warnings.warn(
+            "staging_tf1.contrib.keras_two was imported after TensorFlow: imports such as "
+            "'from tensorflow.compat.v1.layers import dense' fail. Import it in the first line of the main program.",
+            StagingWarning,
+            stacklevel=3,
+        )
 
 
 def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
@@ -23,9 +57,13 @@ def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
     }
 
 
-def has_keras_two() -> bool:
-    """Whether Keras 2 is installed: as tf_keras, or as the Keras of TensorFlow 2.15."""
-    if importlib.util.find_spec("tf_keras") is not None:
+def has_keras_two(of_tensorflow: bool = False) -> bool:
+    """Return whether Keras 2 is installed: as tf_keras, or as TensorFlow's own Keras, as in TensorFlow 2.15.
+
+    Args:
+      of_tensorflow: ask for TensorFlow's own Keras only.
+    """
+    if not of_tensorflow and importlib.util.find_spec("tf_keras") is not None:
         return True
     found = importlib.util.find_spec("keras")
     if found is None:

@@ -6,6 +6,7 @@ The first use of each name is logged.
 from __future__ import annotations
 
 import collections.abc
+import functools
 import importlib
 import logging
 import sys
@@ -13,60 +14,21 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.legacy import numpy_names, tensorflow_names
 from staging_tf1.legacy.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
 
-# Removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
-_NUMPY = {
-    "object": "builtins:object",
-    "float": "builtins:float",
-    "int": "builtins:int",
-    "bool": "builtins:bool",
-    "str": "builtins:str",
-    "complex": "builtins:complex",
-    "unicode": "builtins:str",
-    "float_": "numpy:float64",
-    "complex_": "numpy:complex128",
-    "string_": "numpy:bytes_",
-    "unicode_": "numpy:str_",
-    "Inf": "numpy:inf",
-    "NaN": "numpy:nan",
-    "product": "numpy:prod",
-    "cumproduct": "numpy:cumprod",
-    "alltrue": "numpy:all",
-    "sometrue": "numpy:any",
-    "row_stack": "numpy:vstack",
-    "in1d": "numpy:isin",
-    "trapz": "numpy:trapezoid",
-}
 _COLLECTIONS = {name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)}
-
-
-def _public(*names: str) -> dict[str, str]:
-    return {name: f"tensorflow.compat.v1:{name}" for name in names}
-
-
-# Old programs import these below the public API, which still has them.
-_TENSORFLOW = {
-    "tensorflow.python.framework.ops": _public(
-        "IndexedSlices", "Tensor", "convert_to_tensor_or_indexed_slices", "register_tensor_conversion_function"
-    ),
-    "tensorflow.python.ops.array_ops": _public("stack", "unstack"),
-    "tensorflow.python.ops.control_flow_ops": _public("Assert", "case", "cond", "switch_case", "while_loop"),
-    "tensorflow.python.ops.random_ops": _public("random_crop"),
-    "tensorflow.python.ops.variables": {
-        "VariableV1": "tensorflow.compat.v1:Variable",
-        **_public("is_variable_initialized"),
-    },
-}
+# Module -> removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
 MODULES: dict[str, dict[str, str]] = {
-    "numpy": _NUMPY,
+    "numpy": numpy_names.NAMES,
+    "numpy.lib": numpy_names.LIB,
     "collections": _COLLECTIONS,
     "inspect": {"getargspec": "staging_tf1.legacy.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
     "fractions": {"gcd": "math:gcd"},
-    **_TENSORFLOW,
+    **tensorflow_names.NAMES,
 }
 
 ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
@@ -100,16 +62,22 @@ def offer(module: ModuleType, origin: Origin) -> None:
         if name not in seen:
             seen.add(name)
             _log.warning("%s.%s was removed; using %s instead.", module.__name__, name, _shown(home))
-        home_module, _, attribute = home.partition(":")
-        return getattr(importlib.import_module(home_module), attribute)
+        return value_at(home)
 
     module.__dict__["__getattr__"] = __getattr__
+
+
+def value_at(home: str) -> Any:
+    """Return the value of "module:attribute", where the attribute may be a path; a module without an attribute."""
+    module, _, path = home.partition(":")
+    value: Any = importlib.import_module(module)
+    return functools.reduce(getattr, path.split("."), value) if path else value
 
 
 def _shown(home: str) -> str:
     module, _, attribute = home.partition(":")
     if module == "builtins":
         return f"Python's {attribute}"
-    if module == __name__:
+    if module.startswith("staging_tf1."):
         return f"staging_tf1's {attribute}"
-    return f"{module}.{attribute}"
+    return f"{module}.{attribute}" if attribute else f"the module {module}"

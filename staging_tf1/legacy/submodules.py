@@ -8,18 +8,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.legacy.tensorflow_names import MODULES
+
 Make = Callable[[ModuleType], None]
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
 # Old code imports Estimator from here. TensorFlow 1.15 already had its own package in this place.
 _ESTIMATOR = "tensorflow.python.estimator"
-# Of these, what TensorFlow 2 has removed and old programs import at their top, though they may never use it.
-_REMOVED_BELOW = {
-    "tensorflow.python.data.experimental.ops.threadpool": (
-        "Set Options().threading.private_threadpool_size of tf.data and pass the options to dataset.with_options()."
-    ),
-    "tensorflow.python.distribute.all_reduce": "There is no replacement; tf.distribute reduces over devices by itself.",
-}
 
 
 def is_public(fullname: str) -> bool:
@@ -37,12 +32,15 @@ def maker(fullname: str) -> Make | None:
 
     Raises RemovedModuleError for parts of `tf.contrib` that are not restored, and for Estimator without its package.
     """
-    if fullname in _REMOVED_BELOW:
+    if fullname in MODULES:
         return _stand_in
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
     if not is_public(fullname):
         return None
+    ours: Make | None = importlib.import_module("staging_tf1.legacy.our_modules").maker(fullname)
+    if ours is not None:
+        return ours
     root = sys.modules["tensorflow"]
     first = fullname.split(".")[1]
     if first == "contrib":
@@ -65,15 +63,22 @@ def _lend(fullname: str) -> Make:
 
 
 def _stand_in(fresh: ModuleType) -> None:
-    """Make every name of the new module importable. Any use raises `RemovedNameError`."""
+    """Make every name of the new module importable. One without a home raises `RemovedNameError` when it is used."""
     from staging_tf1.legacy.contrib.absent import Absent
+    from staging_tf1.legacy.old_names import value_at
 
-    def absent(name: str) -> Any:
+    gone = MODULES[fresh.__name__]
+
+    def read(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {fresh.__name__!r} has no attribute {name!r}")
-        return Absent(f"{fresh.__name__}.{name} was removed in TensorFlow 2. {_REMOVED_BELOW[fresh.__name__]}")
+        for home in gone.homes:
+            there = value_at(home)
+            if hasattr(there, name):
+                return getattr(there, name)
+        return Absent(f"{fresh.__name__}.{name} was removed in TensorFlow 2. {gone.advice}")
 
-    fresh.__dict__["__getattr__"] = absent
+    fresh.__dict__["__getattr__"] = read
 
 
 def substitute(fullname: str, genuine: ModuleType) -> None:

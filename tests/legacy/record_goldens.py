@@ -1,8 +1,9 @@
 """Records the output of the programs under TensorFlow 1.15.5 in goldens/.
 
-Usage: python tests/legacy/record_goldens.py PYTHON
+Usage: python tests/legacy/record_goldens.py PYTHON [PROGRAM...]
 where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19" pandas.
-The environment variable STAGING_TF1_ORACLE can name it instead.
+The environment variable STAGING_TF1_ORACLE can name it instead. PROGRAM is a name such as mnist_tutorial; without one,
+all programs are recorded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
 
 # Reads the version from the metadata, because importing TensorFlow takes seconds. On Python 3.7 the module is a
 # separate package.
@@ -32,13 +34,16 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    recorded = sum(record(interpreter, folder) for folder in ("", "estimator"))
+    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator"))
     print(f"recorded {recorded} programs")
 
 
-def record(interpreter: str, folder: str) -> int:
+def record(interpreter: str, folder: str, chosen: Sequence[str]) -> int:
     """Record the programs of a folder; return how many there are."""
-    programs = sorted(str(path) for path in (HERE / "programs" / folder).glob("*.py"))
+    found = (HERE / "programs" / folder).glob("*.py")
+    programs = sorted(str(path) for path in found if not chosen or path.stem in chosen)
+    if not programs:
+        return 0
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     command = [interpreter, "-W", "ignore", str(HERE / "run_programs.py"), *programs]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from staging_tf1.legacy.contrib import homes
+from staging_tf1.legacy.contrib.absent import removal_message
+from staging_tf1.legacy.contrib.advice import ADVICE
 from staging_tf1.legacy.contrib.hparams import HParams
 from staging_tf1.legacy.contrib.initializers import variance_scaling_initializer, xavier_initializer
 from staging_tf1.legacy.contrib.placement import GreedyLoadBalancingStrategy, byte_size_load_fn
@@ -84,3 +88,30 @@ def test_hparams_refuse_text_that_does_not_fit(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         HParams(steps=1, sizes=[1], on=True).parse(text)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("symbol", "end"),
+    [
+        ("contrib.layers.real_valued_column", "Use instead: tf.feature_column."),
+        ("contrib.rnn.NASCell", "There is no replacement."),
+        ("contrib.training.weighted_resample", "Use instead: tf.data.Dataset.rejection_resample."),
+        (
+            "contrib.framework.nothing",
+            "Use instead: tf.train, tf.nest and the package tf_slim. tf_slim has no nothing.",
+        ),
+        ("contrib.slim", "Use instead: the package tf_slim."),
+    ],
+)
+def test_messages_promise_only_what_is_there(symbol: str, end: str) -> None:
+    pytest.importorskip("tf_slim")
+    gone = f"tf.{symbol} was removed with tf.contrib, and staging_tf1 does not restore it."
+    assert removal_message(symbol, symbol.split(".")[1]) == f"{gone} {end}"
+
+
+def test_no_listed_name_is_in_tf_slim() -> None:
+    pytest.importorskip("tf_slim")
+    for part, names in ADVICE.items():
+        for home in homes.PACKAGES.get(part, ()):
+            module = importlib.import_module(home)
+            assert not [name for name in names if hasattr(module, name)], home

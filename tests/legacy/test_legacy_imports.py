@@ -80,7 +80,7 @@ REMOVED = "was removed with tf.contrib, and staging_tf1 does not restore it."
         (
             "strict",
             f"ImportError: tf.contrib.framework.no_such_thing {REMOVED} Use instead: tf.train, tf.nest and the "
-            "package tf_slim. If tf_slim is installed (pip install tf_slim), its names are available here.",
+            "package tf_slim. tf_slim has no no_such_thing.",
         ),
         (
             "misspelt",
@@ -88,11 +88,11 @@ REMOVED = "was removed with tf.contrib, and staging_tf1 does not restore it."
         ),
         (
             "used",
-            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} Use instead: tf.nn.rnn_cell and tf.nn.",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} There is no replacement.",
         ),
         (
             "subclassed",
-            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} Use instead: tf.nn.rnn_cell and tf.nn.",
+            f"AttributeError: tf.contrib.rnn.GridLSTMCell {REMOVED} There is no replacement.",
         ),
         ("no successor", f"AttributeError: tf.contrib.rpc {REMOVED} There is no replacement."),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,16 @@ def said(text: str, tmp_path: Path) -> list[str]:
         ("layers.no_such_layer", False, False),
         ("rnn.LSTMCell", True, True),
         ("rnn.NASCell", False, False),
-        ("training.StopAfterNEvalsHook", False, False),
+        ("training.StopAfterNEvalsHook", True, False),
+        ("training.bucket", True, True),
         ("learn.Estimator", False, False),
+        ("learn.datasets", False, False),
+        ("learn.datasets.mnist.read_data_sets", True, True),
+        ("estimator.add_metrics", True, False),
+        ("estimator.RNNEstimator", False, False),
         ("layers.python.layers.initializers", True, False),
         ("slim.python.slim.nets.resnet_v1", False, False),
-        ("tpu.TPUEstimator", False, False),
+        ("tpu.TPUEstimator", True, False),
     ],
 )
 def test_what_becomes_of_a_name(name: str, runs: bool, migrates: bool) -> None:
@@ -83,8 +89,8 @@ def test_names_with_a_home_are_those_of_the_installed_packages() -> None:
     from staging_tf1._tf import tf
     from staging_tf1.legacy.contrib import homes, modules
 
-    for part in sorted(set(homes.PACKAGES) | set(homes.MODULES)):
-        there: set[str] = set()
+    for part in sorted(set(homes.PACKAGES) | set(homes.MODULES) | set(homes.LENT)):
+        there: set[str] = importlib.import_module(homes.LENT[part]).listed(part) if part in homes.LENT else set()
         for package in modules._packages(part):
             there.update(dir(package))
         for path in homes.MODULES.get(part, ()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -73,6 +73,18 @@ def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
     return module.with_changes(body=[*body[:place], *new, *body[place:]])
 
 
+def add_before_imports(module: cst.Module, line: str) -> cst.Module:
+    """Return the module with `line` before its first import that is none of ``__future__``."""
+    body = list(module.body)
+    for place, statement in enumerate(body):
+        if _is_import(statement) and "__future__" not in code(statement):
+            # Comments and blank lines above the import stay above the new one.
+            new = import_line(line).with_changes(leading_lines=statement.leading_lines)
+            body[place] = statement.with_changes(leading_lines=[])
+            return module.with_changes(body=[*body[:place], new, *body[place:]])
+    return module
+
+
 def names_in(module: cst.Module) -> set[str]:
     """Return the names that a module uses outside its import statements."""
     found: set[str] = set()
@@ -95,23 +107,33 @@ def names_in(module: cst.Module) -> set[str]:
     return found
 
 
-def without_unused_imports(module: cst.Module, modules: Sequence[str]) -> cst.Module:
-    """Return the module without the unused ``from ... import`` lines of `modules`."""
+def without_unused_imports(module: cst.Module, modules: Collection[str]) -> tuple[cst.Module, set[str]]:
+    """Return the module without the unused ``from ... import`` names of `modules`, and the full names removed."""
     used = names_in(module)
+    removed: set[str] = set()
 
     class Remover(cst.CSTTransformer):
         def leave_SimpleStatementLine(
             self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
         ) -> cst.BaseStatement | cst.RemovalSentinel:
             one = updated_node.body[0]
-            if isinstance(one, cst.ImportFrom) and one.module is not None and not isinstance(one.names, cst.ImportStar):
-                full = [f"{dotted(one.module)}.{alias.evaluated_name}" for alias in one.names]
-                local = {alias.evaluated_alias or alias.evaluated_name for alias in one.names}
-                if set(full) <= set(modules) and local.isdisjoint(used):
-                    return cst.RemoveFromParent()
-            return updated_node
+            if not isinstance(one, cst.ImportFrom) or one.module is None or isinstance(one.names, cst.ImportStar):
+                return updated_node
+            kept = []
+            for alias in one.names:
+                full = f"{dotted(one.module)}.{alias.evaluated_name}"
+                if full in modules and (alias.evaluated_alias or alias.evaluated_name) not in used:
+                    removed.add(full)
+                else:
+                    kept.append(alias)
+            if len(kept) == len(one.names):
+                return updated_node
+            if not kept:
+                return cst.RemoveFromParent()
+            kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            return updated_node.with_changes(body=[one.with_changes(names=kept), *updated_node.body[1:]])
 
-    return module.visit(Remover())
+    return module.visit(Remover()), removed
 
 
 def _end_of_import_block(body: Sequence[cst.BaseStatement]) -> int:

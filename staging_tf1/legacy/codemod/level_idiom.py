@@ -9,8 +9,17 @@ from __future__ import annotations
 import libcst as cst
 
 from staging_tf1.legacy.codemod.changes import Note
-from staging_tf1.legacy.codemod.idiom_parts import Runner, Staging, find_runners, find_stagings
-from staging_tf1.legacy.codemod.import_lines import add_after_imports, code, expression, names_in
+from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError
+from staging_tf1.legacy.codemod.idiom_parts import Staging, find_stagings
+from staging_tf1.legacy.codemod.idiom_runners import Runner, find_runners
+from staging_tf1.legacy.codemod.idiom_sessions import (
+    SESSIONS,
+    Building,
+    WithoutEmptyParts,
+    check_only_names,
+    in_with_statements,
+)
+from staging_tf1.legacy.codemod.import_lines import add_after_imports, add_before_imports, code, expression, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
 
 _INITIALIZERS = (
@@ -19,17 +28,7 @@ _INITIALIZERS = (
     "tensorflow.local_variables_initializer",
     "tensorflow.tables_initializer",
 )
-_SESSIONS = ("tensorflow.Session", "tensorflow.train.MonitoredTrainingSession")
-# Calls that a program may make between steps, because they add no op.
-_BUILDS_NOTHING = tuple(
-    f"tensorflow.{name}"
-    for name in ("errors.", "logging.", "gfile.", "io.gfile.", "Summary", "RunOptions", "RunMetadata")
-)
 _BY_HAND = "do it by hand, as docs/migrating.md shows"
-
-
-class _NotCertainError(Exception):
-    """The code does not match the known pattern."""
 
 
 def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list[Note]]:
@@ -38,23 +37,31 @@ def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list
     `module` is the file after level "import". The line numbers of the notes refer to `text`, the original file.
     """
     imports = imports_of(module)
-    runners = find_runners(module, imports)
-    stagings = find_stagings(module.body, imports)
+    runners, refused = find_runners(module, imports)
+    stagings = find_stagings(module, imports)
     line = _first_line(text, ("StagingArea(", "class "))
+    if refused:
+        return module, [], [Note(line, "the pipeline stays hand-written", f"{refused[0]}; {_BY_HAND}")]
     if not runners and not stagings:
         return module, [], _unrecognised(module, imports, line)
     try:
-        rewriter = _Rewriter(imports, runners, stagings)
-        new = module.visit(rewriter)
-        _check_complete(new, rewriter, runners, stagings)
-    except _NotCertainError as reason:
+        new = _rewritten(module, imports, runners, stagings)
+    except UnknownShapeError as reason:
         return module, [], [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
-    if runners and "threading" not in names_in(new):
-        new = new.visit(_WithoutThreading())
-    new = add_after_imports(new, [] if _has_import(new) else ["import staging_tf1"])
     done = [Note(line, f"class {one.name} -> staging_tf1.CustomRunner") for one in runners]
     done += [Note(line, f"{one.area}, {one.put} -> staging_tf1.staged()") for one in stagings]
     return new, [*done, Note(line, "tf.Session -> staging_tf1.StagingSession")], []
+
+
+def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> cst.Module:
+    rewriter = _Rewriter(imports, runners, stagings)
+    new = in_with_statements(module, imports).visit(rewriter).visit(WithoutEmptyParts())
+    _check_complete(new, rewriter, runners, stagings)
+    if runners and "threading" not in names_in(new):
+        new = new.visit(_WithoutThreading())
+    if any(one.endless for one in runners) and "itertools" not in imports_of(new)._bound:
+        new = add_before_imports(new, "import itertools")
+    return add_after_imports(new, [] if _has_import(new) else ["import staging_tf1"])
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -64,6 +71,9 @@ class _Rewriter(cst.CSTTransformer):
         self._runners = {one.name: one for one in runners}
         self._areas = {one.area: one for one in stagings}
         self._puts = {one.put for one in stagings}
+        self._starts = {one.start for one in runners}
+        self._gets = {one.get for one in runners}
+        self._initializers: set[str] = set()
         self._sessions: set[str] = set()
         self._coordinators: set[str] = set()
         self._threads: set[str] = set()
@@ -82,9 +92,7 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = dotted(original_node.func) or ""
         if name in self._runners:
-            if original_node.args:
-                raise _NotCertainError(f"{name}() takes arguments")
-            return expression(self._runners[name].call)
+            return expression(self._runners[name].call(original_node.args))
         area, _, method = name.rpartition(".")
         if area in self._areas and method == "get":
             staging = self._areas[area]
@@ -92,16 +100,18 @@ class _Rewriter(cst.CSTTransformer):
         if name.partition(".")[0] in self._coordinators and method == "should_stop":
             (session,) = self._sessions or {"sess"}
             return expression(f"{session}.should_stop()")
+        if method in self._gets and isinstance(updated_node.func, cst.Attribute):
+            return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name("get_inputs")), args=[])
         if method == "run" and area in self._sessions:
             return self._without_put(original_node, updated_node)
         return updated_node
 
     def _without_put(self, original: cst.Call, updated: cst.Call) -> cst.Call:
         if len(original.args) != 1:
-            raise _NotCertainError(f"{code(original)} is fed by the step, not by a pipeline")
+            raise UnknownShapeError(f"{code(original)} is fed by the step, not by a pipeline")
         fetches = updated.args[0].value
         if not self._is_done_for_us(original.args[0].value):
-            _check_only_names(original.args[0].value)
+            check_only_names(original.args[0].value)
         if isinstance(fetches, (cst.List, cst.Tuple)):
             kept = [one for one in fetches.elements if dotted(one.value) not in self._puts]
             if len(kept) != len(fetches.elements):
@@ -133,10 +143,13 @@ class _Rewriter(cst.CSTTransformer):
         if not isinstance(value, cst.Call):
             return updated
         full = self._imports.meaning(value.func)
+        if self._initializes(value) and isinstance(target, cst.Name):
+            self._initializers.add(name)
+            return cst.RemoveFromParent()
         if full == "tensorflow.train.Coordinator":
             self._coordinators.add(name)
             return cst.RemoveFromParent()
-        if full == "tensorflow.train.start_queue_runners" or (dotted(value.func) or "").endswith(".start_threads"):
+        if full == "tensorflow.train.start_queue_runners" or self._starts_threads(value):
             self._threads.add(name)
             return cst.RemoveFromParent()
         if self._is_run(value) and isinstance(target, cst.Tuple):
@@ -148,13 +161,13 @@ class _Rewriter(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine:
         fetches = run.args[0].value
         if not isinstance(fetches, (cst.List, cst.Tuple)) or len(fetches.elements) != len(target.elements):
-            raise _NotCertainError(f"{code(run)} is unpacked into a different number of names")
+            raise UnknownShapeError(f"{code(run)} is unpacked into a different number of names")
         kept = [one for one, its in zip(target.elements, fetches.elements) if dotted(its.value) not in self._puts]
         if len(kept) == len(target.elements):
             return updated
         assign = updated.body[0]
         if not isinstance(assign, cst.Assign) or not kept:
-            raise _NotCertainError(f"{code(run)} fetches only a put")
+            raise UnknownShapeError(f"{code(run)} fetches only a put")
         comma = cst.Comma() if len(kept) == 1 else cst.MaybeSentinel.DEFAULT
         kept[-1] = kept[-1].with_changes(comma=comma)
         new = assign.targets[0].with_changes(target=target.with_changes(elements=kept))
@@ -164,7 +177,7 @@ class _Rewriter(cst.CSTTransformer):
         """Whether StagingSession itself does what `call` does: initialize, start, warm up, clear, stop or join."""
         name = dotted(call.func) or ""
         owner, _, method = name.rpartition(".")
-        if self._imports.meaning(call.func) == "tensorflow.train.start_queue_runners" or method == "start_threads":
+        if self._imports.meaning(call.func) == "tensorflow.train.start_queue_runners" or self._starts_threads(call):
             return True
         if owner in self._coordinators and method in ("request_stop", "join"):
             return True
@@ -174,21 +187,26 @@ class _Rewriter(cst.CSTTransformer):
         listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
         return bool(listed) and all(self._is_done_for_us(one) for one in listed)
 
+    def _starts_threads(self, call: cst.Call) -> bool:
+        return (dotted(call.func) or "").rpartition(".")[2] in self._starts
+
+    def _initializes(self, value: cst.BaseExpression) -> bool:
+        if not isinstance(value, cst.Call):
+            return dotted(value) in self._initializers
+        full = self._imports.meaning(value.func)
+        return full in _INITIALIZERS or (full == "tensorflow.group" and all(map(self._initializes, _values(value))))
+
     def _is_done_for_us(self, fetch: cst.BaseExpression) -> bool:
         if dotted(fetch) in self._puts:
             return True
         if isinstance(fetch, cst.Call):
             area, _, method = (dotted(fetch.func) or "").rpartition(".")
-            return self._imports.meaning(fetch.func) in _INITIALIZERS or (area in self._areas and method == "clear")
-        return False
+            return self._initializes(fetch) or (area in self._areas and method == "clear")
+        return self._initializes(fetch)
 
     def _is_run(self, call: cst.Call) -> bool:
         owner, _, method = (dotted(call.func) or "").rpartition(".")
         return method == "run" and owner in self._sessions and bool(call.args)
-
-    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.BaseStatement | cst.RemovalSentinel:
-        # A loop of warm-up puts is empty once they are removed.
-        return updated_node if updated_node.body.body else cst.RemoveFromParent()
 
     # ---- the session
 
@@ -198,11 +216,11 @@ class _Rewriter(cst.CSTTransformer):
                 self._sessions.add(dotted(item.asname.name) or "")
 
     def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.BaseStatement:
-        building = _Building(self._imports)
+        building = Building(self._imports)
         if any(self._is_session(item) for item in original_node.items):
             updated_node.body.visit(building)
         if building.found is not None:
-            raise _NotCertainError(f"{building.found}() builds ops inside the session, whose graph is finalized")
+            raise UnknownShapeError(f"{building.found}() builds ops inside the session, whose graph is finalized")
         items = []
         for old, new in zip(original_node.items, updated_node.items):
             if self._is_session(old) and isinstance(new.item, cst.Call):
@@ -212,24 +230,12 @@ class _Rewriter(cst.CSTTransformer):
         return updated_node.with_changes(items=items)
 
     def _is_session(self, item: cst.WithItem) -> bool:
-        if not isinstance(item.item, cst.Call) or self._imports.meaning(item.item.func) not in _SESSIONS:
+        if not isinstance(item.item, cst.Call) or self._imports.meaning(item.item.func) not in SESSIONS:
             return False
         for arg in item.item.args:
             if arg.keyword is None or arg.keyword.value not in ("config", "hooks", "checkpoint_dir"):
-                raise _NotCertainError(f"{code(item.item)} uses arguments that StagingSession does not take")
+                raise UnknownShapeError(f"{code(item.item)} uses arguments that StagingSession does not take")
         return True
-
-
-def _check_only_names(fetches: cst.BaseExpression) -> None:
-    """Reject fetches such as ``2 * x`` and ``x[0]``, which add an op when they are evaluated."""
-    listed = [fetches]
-    if isinstance(fetches, (cst.List, cst.Tuple, cst.Dict)):
-        listed = [one.value for one in fetches.elements]
-    for one in listed:
-        if isinstance(one, (cst.List, cst.Tuple, cst.Dict)):
-            _check_only_names(one)
-        elif dotted(one) is None and not isinstance(one, (cst.SimpleString, cst.Call)):
-            raise _NotCertainError(f"{code(one)} may build an op inside the session, whose graph is finalized")
 
 
 class _WithoutThreading(cst.CSTTransformer):
@@ -241,25 +247,12 @@ class _WithoutThreading(cst.CSTTransformer):
         return cst.RemoveFromParent() if code(updated_node).strip() == "import threading" else updated_node
 
 
-class _Building(cst.CSTVisitor):
-    """Finds calls that would add ops to the finalized graph of a StagingSession."""
-
-    def __init__(self, imports: Imports) -> None:
-        self._imports = imports
-        self.found: str | None = None
-
-    def visit_Call(self, node: cst.Call) -> None:
-        full = self._imports.meaning(node.func)
-        if full.startswith("tensorflow.") and not full.startswith(_BUILDS_NOTHING):
-            self.found = self.found or code(node.func)
-
-
 def _unrecognised(module: cst.Module, imports: Imports, line: int) -> list[Note]:
     found = _Areas(imports)
     module.visit(found)
     if not found.any:
         return []
-    reason = "found no area with one put and one get next to each other at the top level"
+    reason = "found no area with one put and one get next to each other"
     return [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
 
 
@@ -270,6 +263,10 @@ class _Areas(cst.CSTVisitor):
 
     def visit_Call(self, node: cst.Call) -> None:
         self.any = self.any or self._imports.meaning(node.func) == "staging_tf1.StagingArea"
+
+
+def _values(call: cst.Call) -> list[cst.BaseExpression]:
+    return [arg.value for arg in call.args]
 
 
 def _first_line(text: str, markers: tuple[str, ...]) -> int:
@@ -283,13 +280,13 @@ def _first_line(text: str, markers: tuple[str, ...]) -> int:
 
 def _check_complete(new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]) -> None:
     if rewriter.sessions_changed != 1:
-        raise _NotCertainError(f"got {rewriter.sessions_changed} sessions in with statements, expected 1")
+        raise UnknownShapeError(f"got {rewriter.sessions_changed} sessions in with statements, expected 1")
     names = names_in(new)
     gone = [one.name for one in runners] + [name for one in stagings for name in (one.area, one.put)]
-    gone += sorted(rewriter._coordinators | rewriter._threads)
+    gone += sorted(rewriter._coordinators | rewriter._threads | rewriter._initializers)
     for name in gone:
         if name in names:
-            raise _NotCertainError(f"{name!r} is used in an unknown way")
+            raise UnknownShapeError(f"{name!r} is used in an unknown way")
 
 
 def _has_import(module: cst.Module) -> bool:

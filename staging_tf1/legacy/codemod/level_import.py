@@ -8,10 +8,11 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy.codemod import numpy_calls, targets
 from staging_tf1.legacy.codemod.changes import Changes, Note
 from staging_tf1.legacy.codemod.import_lines import (
     add_after_imports,
+    add_before_imports,
     code,
     expression,
     import_line,
@@ -19,6 +20,7 @@ from staging_tf1.legacy.codemod.import_lines import (
     rewritten_import,
     without_unused_imports,
 )
+from staging_tf1.legacy.codemod.keras_uses import uses_keras_two
 from staging_tf1.legacy.codemod.names import Imports, dotted
 from staging_tf1.legacy.codemod.parsing import parsed
 from staging_tf1.legacy.source_files import SourceFile
@@ -26,6 +28,7 @@ from staging_tf1.legacy.source_files import SourceFile
 _V1 = "tensorflow.compat.v1"
 # Imports that are kept only if something still uses them.
 _NOT_LEFT_UNUSED = (targets.CONTRIB, "tensorflow.python.ops.data_flow_ops")
+_KERAS_TWO = "import staging_tf1.contrib.keras_two"
 _BY_STRING = ("importlib.import_module", "__import__")
 
 
@@ -37,8 +40,13 @@ def migrate(source: SourceFile) -> Changes:
     original.visit(survey)
     rewriter = _Rewriter(wrapper, survey)
     module = original.visit(rewriter)
-    module = without_unused_imports(module, _NOT_LEFT_UNUSED)
+    module, unused = without_unused_imports(module, {*_NOT_LEFT_UNUSED, *rewriter.emptied})
+    gone = {full.replace("tensorflow.", "tf.", 1) for full in unused}
+    rewriter.left = [note for note in rewriter.left if note.what not in gone]
     module = _with_imports(module, survey, rewriter)
+    if uses_keras_two(module) and _KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
+        module = add_before_imports(module, _KERAS_TWO)
+        rewriter.done.append(Note(1, f"{_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
     return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
 
 
@@ -51,6 +59,10 @@ class _Survey(cst.CSTVisitor):
         self.by_upgrade = False  # tf_upgrade_v2 has run: tf is TensorFlow 2, and tf.compat.v1 is spelled out
         self.switched_off = False  # the file itself switches v2 behaviour off
         self.tutorial_areas: set[str] = set()
+        self.defined: set[str] = set()  # the names of functions
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.defined.add(node.name.value)
 
     def visit_Import(self, node: cst.Import) -> None:
         self.imports.add(node)
@@ -89,6 +101,7 @@ class _Rewriter(cst.CSTTransformer):
         self.done: list[Note] = []
         self.left: list[Note] = []
         self.modules: set[str] = set()  # modules that the new names need
+        self.emptied: set[str] = set()  # parts of tf.contrib of which a name has moved
         self.needs_v1 = False
         self._outer: list[cst.Attribute] = []
 
@@ -134,6 +147,8 @@ class _Rewriter(cst.CSTTransformer):
         if self._follows_its_import(original_node):
             return updated_node
         outermost = not self._outer or dotted(self._outer[-1]) is None
+        if not outermost and any(self._survey.imports.meaning(outer) in targets.MOVES for outer in self._outer):
+            return updated_node  # the longer name may have another home
         new = targets.moved(full) if full in targets.MOVES or outermost else None
         if new is None:
             how = targets.advice(full) if outermost else None
@@ -141,6 +156,7 @@ class _Rewriter(cst.CSTTransformer):
                 self.left.append(Note(self._line(original_node), _shown(original_node, full), how))
             return updated_node
         text = self._spelled(new)
+        self.emptied.add(".".join(full.split(".")[:3]))
         self.done.append(Note(self._line(original_node), f"{dotted(original_node)} -> {text}"))
         return expression(text)
 
@@ -150,6 +166,10 @@ class _Rewriter(cst.CSTTransformer):
             self._note_string_import(original_node)
         if full == "tensorflow.staging.StagingArea":
             return self._without_tutorial_constructor(original_node, updated_node)
+        new_call = numpy_calls.rewritten(original_node, updated_node, self._survey.imports, self._survey.defined)
+        if new_call is not None:
+            self.done.append(Note(self._line(original_node), f"{code(original_node)} -> {code(new_call)}"))
+            return new_call
         func = original_node.func
         if isinstance(func, cst.Attribute) and dotted(func.value) in self._survey.tutorial_areas:
             new = {"stage": "put", "unstage": "get"}.get(func.attr.value)
@@ -178,7 +198,11 @@ class _Rewriter(cst.CSTTransformer):
     def _follows_its_import(self, node: cst.Attribute) -> bool:
         """Whether the import statement of the root name is rewritten to bind another module."""
         root = (dotted(node) or "").partition(".")[0]
-        return "." in (full := self._survey.imports.meaning(cst.Name(root))) and targets.moved(full) is not None
+        full = self._survey.imports.meaning(cst.Name(root))
+        home = targets.moved(full) if "." in full else None
+        new = targets.MOVES.get(self._survey.imports.meaning(node))
+        # A single name may have another home than its module.
+        return home is not None and (new is None or new.startswith(f"{home}."))
 
     def _is_imported_leaf(self, node: cst.Attribute) -> bool:
         """Whether the root name comes from a contrib import, which has its own entry in the list."""
@@ -196,8 +220,7 @@ class _Rewriter(cst.CSTTransformer):
         if root == "numpy":
             return f"{self._numpy_name()}.{rest}"
         if root in ("staging_tf1", "tf_slim"):
-            module = full.rpartition(".")[0] if ".legacy." in full else root
-            self.modules.add(module)
+            self.modules.add(root)
         return full
 
     def _numpy_name(self) -> str:

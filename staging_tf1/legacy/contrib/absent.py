@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
+from staging_tf1.legacy.contrib.advice import replacement_of
 from staging_tf1.legacy.contrib.homes import PACKAGES, REPLACEMENTS
 
 
@@ -13,11 +15,17 @@ def removal_message(symbol: str, part: str) -> str:
     if part not in REPLACEMENTS:
         return f"tf.{symbol}: TensorFlow 1.15 had no tf.contrib.{part}. Check the spelling."
     message = f"tf.{symbol} was removed with tf.contrib, and staging_tf1 does not restore it."
-    replacement = REPLACEMENTS[part]
-    if not replacement:
+    name = symbol.rpartition(".")[2]
+    replacement = replacement_of(part, name)
+    if replacement is not None:
+        return f"{message} Use instead: {replacement}." if replacement else f"{message} There is no replacement."
+    if not REPLACEMENTS[part]:
         return f"{message} There is no replacement."
-    message += f" Use instead: {replacement}."
-    if part in PACKAGES:
+    message += f" Use instead: {REPLACEMENTS[part]}."
+    if part in PACKAGES and symbol != f"contrib.{part}":
+        # What tf_slim has was found, if it is installed.
+        if importlib.util.find_spec("tf_slim") is not None:
+            return f"{message} tf_slim has no {name}."
         message += " If tf_slim is installed (pip install tf_slim), its names are available here."
     return message
 

@@ -34,7 +34,7 @@ REPLACEMENTS: dict[str, str] = {
     "kernel_methods": "",
     "labeled_tensor": "",
     "layers": "the package tf_slim (tf_slim.layers)",
-    "learn": "tf.keras; its data sets: the package tensorflow-datasets",
+    "learn": "tf.keras, and for data sets other than MNIST the package tensorflow_datasets",
     "legacy_seq2seq": "",
     "linear_optimizer": "tf.keras.experimental.LinearModel of tf_keras",
     "lookup": "tf.lookup",
@@ -89,7 +89,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "framework": ("tf_slim",),
     "losses": ("tf_slim.losses",),
     "metrics": ("tf_slim.metrics",),
-    "training": ("tf_slim.training",),
+    "training": ("tf_slim.training.training", "tf_slim.training.evaluation"),
 }
 
 # Names that have another home in tf.compat.v1, or in this package ("staging_tf1...:name").
@@ -99,11 +99,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "MapStagingArea": "staging_tf1:MapStagingArea",
     },
     "layers": {
-        "xavier_initializer": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
-        "xavier_initializer_conv2d": "staging_tf1.legacy.contrib.initializers:xavier_initializer",
-        "variance_scaling_initializer": ("staging_tf1.legacy.contrib.initializers:variance_scaling_initializer"),
-        "l1_regularizer": "staging_tf1.legacy.contrib.regularizers:l1_regularizer",
-        "l2_regularizer": "staging_tf1.legacy.contrib.regularizers:l2_regularizer",
+        "xavier_initializer": "staging_tf1.contrib.layers:xavier_initializer",
+        "xavier_initializer_conv2d": "staging_tf1.contrib.layers:xavier_initializer",
+        "variance_scaling_initializer": "staging_tf1.contrib.layers:variance_scaling_initializer",
+        "l1_regularizer": "staging_tf1.contrib.layers:l1_regularizer",
+        "l2_regularizer": "staging_tf1.contrib.layers:l2_regularizer",
     },
     "framework": {
         "nest": "nest",
@@ -116,18 +116,42 @@ ALIASES: dict[str, dict[str, str]] = {
         "get_global_step": "train.get_global_step",
         "get_or_create_global_step": "train.get_or_create_global_step",
         "assert_global_step": "train.assert_global_step",
+        "assert_same_float_dtype": "debugging.assert_same_float_dtype",
+        "assert_scalar": "debugging.assert_scalar",
+        "convert_to_tensor_or_sparse_tensor": "convert_to_tensor_or_sparse_tensor",
         "init_from_checkpoint": "train.init_from_checkpoint",
         "list_variables": "train.list_variables",
         "load_checkpoint": "train.load_checkpoint",
         "load_variable": "train.load_variable",
         "zero_initializer": "zeros_initializer",
     },
+    "data": {
+        name: f"staging_tf1.contrib.data:{name}"
+        for name in (
+            "assert_element_shape",
+            "batch_and_drop_remainder",
+            "padded_batch_and_drop_remainder",
+            "reduce_dataset",
+            "sliding_window_batch",
+            "sloppy_interleave",
+        )
+    },
+    "metrics": {
+        "confusion_matrix": "math.confusion_matrix",
+        "set_difference": "sets.difference",
+        "set_intersection": "sets.intersection",
+        "set_size": "sets.size",
+        "set_union": "sets.union",
+    },
+    "rnn": {"LSTMBlockCell": "staging_tf1.contrib.rnn:LSTMBlockCell"},
     "training": {
-        "HParams": "staging_tf1.legacy.contrib.hparams:HParams",
+        "HParams": "staging_tf1.contrib.training:HParams",
         "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
+        "bucket": "staging_tf1.contrib.training:bucket",
+        "bucket_by_sequence_length": "staging_tf1.contrib.training:bucket_by_sequence_length",
         "checkpoints_iterator": "train.checkpoints_iterator",
-        "GreedyLoadBalancingStrategy": "staging_tf1.legacy.contrib.placement:GreedyLoadBalancingStrategy",
-        "byte_size_load_fn": "staging_tf1.legacy.contrib.placement:byte_size_load_fn",
+        "GreedyLoadBalancingStrategy": "staging_tf1.contrib.training:GreedyLoadBalancingStrategy",
+        "byte_size_load_fn": "staging_tf1.contrib.training:byte_size_load_fn",
     },
     "eager": {
         "Checkpoint": "train.Checkpoint",
@@ -147,6 +171,15 @@ ALIASES: dict[str, dict[str, str]] = {
 
 # Parts that this package looks up by a function `find(part, name)` of its own, which may return None.
 LENT = {"estimator": "staging_tf1.legacy.estimator.contrib", "tpu": "staging_tf1.legacy.estimator.contrib"}
+
+# Modules and functions that this package has, by their full old name. The packages above them have nothing else.
+OURS: dict[str, str] = {
+    "tensorflow.contrib.learn.datasets.load_dataset": "staging_tf1.contrib.mnist:load_dataset",
+    "tensorflow.contrib.learn.datasets.mnist": "staging_tf1.contrib.mnist",
+    "tensorflow.contrib.learn.python.learn.datasets.mnist": "staging_tf1.contrib.mnist",
+    "tensorflow.examples.tutorials.mnist.input_data": "staging_tf1.contrib.mnist",
+    "tensorflow.examples.tutorials.mnist.mnist": "staging_tf1.contrib.mnist_model",
+}
 
 # Whole modules, whose names are looked up one by one in a module of tf.compat.v1.
 MODULES: dict[str, tuple[str, ...]] = {

@@ -16,7 +16,8 @@ from staging_tf1.legacy.contrib.absent import Absent, removal_message
 from staging_tf1.legacy.submodules import Make, substitute
 
 _ROOT = "tensorflow.contrib"
-_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT)
+_LEARN = {"learn"}  # a part of homes.OURS
+_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT) | _LEARN
 
 
 def maker(fullname: str) -> Make:

@@ -142,8 +142,16 @@ _OF: dict[str, str] = {
         profile write_op_log
     """,
     "tpu": """
-        CrossShardOptimizer PaddingSpec XLAOptions batch_parallel bfloat16_scope core cross_replica_sum
-        experimental initialize_system outside_compilation replicate rewrite shard shutdown_system
+        CrossShardOptimizer InputPipelineConfig PaddingSpec RunConfig TPUConfig TPUEstimator TPUEstimatorSpec
+        XLAOptions batch_parallel bfloat16_scope core cross_replica_sum experimental initialize_system
+        outside_compilation replicate rewrite shard shutdown_system
+    """,
+    "estimator": """
+        InMemoryEvaluatorHook add_metrics binary_classification_head build_raw_supervised_input_receiver_fn
+        call_logit_fn clip_gradients_by_norm dnn_logit_fn_builder export_all_saved_models
+        linear_logit_fn_builder logistic_regression_head make_early_stopping_hook
+        make_stop_at_checkpoint_step_hook multi_class_head poisson_regression_head regression_head
+        stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook
     """,
 }
 # Modules that an import statement finds, and an attribute does not.

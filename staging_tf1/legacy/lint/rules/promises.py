@@ -9,7 +9,7 @@ from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.lint.rules import contrib_names
 
 _CONTRIB = targets.CONTRIB
-_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES)
+_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT)
 # contrib.layers.python.layers.initializers and similar modules have the names of contrib.layers.
 _INNER = ("python", "ops")
 
@@ -32,6 +32,8 @@ def what_is_left(full: str, used: Collection[str] = ()) -> str:
 
 def is_module(full: str) -> bool:
     """Whether a name is a module that `staging-tf1 run` makes importable, whatever it contains."""
+    if any(f"{ours}.".startswith(f"{full}.") for ours in homes.OURS):
+        return True
     part, *below = _path(full)
     if part not in _OFFERED:
         return False
@@ -43,6 +45,8 @@ def is_module(full: str) -> bool:
 
 def is_brought_back(full: str) -> bool:
     """Whether a program finds a name of `tf.contrib` under `staging-tf1 run`."""
+    if any(f"{full}.".startswith(f"{ours}.") for ours in homes.OURS):
+        return True
     part, *below = _path(full)
     if part not in _OFFERED:
         return False
@@ -57,8 +61,7 @@ def is_brought_back(full: str) -> bool:
     home = homes.ALIASES.get(part, {}).get(below[0])
     if home is None:
         return below[0] in contrib_names.of(part)
-    # tf.estimator was removed from TensorFlow itself.
-    return not home.startswith("estimator.") and (len(below) == 1 or below[1] in contrib_names.of(home))
+    return len(below) == 1 or below[1] in contrib_names.of(home)
 
 
 def is_migrated(full: str) -> bool:

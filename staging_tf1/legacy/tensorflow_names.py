@@ -1,0 +1,154 @@
+"""Names below TensorFlow's public API that old programs import and TensorFlow 2.15 to 2.21 has elsewhere, or not.
+
+tests/legacy/private_names.py finds them: it compares what programs use with TensorFlow 1.15.5 and later versions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_V1 = "tensorflow.compat.v1"
+
+
+def _public(*names: str, under: str = "") -> dict[str, str]:
+    return {name: f"{_V1}:{under}{name}" for name in names}
+
+
+def _in(module: str, *names: str) -> dict[str, str]:
+    return {name: f"tensorflow.python.{module}:{name}" for name in names}
+
+
+# Module -> missing name -> current home ("module:attribute", where the attribute may be a path).
+NAMES: dict[str, dict[str, str]] = {
+    "tensorflow.python.data.experimental.ops.iterator_ops": _public(
+        "CheckpointInputPipelineHook", under="data.experimental."
+    ),
+    "tensorflow.python.data.ops.dataset_ops": _public("Options", under="data."),
+    "tensorflow.python.distribute.distribute_lib": _public("get_loss_reduction", under="distribute."),
+    "tensorflow.python.eager.context": _public("VirtualDeviceConfiguration", under="config.experimental."),
+    "tensorflow.python.eager.function": {"defun": f"{_V1}:function"},
+    "tensorflow.python.eager.tape": _in("eager.record", "record_operation", "stop_recording"),
+    "tensorflow.python.framework.config": _public(
+        "get_virtual_device_configuration", "set_virtual_device_configuration", under="config.experimental."
+    ),
+    "tensorflow.python.framework.graph_util": _public("convert_variables_to_constants", under="graph_util."),
+    "tensorflow.python.framework.graph_util_impl": _public("convert_variables_to_constants", under="graph_util."),
+    "tensorflow.python.framework.ops": {
+        **_public(
+            "IndexedSlices",
+            "Tensor",
+            "convert_to_tensor_or_indexed_slices",
+            "disable_tensor_equality",
+            "enable_tensor_equality",
+            "register_tensor_conversion_function",
+        ),
+        **_in("framework.tensor_conversion", "convert_to_tensor_v2"),
+        **_in(
+            "framework.indexed_slices",
+            "IndexedSlicesValue",
+            "convert_n_to_tensor_or_indexed_slices",
+            "internal_convert_n_to_tensor_or_indexed_slices",
+            "internal_convert_to_tensor_or_indexed_slices",
+        ),
+    },
+    "tensorflow.python.layers.normalization": {
+        **_public("BatchNormalization", "batch_normalization", under="layers."),
+        "BatchNorm": f"{_V1}:layers.BatchNormalization",
+        "batch_norm": f"{_V1}:layers.batch_normalization",
+    },
+    "tensorflow.python.ops.array_ops": _public("stack", "unstack"),
+    "tensorflow.python.ops.control_flow_ops": {
+        **_public("Assert", "case", "cond", "switch_case", "while_loop"),
+        "case_v2": "tensorflow.python.ops.control_flow_case:case_v2",
+        "cond_for_tf_v2": "tensorflow.python.ops.cond:cond_for_tf_v2",
+        "while_loop_v2": "tensorflow.python.ops.while_loop:while_loop_v2",
+    },
+    "tensorflow.python.ops.custom_gradient": _in("ops.handle_data_util", "copy_handle_data"),
+    "tensorflow.python.ops.gradients_util": _in("eager.backprop_util", "IsTrainable"),
+    "tensorflow.python.ops.math_ops": _public("bessel_i0e", "bessel_i1e", under="math."),
+    "tensorflow.python.ops.nn": _public(
+        "bidirectional_dynamic_rnn", "dynamic_rnn", "raw_rnn", "static_rnn", "static_state_saving_rnn", under="nn."
+    ),
+    "tensorflow.python.ops.nn_impl": _public("compute_average_loss", "scale_regularization_loss", under="nn."),
+    "tensorflow.python.ops.random_ops": _public("random_crop"),
+    "tensorflow.python.ops.variable_scope": {
+        **_public("disable_resource_variables", "enable_resource_variables", "resource_variables_enabled"),
+        **_in("ops.ref_variable", "default_variable_creator"),
+        "variable": f"{_V1}:Variable",
+    },
+    "tensorflow.python.ops.variables": {
+        **_public("is_variable_initialized"),
+        **_in("ops.ref_variable", "RefVariable", "default_variable_creator"),
+        "VariableV1": f"{_V1}:Variable",
+    },
+    "tensorflow.python.pywrap_tensorflow": {
+        **_public("NewCheckpointReader", under="train."),
+        **_in("client._pywrap_events_writer", "EventsWriter"),
+        **_in("client.pywrap_tf_session", "EqualGraphDefWrapper"),
+    },
+    "tensorflow.python.saved_model.utils_impl": _in(
+        "saved_model.path_helpers",
+        "get_assets_dir",
+        "get_or_create_assets_dir",
+        "get_or_create_variables_dir",
+        "get_variables_dir",
+        "get_variables_path",
+    ),
+    "tensorflow.python.training.experimental.mixed_precision": _public(
+        "disable_mixed_precision_graph_rewrite", "enable_mixed_precision_graph_rewrite", under="train.experimental."
+    ),
+    "tensorflow.python.util.nest": {"is_sequence": "tensorflow.python.util.nest:is_nested"},
+}
+
+
+class Gone(NamedTuple):
+    """What became of a module."""
+
+    homes: tuple[str, ...] = ()  # modules that have its names ("module" or "module:attribute")
+    advice: str = "There is no replacement."  # for the names that none of these modules has
+
+
+_DATA_OPTIONS = Gone((f"{_V1}:data", f"{_V1}:data.experimental"), "Use tf.data.Options.")
+_GEN_TRAINING_OPS = Gone(("tensorflow.python.ops.gen_training_ops",), "Use tf.raw_ops.")
+_STATISTICS = Gone((), "tf.data no longer measures statistics; profile with tf.profiler.")
+_TRACKABLE = "Use tf.train.Checkpoint and tf.Module."
+_CONTEXT = Gone(("tensorflow.python.distribute.distribute_lib",), "Use tf.distribute.")
+# Modules that are gone and that old programs import at their top, though they may never use them.
+MODULES: dict[str, Gone] = {
+    "tensorflow.python.data.experimental.ops.distribute_options": _DATA_OPTIONS,
+    "tensorflow.python.data.experimental.ops.optimization_options": _DATA_OPTIONS,
+    "tensorflow.python.data.experimental.ops.stats_aggregator": _STATISTICS,
+    "tensorflow.python.data.experimental.ops.stats_ops": _STATISTICS,
+    "tensorflow.python.data.experimental.ops.stats_options": _STATISTICS,
+    "tensorflow.python.data.experimental.ops.threading_options": _DATA_OPTIONS,
+    "tensorflow.python.data.experimental.ops.threadpool": Gone(
+        (),
+        "Set Options().threading.private_threadpool_size of tf.data and pass the options to dataset.with_options().",
+    ),
+    "tensorflow.python.distribute.all_reduce": Gone(
+        (), "There is no replacement; tf.distribute reduces over devices by itself."
+    ),
+    "tensorflow.python.distribute.distribution_strategy_context": _CONTEXT,
+    "tensorflow.python.eager.profiler": Gone((), "Use tf.profiler.experimental.start() and stop()."),
+    "tensorflow.python.framework.tensor_like": Gone((), "Use tf.is_tensor()."),
+    "tensorflow.python.keras.datasets": Gone((f"{_V1}:keras.datasets",), "Use tf.keras.datasets."),
+    **{
+        f"tensorflow.python.keras.datasets.{name}": Gone((f"{_V1}:keras.datasets.{name}",), "Use tf.keras.datasets.")
+        for name in ("boston_housing", "cifar10", "cifar100", "fashion_mnist", "imdb", "mnist", "reuters")
+    },
+    "tensorflow.python.profiler.profile_context": Gone((), "Use tf.profiler.experimental or a ProfilerHook."),
+    "tensorflow.python.training.distribute": _CONTEXT,
+    "tensorflow.python.training.distribution_strategy_context": _CONTEXT,
+    "tensorflow.python.training.gen_training_ops": _GEN_TRAINING_OPS,
+    "tensorflow.python.training.tracking": Gone((), _TRACKABLE),
+    "tensorflow.python.training.tracking.base": Gone(("tensorflow.python.trackable.base",), _TRACKABLE),
+    "tensorflow.python.training.tracking.data_structures": Gone(
+        ("tensorflow.python.trackable.data_structures",), _TRACKABLE
+    ),
+    "tensorflow.python.training.tracking.tracking": Gone(
+        ("tensorflow.python.trackable.autotrackable", "tensorflow.python.trackable.resource"), _TRACKABLE
+    ),
+    "tensorflow.python.training.tracking.util": Gone(("tensorflow.python.checkpoint.checkpoint",), _TRACKABLE),
+    "tensorflow.python.training.training_ops": _GEN_TRAINING_OPS,
+    "tensorflow.python.util.deprecation_wrapper": Gone((), "Remove its use: it only printed warnings."),
+}

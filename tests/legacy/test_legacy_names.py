@@ -1,0 +1,69 @@
+"""Names below TensorFlow's public API under `staging-tf1 run`, and the seeds of random ops."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+from legacy_support import HERE, PROMISES, Run, last_json
+from private_names import resolves, used_in
+
+from staging_tf1.legacy import tensorflow_names
+
+
+def test_names_that_programs_use_are_found_or_have_advice(staging_run: Run) -> None:
+    ran = staging_run(PROMISES / "private_names.py", HERE / "private_names.txt")
+    found = last_json(ran)
+    assert len(found) > 30
+    assert not [name for name, how in found.items() if how.startswith("missing")]
+    advised = {name.rpartition(".")[0] for name, how in found.items() if how.startswith("advice")}
+    # In every version of TensorFlow.
+    assert {name.rpartition(".")[2] for name in advised} <= {
+        "all_reduce",
+        "deprecation_wrapper",
+        "profiler",
+        "pywrap_tensorflow",
+        "threadpool",
+    }
+    assert all(" was removed in TensorFlow 2. " in how for how in found.values() if how.startswith("advice"))
+
+
+def test_every_home_in_the_tables_exists() -> None:
+    homes = {home for names in tensorflow_names.NAMES.values() for home in names.values()}
+    homes |= {home for gone in tensorflow_names.MODULES.values() for home in gone.homes}
+    needs_keras_two = {home for home in homes if ":layers." in home or ":keras" in home or ":nn." in home}
+    has_estimator = importlib.metadata.version("tensorflow").startswith("2.15.")
+    for home in sorted(homes - needs_keras_two):
+        if not home.endswith("CheckpointInputPipelineHook") or has_estimator:
+            assert resolves(home.replace(":", ".")), home
+
+
+def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(staging_run: Run) -> None:
+    # Printed by TensorFlow 1.15.5.
+    assert staging_run(PROMISES / "graph_seed.py").stdout.splitlines() == [
+        "-0.1386 -0.2479 -0.2218 0.9157 [3, 5, 2, 2, 4]",
+        "-0.2604 -0.4090 0.1827 0.8775 [4, 1, 3, 4, 2]",
+        "0.0404 0.0408 -0.0052",
+        "-0.4373 -0.8569",
+        "[3, 6, 1, 4, 0, 5, 8, 9, 7, 2]",
+        "[0, 1, 5, 3, 9, 4, 6, 2, 8, 7]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "from tensorflow.python.framework import ops\nops.Tensor.shape",
+            {"tensorflow.python.framework.ops", "tensorflow.python.framework.ops.Tensor"},
+        ),
+        (
+            "import tensorflow.python.ops.variables as v\nv.VariableV1(1)",
+            {"tensorflow.python.ops.variables", "tensorflow.python.ops.variables.VariableV1"},
+        ),
+        ("import tensorflow as tf\ntf.python.ops.x, tf.zeros", {"tensorflow.python.ops.x"}),
+        ("from . import ops\nfrom tensorflow.train import Saver\nops.Tensor", set()),
+    ],
+)
+def test_the_comparison_finds_imports_and_attributes(text: str, names: set[str]) -> None:
+    assert used_in(text) - {"tensorflow.python.ops"} == names
