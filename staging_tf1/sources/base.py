@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1 import arguments
 from staging_tf1.spec import bytes_per_batch
@@ -17,7 +17,26 @@ from staging_tf1.spec import bytes_per_batch
 __all__ = ["Source", "StreamSource"]
 
 
-class Source(abc.ABC):
+class _Unrecorded:
+    """Names what only sources with numbered records have, when it is used on another one."""
+
+    _ON_RECORDS = frozenset(("take", "skip", "split", "pad", "by_length", "with_options"))
+
+    # Hidden from type checkers, for which a class with this method has every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self).__name__
+            if name in _Unrecorded._ON_RECORDS:
+                raise AttributeError(
+                    f"{kind} has no {name}(): it delivers batches, which cannot be divided into records again. Call "
+                    f"{name}() on a source with numbered records (RecordSource), or do the same in the pipeline "
+                    f"before it makes batches."
+                )
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+
+
+class Source(_Unrecorded, abc.ABC):
     """Batches with random access, numbered from 0.
 
     To write your own source, subclass this class, or `RecordSource` if your records have numbers. Test it with
@@ -109,7 +128,7 @@ class Source(abc.ABC):
         return bytes_per_batch(self.spec, self.batch_size)
 
 
-class StreamSource(abc.ABC):
+class StreamSource(_Unrecorded, abc.ABC):
     """Batches that are read in order, by one thread at a time.
 
     Attributes:

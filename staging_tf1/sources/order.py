@@ -17,7 +17,7 @@ import numpy as np
 from staging_tf1.arguments import index_below
 from staging_tf1.sources.permutation import permute
 
-__all__ = ["Order", "Piece", "Schedule"]
+__all__ = ["Order", "Piece", "Schedule", "numbers_of"]
 
 # Places computed at once, in 0.2 to 0.8 ms. A quarter of them would take nearly as long, because of numpy's overhead
 # per call.
@@ -25,6 +25,13 @@ _CHUNK = 16384
 
 # Feed threads work on neighboring batches, so one or two chunks are in use, and four at the end of an epoch.
 _CHUNKS_KEPT = 4
+
+
+def numbers_of(records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
+    """Return record numbers as an int64 array. A slice has start, stop and step."""
+    if isinstance(records, slice):
+        return np.arange(records.start, records.stop, records.step, dtype=np.int64)
+    return records
 
 
 class Piece(NamedTuple):
@@ -114,6 +121,8 @@ class Schedule:
 class Order:
     """The order of a shard's records in each epoch. A `seed` of None does not shuffle. Thread-safe.
 
+    Other orders override `_at`, and `_is_identity` if they rearrange the records even without a seed.
+
     >>> Order(10, seed=None, shard_index=1, shard_count=3).records(Piece(epoch=0, start=0, stop=2))
     slice(1, 7, 3)
     """
@@ -133,7 +142,7 @@ class Order:
 
     def records(self, piece: Piece) -> np.ndarray[Any, Any] | slice:
         """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
-        if self.seed is None:
+        if self._is_identity:
             first = self.shard_index + self.shard_count * piece.start
             return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
         first_chunk, last_chunk = piece.start // _CHUNK, (piece.stop - 1) // _CHUNK
@@ -144,6 +153,16 @@ class Order:
             parts.append(chunk[max(piece.start - base, 0) : piece.stop - base])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    @property
+    def _is_identity(self) -> bool:
+        """Whether place `i` of all shards together always has record `i`."""
+        return self.seed is None
+
+    def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+        """Return the records at `places` of the order of all shards together. The places ascend."""
+        assert self.seed is not None
+        return permute(places, self.total_records, self.seed, epoch)
+
     def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
         key = (epoch, number)
         with self._lock:
@@ -152,8 +171,7 @@ class Order:
                 self._chunks.move_to_end(key)
                 return chunk
         places = np.arange(number * _CHUNK, min((number + 1) * _CHUNK, self.num_records), dtype=np.int64)
-        assert self.seed is not None
-        chunk = permute(places * self.shard_count + self.shard_index, self.total_records, self.seed, epoch)
+        chunk = self._at(places * self.shard_count + self.shard_index, epoch)
         with self._lock:
             self._chunks[key] = chunk
             while len(self._chunks) > _CHUNKS_KEPT:
