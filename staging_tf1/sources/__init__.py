@@ -13,8 +13,10 @@ from staging_tf1.sources.files.arrayrecord_write import write_array_records
 from staging_tf1.sources.files.tfrecord_write import write_tfrecords
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource
+from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.mix import mix
 from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.sources.tfrecord import TFRecordSource
 from staging_tf1.sources.zipped import zip_records
 
@@ -24,8 +26,10 @@ __all__ = [
     "CorruptRecordError",
     "GeneratorSource",
     "GrainSource",
+    "MapSource",
     "RecordFileError",
     "RecordSource",
+    "SequenceSource",
     "Source",
     "StreamSource",
     "TFRecordSource",
