@@ -12,7 +12,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.options import Options
-from staging_tf1.sources.order import Order
+from staging_tf1.sources.order import CHUNK, Order
 from staging_tf1.sources.parts import agreed_options, listed_parts
 from staging_tf1.sources.pattern import Pattern, proportions
 from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, permute
@@ -128,7 +128,26 @@ class _MixedOrder(Order):
         self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
-        which, draws = self._pattern.draws(places + epoch * self.total_records)
+        return self._continued(places + epoch * self.total_records)
+
+    def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
+        together = CHUNK // self.num_records
+        if together < 2:
+            return super()._chunk(epoch, number)
+        # A small source makes short epochs, which are computed together.
+        first, row = divmod(epoch, together)
+
+        def make() -> np.ndarray[Any, Any]:
+            epochs = np.arange(first * together, (first + 1) * together, dtype=np.int64)
+            found = self._continued((epochs[:, None] * self.total_records + self._places(0)).ravel())
+            return found.reshape(together, -1)
+
+        chunk: np.ndarray[Any, Any] = self._kept((first, -1), make)[row]
+        return chunk
+
+    def _continued(self, places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the records at places that are counted over all epochs. They ascend."""
+        which, draws = self._pattern.draws(places)
         found = np.empty_like(places)
         for part, (start, stop) in enumerate(zip(self._starts[:-1].tolist(), self._starts[1:].tolist())):
             rows = np.flatnonzero(which == part)

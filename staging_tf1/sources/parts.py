@@ -47,6 +47,8 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
     each = [part._options()._replace(**given) for part in parts]
     for option in Options._fields:
         values = [getattr(options, option) for options in each]
+        if option == "seed":  # one without a seed takes any
+            values = [value for value in values if value is not None] or [None]
         # Functions are compared by identity, and so are callable objects.
         differing = [value for value in values if value is not values[0] and (callable(value) or value != values[0])]
         if differing:
@@ -55,7 +57,8 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
                 f"{option}={arguments.shown(differing[0])}, expected one for all. Give them the same, for example with "
                 f"source.with_options({option}=...), and change the result."
             )
-    return each[0]
+    seeds = [options.seed for options in each if options.seed is not None]
+    return each[0]._replace(seed=seeds[0] if seeds else None)
 
 
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
