@@ -50,13 +50,15 @@ def access_to(what: str, dataset: Any) -> Access:
 
     Raises TypeError or SpecError, with what to pass instead, if the object is no map-style dataset.
     """
-    for names, refusal in _REFUSED.items():
-        if _is_a(dataset, *names.split()):
+    for kinds, refusal in _REFUSED.items():
+        if _is_a(dataset, *kinds.split()):
             raise TypeError(f"{what} got {kind_of(dataset)} as dataset. {refusal}")
     if _is_a(dataset, "pandas.DataFrame"):
-        return _Columns(what, {name: dataset[name].to_numpy() for name in _column_names(what, dataset)}, dataset)
+        names = _column_names(what, dataset)
+        columns = {name: checked_array(dataset[name], None, f"{what}: component {name!r}") for name in names}
+        return _Columns(what, columns, dataset)
     if _is_a(dataset, "pandas.Series"):
-        return _Columns(what, dataset.to_numpy(), dataset)
+        return _Columns(what, checked_array(dataset, None, what), dataset)
     if _is_a(dataset, "datasets.Dataset"):
         return _HuggingFace(dataset)
     if _is_column(dataset) or isinstance(dataset, Mapping) or _is_a(dataset, "zarr.Group"):

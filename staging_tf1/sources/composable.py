@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT32_MAX, INT64_MAX, shown
+from staging_tf1.arguments import INT32_MAX, INT64_MAX
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
@@ -72,15 +72,13 @@ class Composable(Source):
     def skip(self: _Source, count: int) -> _Source:
         """Return the source of all records but the first `count`.
 
-        Raises ValueError if that leaves none.
+        Raises ValueError if none is left.
 
         >>> ArraySource(np.arange(10), batch_size=4, epochs=1).skip(5).batch(1)
         array([9])
         """
         total = self._check_whole("skip()")
-        count = arguments.whole("skip()", "count", count, 0, INT64_MAX, "records")
-        if count >= total:
-            raise ValueError(f"skip() got count={shown(count)}, which leaves none of {total} records.")
+        count = arguments.whole("skip()", "count", count, 0, total - 1, f"it leaves at least one of {total} records")
         return self._narrowed(stretch(count, total - count, f"skip({count})"))
 
     def split(

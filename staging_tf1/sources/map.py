@@ -86,8 +86,9 @@ class MapSource(RecordSource):
         if load is not None:
             arguments.function(owner, "load", load, "a function from dataset[i] to a record")
         self._load = load
-        if not callable(collate):
-            arguments.choice(owner, "collate", collate, ("stack", "pad", "a function"))
+        if not callable(collate) and not (isinstance(collate, str) and collate in ("stack", "pad")):
+            kind = ValueError if isinstance(collate, str) else TypeError
+            arguments.refuse(owner, "collate", collate, "'stack', 'pad' or a function of a list of records", kind)
         self._collate = collate if callable(collate) else None
         self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
         safe = arguments.flag(owner, "thread_safe", thread_safe)
@@ -95,7 +96,7 @@ class MapSource(RecordSource):
         self._first_lock = threading.Lock()
         self._first_specs: Any = None
         if not len(self._access):
-            raise SpecError(f"{owner} got a dataset without records.")
+            raise SpecError(f"{owner} got a dataset without records, expected at least one.")
         if collate == "pad":
             self._padding = Padding(None, 0)
         super().__init__(

@@ -61,7 +61,7 @@ class SequenceSource(RecordSource):
         self._sequence = sequence
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
         if not len(sequence):
-            raise SpecError(f"{self._owner} got a sequence without batches.")
+            raise SpecError(f"{self._owner} got a sequence without batches, expected at least one.")
         super().__init__(
             len(sequence),
             batch_size=1,
