@@ -438,7 +438,11 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     yield "Composable.split(key)", Row(lambda v: whole.split(0.5, 1, key=v), _NONE, shows=False)
     yield "Composable.pad(to)", Row(lambda v: whole.pad(v), _NONE | {"dict"} | _whole(0, _INT32))
     # What does not fit the components is refused with the first record.
-    values = {kind for kind, value in HOSTILE.items() if isinstance(value, (int, float, str, bytes, np.generic, dict))}
+    values = {
+        kind
+        for kind, value in HOSTILE.items()
+        if isinstance(value, (int, float, complex, str, bytes, np.generic, dict))
+    }
     yield "Composable.pad(value)", Row(lambda v: whole.pad(value=v), values)
     yield "Composable.by_length(lengths)", Row(lambda v: whole.by_length(v), set(), shows=False)
     lengths = range(10)

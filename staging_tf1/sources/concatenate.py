@@ -51,6 +51,7 @@ class Concatenation(RecordSource):
         check_same_specs(what, parts, shapes=False)
         self._what, self._parts = what, parts
         self._starts = np.cumsum([0, *(part.num_records for part in parts)])
+        self._starts_list = self._starts[:-1].tolist()
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
         super().__init__(num_records, **options._asdict())
@@ -62,23 +63,31 @@ class Concatenation(RecordSource):
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Gather from each source its part. See `RecordSource.gather`."""
-        numbers = numbers_of(records)
-        which = self._part_of(numbers)
-        first = int(which[0])
-        if (which == first).all():
-            places = numbers - self._starts[first]
-            if isinstance(records, slice):
+        if isinstance(records, slice):
+            first, last = np.searchsorted(self._starts, (records.start, records.stop - records.step), side="right") - 1
+            if first == last:
                 start = int(self._starts[first])
                 places = slice(records.start - start, records.stop - start, records.step)
-            return self._fetched(first, places, len(numbers))
-        found = []
-        for part in np.flatnonzero(np.bincount(which)).tolist():
-            rows = np.flatnonzero(which == part)
-            found.append((rows, self._fetched(part, numbers[rows] - self._starts[part], len(rows))))
+                return self._fetched(int(first), places, len(range(records.start, records.stop, records.step)))
+        numbers = numbers_of(records)
+        parts = self._by_part(numbers)
+        if len(parts) == 1:
+            part = parts[0][0]
+            return self._fetched(part, numbers - self._starts[part], len(numbers))
+        found = [(rows, self._fetched(part, places, len(rows))) for part, rows, places in parts]
         return _joined(self._what, found, len(numbers))
 
-    def _part_of(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.searchsorted(self._starts, numbers, side="right") - 1
+    def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """Divide record numbers among the sources: which one, where they stand in `numbers`, and their places in it."""
+        rows = numbers.argsort()
+        ascending = numbers[rows]
+        cuts = ascending.searchsorted(self._starts).tolist()
+        found = []
+        for part, start in enumerate(self._starts_list):
+            begin, end = cuts[part], cuts[part + 1]
+            if begin < end:
+                found.append((part, rows[begin:end], ascending[begin:end] - start))
+        return found
 
     def _fetched(self, part: int, places: np.ndarray[Any, Any] | slice, count: int) -> Any:
         batch = self._parts[part]._fetch(places)
@@ -88,17 +97,15 @@ class Concatenation(RecordSource):
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         found: list[Any] = [None] * len(numbers)
-        which = self._part_of(numbers)
-        for part in np.flatnonzero(np.bincount(which)).tolist():
-            rows = np.flatnonzero(which == part)
-            read = self._parts[part]._single(numbers[rows] - self._starts[part])
+        for part, rows, places in self._by_part(numbers):
+            read = self._parts[part]._single(places)
             for row, (_, record) in zip(rows.tolist(), read, strict=True):
                 found[row] = (int(numbers[row]), record)
         return found
 
     def _describe(self, number: int) -> str:
-        part = int(self._part_of(np.array([number]))[0])
-        own = numbers_of(self._parts[part]._numbers(np.array([number - self._starts[part]])))
+        ((part, _, places),) = self._by_part(np.array([number]))
+        own = numbers_of(self._parts[part]._numbers(places))
         return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
 
     def _recipe(self) -> str:

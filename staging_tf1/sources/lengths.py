@@ -54,10 +54,8 @@ def checked_lengths(what: str, lengths: Any, count: int) -> np.ndarray[Any, Any]
 class GroupedOrder(Order):
     """An order in which records of similar length stand together."""
 
-    def __init__(
-        self, grouping: Grouping, total_records: int, seed: int | None, shard_index: int, shard_count: int
-    ) -> None:
-        super().__init__(total_records, seed, shard_index, shard_count)
+    def __init__(self, grouping: Grouping, *options: Any) -> None:
+        super().__init__(*options)
         self._grouping = grouping
 
     @property

@@ -128,8 +128,20 @@ class Order:
     slice(1, 7, 3)
     """
 
-    def __init__(self, total_records: int, seed: int | None, shard_index: int = 0, shard_count: int = 1) -> None:
+    def __init__(
+        self,
+        total_records: int,
+        seed: int | None,
+        shard_index: int = 0,
+        shard_count: int = 1,
+        select: Callable[[Any], Any] | None = None,
+        selects_slices: bool = True,
+    ) -> None:
         self.total_records = total_records
+        # From the records that are counted to their numbers. Applied to chunks, which takes less time than to batches.
+        self._select = select
+        # Whether it returns a slice for a slice.
+        self._selects_slices = selects_slices
         self.seed = seed
         self.shard_index = shard_index
         self.shard_count = shard_count
@@ -145,7 +157,8 @@ class Order:
         """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
         if self._is_identity:
             first = self.shard_index + self.shard_count * piece.start
-            return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
+            found = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
+            return found if self._select is None else self._select(found)
         first_chunk, last_chunk = piece.start // CHUNK, (piece.stop - 1) // CHUNK
         parts = []
         for number in range(first_chunk, last_chunk + 1):
@@ -156,12 +169,13 @@ class Order:
 
     @property
     def _is_identity(self) -> bool:
-        """Whether place `i` of all shards together always has record `i`."""
-        return self.seed is None
+        """Whether the records of any places are a slice: place `i` of all shards together has record `i`, counted."""
+        return self.seed is None and self._selects_slices
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
-        """Return the records at `places` of the order of all shards together. The places ascend."""
-        assert self.seed is not None
+        """Return the records at `places` of the order of all shards together, before `select`. The places ascend."""
+        if self.seed is None:
+            return places
         return permute(places, self.total_records, self.seed, epoch)
 
     def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
@@ -181,6 +195,8 @@ class Order:
                 self._chunks.move_to_end(key)
                 return chunk
         chunk = make()
+        if self._select is not None:
+            chunk = self._select(chunk)
         with self._lock:
             self._chunks[key] = chunk
             while len(self._chunks) > _CHUNKS_KEPT:

@@ -63,10 +63,12 @@ class Pattern:
         self._counts, self._seed = counts, seed
 
     def draws(self, places: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return for each place the source, and how many records of it stand before."""
+        """Return for each of ascending places the source, and how many records of it stand before."""
         which, before = _tables(tuple(self._per_table.tolist()), sum(self._counts), self._seed)
         rows, columns = np.divmod(places, self._length)
-        table = (mix64(rows.astype(np.uint64) + np.uint64(mix_int(self._seed))) % np.uint64(len(which))).astype(np.intp)
+        first, last = int(rows[0]), int(rows[-1])
+        hashes = mix64(np.arange(first, last + 1, dtype=np.uint64) + np.uint64(mix_int(self._seed)))
+        table = (hashes % np.uint64(len(which))).astype(np.intp)[rows - first]
         source = which[table, columns]
         return source, rows * self._per_table[source] + before[table, columns]
 

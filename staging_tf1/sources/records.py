@@ -142,9 +142,11 @@ class RecordSource(Composable):
     def _order_of(self, index: int, count: int) -> Order:
         """Make the order of one shard."""
         seed = self._seed if self._shuffle else None
+        keeps_slices = all(selection.keeps_slices for selection in self._selections)
+        select = self._numbers if self._selections else None
         if self._grouping is not None:
-            return GroupedOrder(self._grouping, self._total_records, seed, index, count)
-        return Order(self._total_records, seed, index, count)
+            return GroupedOrder(self._grouping, self._total_records, seed, index, count, select)
+        return Order(self._total_records, seed, index, count, select, keeps_slices)
 
     @property
     def _endless_across_epochs(self) -> bool:
@@ -211,10 +213,10 @@ class RecordSource(Composable):
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
-        return numbers_of(self._numbers(self._places(self._checked_index(index))))
+        return numbers_of(self._numbers_in(self._checked_index(index)))
 
-    def _places(self, index: int) -> np.ndarray[Any, Any] | slice:
-        """Return the places of the records of a batch among those that are selected."""
+    def _numbers_in(self, index: int) -> np.ndarray[Any, Any] | slice:
+        """Return the numbers of the records in a batch."""
         pieces = self._schedule.pieces(index)
         if len(pieces) == 1:
             return self._order.records(pieces[0])
@@ -233,10 +235,10 @@ class RecordSource(Composable):
         return batch_rng(self._seed or 0, self._order.shard_index, index)
 
     def _read(self, index: int) -> Any:
-        places = self._places(index)
+        numbers = self._numbers_in(index)
         if self._padding is None:
-            return self._fetch(places)
-        return self._padded().stack(self._single(numbers_of(places)), self._describe)
+            return self.gather(numbers)
+        return self._padded().stack(self._read_single(numbers_of(numbers)), self._describe)
 
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)

@@ -19,6 +19,9 @@ from staging_tf1.sources.permutation import mix64, mix_int
 
 __all__ = ["Selection", "split_by_key", "split_evenly", "stretch"]
 
+# Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
 Records = np.ndarray[Any, Any] | slice
 
 
@@ -29,11 +32,13 @@ class Selection(NamedTuple):
       size: how many records there are.
       numbers: a function from places, an int64 array or a slice, to the numbers of the records at these places.
       text: the call that made it, such as "take(5)". Part of the fingerprint.
+      keeps_slices: whether the result for a slice is a slice.
     """
 
     size: int
     numbers: Callable[[Records], Records]
     text: str
+    keeps_slices: bool = False
 
 
 def stretch(start: int, size: int, text: str) -> Selection:
@@ -48,7 +53,7 @@ def stretch(start: int, size: int, text: str) -> Selection:
             return slice(places.start + start, places.stop + start, places.step)
         return places + start if start else places
 
-    return Selection(size, numbers, text)
+    return Selection(size, numbers, text, keeps_slices=True)
 
 
 def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selection, Selection]:
@@ -67,7 +72,7 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
     def picked(stretch: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         begin = start(stretch)
         width = (start(stretch + 1) - begin).astype(np.uint64)
-        hashes = mix64(mix64(stretch.astype(np.uint64) + key))
+        hashes = mix64(stretch.astype(np.uint64) * _ODD + key)
         found: np.ndarray[Any, Any] = begin + (hashes % width).astype(np.int64)
         return found
 

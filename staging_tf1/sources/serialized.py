@@ -113,8 +113,7 @@ class SerializedSource(RecordSource):
         with self._first_lock:
             if self._first is None:
                 for place in range(self.num_records):
-                    places = self._order.records(Piece(0, place, place + 1))
-                    kept, found = self._records(numbers_of(self._numbers(places)))
+                    kept, found = self._records(numbers_of(self._order.records(Piece(0, place, place + 1))))
                     if kept:
                         (self._first,) = found
                         break

@@ -40,7 +40,7 @@ def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, place: str
     try:
         arrays = [
             (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, component_name(path)))
-            for spec, (path, leaf) in zip(specs, flatten_up_to(like, record, "the record"))
+            for spec, (path, leaf) in zip(specs, flatten_up_to(like, record))
         ]
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from error
