@@ -265,6 +265,27 @@ def test_options_of_the_parts_are_kept_and_can_be_changed() -> None:
     assert not changed.with_options(shuffle=True, seed=1).seed_was_drawn
 
 
+class Scaled:
+    def by_two(self, batch: Any) -> Any:
+        return batch * 2
+
+
+def test_the_same_method_is_the_same_transform() -> None:
+    scaled = Scaled()
+    both = concatenate([numbered(transform=scaled.by_two), numbered(transform=scaled.by_two)])
+    assert both.batch(0).tolist() == [0, 2, 4, 6]
+    with pytest.raises(ValueError, match="got sources with transform="):
+        concatenate([numbered(transform=scaled.by_two), numbered(transform=Scaled().by_two)])
+
+
+def test_record_ids_may_be_overwritten() -> None:
+    for source in (numbered(shuffle=True, seed=1), numbered(shuffle=True, seed=1).split(0.5, 1)[0]):
+        ids = source.record_ids(0)
+        kept = ids.tolist()
+        ids[:] = 0
+        assert source.record_ids(0).tolist() == kept
+
+
 def test_a_record_is_gathered_from_one_source_only(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counted(ArraySource):
         gathered = 0

@@ -17,7 +17,7 @@ from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
 from staging_tf1.sources.order import Order, numbers_of
 from staging_tf1.sources.padding import Padding, Plan
-from staging_tf1.sources.selection import Selection, hashed_keys, split_by_key, split_evenly, stretch
+from staging_tf1.sources.selection import Selection, hashed_keys, numbers_among, split_by_key, split_evenly, stretch
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform
 
@@ -186,9 +186,7 @@ class Composable(Source):
 
     def _numbers(self, places: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any] | slice:
         """Return the numbers of selected records."""
-        for selection in reversed(self._selections):
-            places = selection.numbers(places)
-        return places
+        return numbers_among(self._selections, places)
 
     def _fetch(self, places: np.ndarray[Any, Any] | slice) -> Any:
         """Gather selected records, by their places."""
@@ -214,7 +212,9 @@ class Composable(Source):
     def _padded(self) -> Plan:
         if self._plan is None:
             assert self._padding is not None
-            number, first = self._single(np.zeros(1, np.int64))[0]
+            each = (self._single(np.array([place])) for place in range(self._total_records))
+            # A corrupt record may be left out.
+            number, first = next(found[0] for found in each if found)
             self._plan = self._padding.planned(first, self._describe(number))
         return self._plan
 

@@ -64,11 +64,12 @@ class Concatenation(RecordSource):
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Gather from each source its part. See `RecordSource.gather`."""
         if isinstance(records, slice):
-            first, last = np.searchsorted(self._starts, (records.start, records.stop - records.step), side="right") - 1
+            wanted = range(records.start, records.stop, records.step)
+            first, last = np.searchsorted(self._starts, (wanted[0], wanted[-1]), side="right") - 1
             if first == last:
-                start = int(self._starts[first])
+                start = self._starts_list[first]
                 places = slice(records.start - start, records.stop - start, records.step)
-                return self._fetched(int(first), places, len(range(records.start, records.stop, records.step)))
+                return self._fetched(int(first), places, len(wanted))
         numbers = numbers_of(records)
         parts = self._by_part(numbers)
         if len(parts) == 1:

@@ -138,7 +138,7 @@ def _check_fits(each: _Component, array: np.ndarray[Any, Any], place: str) -> No
 
 def _padded(each: _Component, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     shape = tuple(
-        max(array.shape[axis] for array in arrays) if target is None else target
+        max((array.shape[axis] for array in arrays), default=0) if target is None else target
         for axis, target in enumerate(each.target)
     )
     batch = aligned_empty((len(arrays), *shape), each.spec.dtype)

@@ -49,8 +49,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
         values = [getattr(options, option) for options in each]
         if option == "seed":  # one without a seed takes any
             values = [value for value in values if value is not None] or [None]
-        # Functions are compared by identity, and so are callable objects.
-        differing = [value for value in values if value is not values[0] and (callable(value) or value != values[0])]
+        differing = [value for value in values if value is not values[0] and value != values[0]]
         if differing:
             raise ValueError(
                 f"{what} got sources with {option}={arguments.shown(values[0])} and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 import secrets
 import threading
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from staging_tf1.sources.composable import Composable
 from staging_tf1.sources.lengths import GroupedOrder
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Order, Schedule, numbers_of
+from staging_tf1.sources.selection import numbers_among
 from staging_tf1.sources.transform import Transform, batch_rng, hand_over, output_spec, wants_rng
 
 __all__ = ["RecordSource"]
@@ -143,7 +145,7 @@ class RecordSource(Composable):
         """Make the order of one shard."""
         seed = self._seed if self._shuffle else None
         keeps_slices = all(selection.keeps_slices for selection in self._selections)
-        select = self._numbers if self._selections else None
+        select = functools.partial(numbers_among, self._selections) if self._selections else None
         if self._grouping is not None:
             return GroupedOrder(self._grouping, self._total_records, seed, index, count, select)
         return Order(self._total_records, seed, index, count, select, keeps_slices)
@@ -213,7 +215,8 @@ class RecordSource(Composable):
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
-        return numbers_of(self._numbers_in(self._checked_index(index)))
+        # A copy, because the order keeps its numbers.
+        return numbers_of(self._numbers_in(self._checked_index(index))).copy()
 
     def _numbers_in(self, index: int) -> np.ndarray[Any, Any] | slice:
         """Return the numbers of the records in a batch."""

@@ -8,7 +8,7 @@ record by a hash of its own would make the sizes random; a permutation would sca
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from staging_tf1 import arguments
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.permutation import mix64, mix_int
 
-__all__ = ["Selection", "split_by_key", "split_evenly", "stretch"]
+__all__ = ["Selection", "digest", "hashed_keys", "numbers_among", "split_by_key", "split_evenly", "stretch"]
 
 # Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -110,6 +110,13 @@ def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
         return kept[places].astype(np.int64)
 
     return Selection(len(records), numbers, text)
+
+
+def numbers_among(selections: Sequence[Selection], places: Records) -> Records:
+    """Return the numbers of the records at `places` of what several selections, one after the other, have left."""
+    for selection in reversed(selections):
+        places = selection.numbers(places)
+    return places
 
 
 def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
