@@ -91,7 +91,7 @@ def makers(path: str) -> dict[str, Callable[[Any], Any]]:
         "parse_fn": lambda value: TFRecordSource(path, batch_size=1, parse_fn=lambda record: value).batch(0)[0],
         "MapSource": lambda value: MapSource([value], batch_size=1).batch(0)[0],
         "MapSource, collated": lambda value: MapSource([0], batch_size=1, collate=lambda records: value).batch(0),
-        "concatenate": lambda value: concatenate([_whole(value), _whole(value)]).batch(0)[: len(value)],
+        "concatenate": _concatenated,
         "generator": lambda value: next(GeneratorSource(lambda: iter([value])).batches()),
         "iterable": lambda value: next(iter(as_source([value]).batches())),
     }
@@ -109,8 +109,9 @@ def _iterated(value: Any) -> Any:
     return next(iter(GrainSource(dataset).batches()))
 
 
-def _whole(value: Any) -> ArraySource:
-    return ArraySource(value, batch_size=2 * len(value), epochs=1)
+def _concatenated(value: Any) -> Any:
+    batch = concatenate([ArraySource(value, batch_size=2**16, epochs=1)] * 2).batch(0)
+    return batch[: len(batch) // 2]
 
 
 def _unshuffled(value: Any) -> Any:
