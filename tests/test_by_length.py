@@ -204,6 +204,13 @@ def test_lengths_are_part_of_the_fingerprint() -> None:
     assert str(one["order"]).startswith("by_length(group=2, block=50, lengths=")
 
 
+def test_large_and_negative_lengths_give_the_same_order() -> None:
+    lengths = lengths_of(400)
+    source = ArraySource(np.arange(400), batch_size=8, shuffle=True, seed=1)
+    orders = [source.by_length(each).record_ids(3).tolist() for each in (lengths, lengths * 2**20, lengths - 1000)]
+    assert orders[0] == orders[1] == orders[2]
+
+
 def test_lengths_are_copied() -> None:
     lengths = lengths_of(40)
     source = ArraySource(np.arange(40), batch_size=8, epochs=1).by_length(lengths)

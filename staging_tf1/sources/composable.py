@@ -144,7 +144,7 @@ class Composable(Source):
         shuffles the groups of the block, unless the source is not shuffled. Each shard computes whole blocks.
 
         Args:
-          lengths: the length of each record. Is copied, and takes 8 bytes a record.
+          lengths: the length of each record. It is copied: 2 bytes a record, or 8 if one is 65,536 or more.
           group: how many consecutive records of all shards have similar lengths. Use the records of a step: batch size
             times towers times workers. The default is the batch size.
           block: how many groups are sorted together. More save padding; fewer shuffle better. See docs/sources.md.

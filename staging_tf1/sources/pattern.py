@@ -68,9 +68,12 @@ class Pattern:
         rows, columns = np.divmod(places, self._length)
         first, last = int(rows[0]), int(rows[-1])
         hashes = mix64(np.arange(first, last + 1, dtype=np.uint64) + np.uint64(mix_int(self._seed)))
-        table = (hashes % np.uint64(len(which))).astype(np.intp)[rows - first]
-        source = which[table, columns]
-        return source, rows * self._per_table[source] + before[table, columns]
+        table = (hashes % np.uint64(len(which))).astype(np.int64) * self._length
+        columns += table.take(rows - first)
+        source = which.ravel().take(columns)
+        rows *= self._per_table.take(source)
+        rows += before.ravel().take(columns)
+        return source, rows
 
 
 @functools.lru_cache(maxsize=8)
