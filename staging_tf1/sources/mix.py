@@ -30,8 +30,8 @@ def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None,
     random within that limit. Each source is read in its own order, shuffled if the option `shuffle` is set, and begins
     again when all its records were read: a source with a large weight is repeated more often.
 
-    An epoch is the longest run in which no source repeats a record. The next epoch continues in all sources where the
-    last one ended.
+    An epoch is as long as the first source to end: until then, no source repeats a record. The next epoch continues in
+    all sources where the last one ended.
 
     All sources must have the same options, which the result keeps.
 

@@ -11,6 +11,7 @@ The order is drawn for a few tables, which a hash puts in a row.
 from __future__ import annotations
 
 import functools
+import heapq
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -36,11 +37,10 @@ def proportions(shares: Sequence[Fraction]) -> tuple[int, ...]:
     (7, 3)
     """
     wanted = np.array([float(share) for share in shares])
-    totals = np.arange(1, _FINEST + 1)[:, None]
-    rounded = np.rint(wanted * totals)
-    exact = np.flatnonzero((np.abs(rounded - wanted * totals) < 1e-9 * totals).all(axis=1) & (rounded > 0).all(axis=1))
-    if exact.size:
-        return tuple(int(count) for count in rounded[exact[0]])
+    for total in range(len(shares), _FINEST + 1):
+        rounded = np.rint(wanted * total)
+        if (np.abs(rounded - wanted * total) < 1e-9 * total).all() and rounded.all():
+            return tuple(int(count) for count in rounded)
     counts = np.floor(wanted * _FINEST).astype(np.int64)
     # The largest remainders are rounded up.
     behind = np.argsort(counts - wanted * _FINEST, kind="stable")
@@ -117,21 +117,39 @@ def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
     )
     drawn = []
     following = [0] * len(counts)
+    # The sources whose next record may stand at a place or later, by that place, and those whose record may stand now.
+    coming: list[list[int]] = [list(range(len(counts))), *([] for _ in range(length))]
+    ready: list[tuple[float, int]] = []
     for place in range(length):
-        ready = [
-            (each.times[following[source]], source)
-            for source, each in enumerate(units)
-            if following[source] < counts[source] and each.starts[following[source]] <= place
-        ]
-        ready.sort()
-        for _, source in ready:
-            stop = units[source].stops_list[following[source]]
-            if stop == place + 1 or spare[place + 1 : stop].min() > 0:
-                break
-        spare[place + 1 : stop] -= 1
-        following[source] += 1
+        for source in coming[place]:
+            heapq.heappush(ready, (units[source].times[following[source]], source))
+        source = _next_source(ready, units, following, spare, place)
         drawn.append(source)
+        following[source] += 1
+        if following[source] < counts[source]:
+            coming[max(units[source].starts[following[source]], place + 1)].append(source)
     return drawn
+
+
+def _next_source(
+    ready: list[tuple[float, int]],
+    units: Sequence[_Units],
+    following: Sequence[int],
+    spare: np.ndarray[Any, Any],
+    place: int,
+) -> int:
+    """Take the source of one place out of the heap `ready`, and note in `spare` what is left."""
+    aside = []
+    while True:
+        time, source = heapq.heappop(ready)
+        stop = units[source].stops_list[following[source]]
+        if stop == place + 1 or spare[place + 1 : stop].min() > 0:
+            break
+        aside.append((time, source))
+    for entry in aside:
+        heapq.heappush(ready, entry)
+    spare[place + 1 : stop] -= 1
+    return source
 
 
 class _Units:
