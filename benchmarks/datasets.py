@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     over = {name: difference(found, name, "one source") for name in sources if name != "one source"}
     for name, (median, least, most) in over.items():
         print(f"{name}: {median:+.1f} us per batch of {BATCH} ({least:+.1f} to {most:+.1f})")
-    print("one source: {:.1f} us per batch".format(sorted(found["one source"])[len(found["one source"]) // 2]))
+    print("one source: {:.1f} us per batch of 128".format(sorted(found["one source"])[len(found["one source"]) // 2]))
     blocks = {block: by_length(block, 10_000 if options.quick else 100_000) for block in (0, 5, 20, 50, 200)}
     for block, (padding, displacement, correlation) in blocks.items():
         name = f"by_length, block={block}" if block else "no by_length"

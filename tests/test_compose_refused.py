@@ -57,6 +57,16 @@ def test_a_source_without_records_says_so(make: Any, name: str) -> None:
     assert not hasattr(source, name) and not hasattr(source, "anything_else")
 
 
+def test_an_attribute_error_in_a_source_keeps_its_message() -> None:
+    class Broken(Batches):
+        @property
+        def spec(self) -> Any:
+            return self.no_such_thing
+
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        Broken().spec  # noqa: B018
+
+
 def dropping(folder: Any) -> TFRecordSource:
     write_tfrecords([b"1", b"2"], str(folder / "d.tfrecord"))
     return TFRecordSource(str(folder / "d.tfrecord"), batch_size=4, epochs=1, skip_corrupt=True)

@@ -17,23 +17,24 @@ from staging_tf1.spec import bytes_per_batch
 __all__ = ["Source", "StreamSource"]
 
 
+class _OnRecords:
+    """A method that only sources with numbered records have. Other sources say so when it is used."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, source: Any, kind: type) -> Any:
+        raise AttributeError(
+            f"{kind.__name__} has no {self._name}(): it delivers batches, which cannot be divided into records again. "
+            f"Call {self._name}() on a source with numbered records (RecordSource), or do the same in the pipeline "
+            f"before it makes batches."
+        )
+
+
 class _Unrecorded:
-    """Names what only sources with numbered records have, when it is used on another one."""
-
-    _ON_RECORDS = frozenset(("take", "skip", "split", "pad", "by_length", "with_options"))
-
-    # Hidden from type checkers, for which a class with this method has every attribute.
+    # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self).__name__
-            if name in _Unrecorded._ON_RECORDS:
-                raise AttributeError(
-                    f"{kind} has no {name}(): it delivers batches, which cannot be divided into records again. Call "
-                    f"{name}() on a source with numbered records (RecordSource), or do the same in the pipeline "
-                    f"before it makes batches."
-                )
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        take, skip, split, pad, by_length, with_options = (_OnRecords() for _ in range(6))
 
 
 class Source(_Unrecorded, abc.ABC):

@@ -35,8 +35,9 @@ _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Pyth
 class RecordSource(Composable):
     """A source over numbered records.
 
-    Provides order, shards, epochs, transforms and exact resume. A subclass implements `record_spec` and `gather`. Its
-    `__init__` must set what these need before it calls `super().__init__`.
+    Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`, `split`,
+    `pad`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__` must set what
+    these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
