@@ -36,8 +36,8 @@ class RecordSource(Composable):
     """A source over numbered records.
 
     Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`, `split`,
-    `pad`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__` must set what
-    these need before it calls `super().__init__`.
+    `pad`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__` must set
+    what these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
