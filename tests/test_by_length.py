@@ -217,3 +217,13 @@ def test_lengths_are_copied() -> None:
     before = source.record_ids(0).tolist()
     lengths[:] = 0
     assert source.with_options(shuffle=False).record_ids(0).tolist() == before
+
+
+def test_lengths_are_those_of_the_selected_records() -> None:
+    values = lengths_of(300)
+    part = ArraySource(values, batch_size=8, shuffle=True, seed=1, epochs=1).skip(20).split(0.5, 1)[0]
+    own = np.concatenate(list(part.with_options(shuffle=False).batches()))
+    grouped = part.by_length(own, group=8, block=4)
+    spread = [np.ptp(batch) for batch in grouped.batches()]
+    assert np.mean(spread) < 160 < np.mean([np.ptp(batch) for batch in part.batches()])
+    testing.assert_shards_partition(grouped, 3)
