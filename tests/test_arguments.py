@@ -91,6 +91,14 @@ def _runner(**options: Any) -> Any:
     return staging.CustomRunner(**{"source": _array(), **options})
 
 
+def _mapped(**options: Any) -> Any:
+    return sources.MapSource(**{"dataset": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], "batch_size": 2, **options})
+
+
+def _sequence(**options: Any) -> Any:
+    return sources.SequenceSource(**{"sequence": [[1, 2]] * 10, **options})
+
+
 class _Records(sources.RecordSource):
     """A minimal record source."""
 
@@ -371,8 +379,15 @@ def _rows_of_sources() -> Iterator[tuple[str, Row]]:
         (records, "RecordSource"),
         (_tf_file, "TFRecordSource"),
         (_array_file, "ArrayRecordSource"),
+        (_mapped, "MapSource"),
+        (_sequence, "SequenceSource"),
+        (_array().with_options, "Composable.with_options"),
     ):
+        inherited = {"SequenceSource": ("batch_size", "drop_remainder", "across_epochs")}
+        inherited["Composable.with_options"] = ("shard",)
         for argument, takes in taken.items():
+            if argument in inherited.get(owner, ()):
+                continue
             row = Row(lambda v, make=make, argument=argument: make(**{argument: v}), takes)
             yield f"{owner}({argument})", row
     yield "RecordSource(num_records)", Row(lambda v: records(num_records=v), _whole(1, _INT64))
@@ -390,6 +405,8 @@ def _rows_of_sources() -> Iterator[tuple[str, Row]]:
     yield "RecordSource.with_seed(seed)", Row(lambda v: _array().with_seed(v), _whole(0, _INT64))
     yield "Source.with_seed(seed)", Row(lambda v: _Stepped().with_seed(v), _whole(0, _INT64))
     yield "Source.batches(start)", Row(lambda v: _Stepped().batches(v), _whole(0, _INT64))
+
+    yield from _rows_of_compositions()
 
     def generator(**options: Any) -> Any:
         return sources.GeneratorSource(**{"generator_fn": lambda: iter([[1]]), "resume": "skip", **options})
@@ -410,6 +427,42 @@ def _rows_of_sources() -> Iterator[tuple[str, Row]]:
     yield "GrainIterSource.state(position)", Row(lambda v: _grain_iter().state(v), set())
     yield "GrainIterSource.restore(position)", Row(lambda v: _grain_iter().restore(v, b"{}"), _whole(0, _INT64))
     yield "GrainIterSource.restore(state)", Row(lambda v: _grain_iter().restore(1, v), {"bytes"})
+
+
+def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
+    whole = _array()
+    yield "Composable.take(count)", Row(lambda v: whole.take(v), _whole(1, _INT64))
+    yield "Composable.skip(count)", Row(lambda v: whole.skip(v), _whole(0, 9))
+    yield "Composable.split(fraction)", Row(lambda v: whole.split(v, 1), set())
+    yield "Composable.split(seed)", Row(lambda v: whole.split(0.5, v), _whole(0, _INT64))
+    yield "Composable.split(key)", Row(lambda v: whole.split(0.5, 1, key=v), _NONE, shows=False)
+    yield "Composable.pad(to)", Row(lambda v: whole.pad(v), _NONE | {"dict"} | _whole(0, _INT32))
+    # What does not fit the components is refused with the first record.
+    values = {
+        kind
+        for kind, value in HOSTILE.items()
+        if isinstance(value, (int, float, complex, str, bytes, np.generic, dict))
+    }
+    yield "Composable.pad(value)", Row(lambda v: whole.pad(value=v), values)
+    yield "Composable.by_length(lengths)", Row(lambda v: whole.by_length(v), set(), shows=False)
+    lengths = range(10)
+    yield "Composable.by_length(group)", Row(lambda v: whole.by_length(lengths, group=v), _NONE | _whole(1, _INT32))
+    yield "Composable.by_length(block)", Row(lambda v: whole.by_length(lengths, block=v), _whole(1, _INT32))
+    for function in (sources.concatenate, sources.mix, sources.zip_records):
+        yield (
+            f"{function.__name__}(sources)",
+            Row(lambda v, function=function: function(v), set(), ("source",), shows=False),
+        )
+    yield "mix(weights)", Row(lambda v: sources.mix([whole, whole], v), _NONE | {"list", "np_1d"})
+    yield "mix(seed)", Row(lambda v: sources.mix([whole, whole], seed=v), _NONE | _whole(0, _INT64))
+    datasets = {"list", "tuple", "np_1d"}
+    yield "MapSource(dataset)", Row(lambda v: _mapped(dataset=v), datasets, ("column", "batch"), shows=False)
+    yield "MapSource(load)", Row(lambda v: _mapped(load=v), _NONE | {"class"})
+    yield "MapSource(collate)", Row(lambda v: _mapped(collate=v), {"class"})
+    yield "MapSource(threads)", Row(lambda v: _mapped(threads=v), _whole(1, MOST_THREADS))
+    yield "MapSource(thread_safe)", Row(lambda v: _mapped(thread_safe=v), _FLAGS)
+    yield "SequenceSource(sequence)", Row(lambda v: _sequence(sequence=v), {"list", "tuple"}, shows=False)
+    yield "SequenceSource(thread_safe)", Row(lambda v: _sequence(thread_safe=v), _FLAGS)
 
 
 def _rows_of_files() -> Iterator[tuple[str, Row]]:

@@ -564,6 +564,7 @@ def test_the_experiments_run(run_python: RunPython) -> None:
     assert [line for line in said["scaling"].splitlines() if ":" not in line] == [
         *("bytes", "threads", "towers", "capacity", "steps")
     ]
+    assert said["datasets"].count("us per batch of 128") == 11 and said["datasets"].count("padding") == 5
     assert said["shuffle"].count("of the time in order") == 2
     assert "real over synthetic: " in said["synthetic"]
 

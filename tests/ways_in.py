@@ -16,10 +16,12 @@ from staging_tf1.sources import (
     ArraySource,
     GeneratorSource,
     GrainSource,
+    MapSource,
     Source,
     StreamSource,
     TFRecordSource,
     as_source,
+    concatenate,
 )
 from staging_tf1.spec import ArraySpec
 
@@ -87,6 +89,9 @@ def makers(path: str) -> dict[str, Callable[[Any], Any]]:
         "ArraySource, shuffled": _unshuffled,
         "transform": lambda value: ArraySource(_ONE, batch_size=1, transform=lambda batch: value).batch(0),
         "parse_fn": lambda value: TFRecordSource(path, batch_size=1, parse_fn=lambda record: value).batch(0)[0],
+        "MapSource": lambda value: MapSource([value], batch_size=1).batch(0)[0],
+        "MapSource, collated": lambda value: MapSource([0], batch_size=1, collate=lambda records: value).batch(0),
+        "concatenate": _concatenated,
         "generator": lambda value: next(GeneratorSource(lambda: iter([value])).batches()),
         "iterable": lambda value: next(iter(as_source([value]).batches())),
     }
@@ -102,6 +107,11 @@ def _iterated(value: Any) -> Any:
 
     dataset = grain.MapDataset.range(1).map(lambda _: value).to_iter_dataset()
     return next(iter(GrainSource(dataset).batches()))
+
+
+def _concatenated(value: Any) -> Any:
+    batch = concatenate([ArraySource(value, batch_size=2**16, epochs=1)] * 2).batch(0)
+    return batch[: len(batch) // 2]
 
 
 def _unshuffled(value: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from staging_tf1.arrays import checked_array, describe
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten, flatten_up_to, pack
 
@@ -71,21 +71,7 @@ class ArraySource(RecordSource):
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Return rows of the arrays. See `RecordSource.gather`."""
-        return pack(self._specs, [_take(array, records) for array in self._arrays])
-
-
-def _take(array: np.ndarray[Any, Any], records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
-    if isinstance(records, slice):
-        return aligned_copy(array[records])
-    if not array.dtype.isnative:
-        return aligned_copy(array[records])
-    taken = aligned_empty((len(records), *array.shape[1:]), array.dtype)
-    if array.flags.c_contiguous:
-        # The record numbers are in range. mode="raise" would gather into a buffer first, and copy that.
-        array.take(records, axis=0, out=taken, mode="clip")
-    else:  # take would copy the whole array first, to make it contiguous
-        np.copyto(taken, array[records])
-    return taken
+        return pack(self._specs, [take_rows(array, records) for array in self._arrays])
 
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:

@@ -13,8 +13,8 @@ from typing import Any
 from staging_tf1.errors import StagingWarning
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.options import Options
 from staging_tf1.sources.parsing import Parsing
-from staging_tf1.sources.records import Options
 from staging_tf1.sources.serialized import SerializedSource
 from staging_tf1.sources.transform import Transform
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1 import arguments
 from staging_tf1.spec import bytes_per_batch
@@ -17,7 +17,27 @@ from staging_tf1.spec import bytes_per_batch
 __all__ = ["Source", "StreamSource"]
 
 
-class Source(abc.ABC):
+class _OnRecords:
+    """A method that only sources with numbered records have. Other sources say so when it is used."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, source: Any, kind: type) -> Any:
+        raise AttributeError(
+            f"{kind.__name__} has no {self._name}(): it delivers batches, which cannot be divided into records again. "
+            f"Call {self._name}() on a source with numbered records (RecordSource), or do the same in the pipeline "
+            f"before it makes batches."
+        )
+
+
+class _Unrecorded:
+    # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
+    if not TYPE_CHECKING:
+        take, skip, split, pad, by_length, with_options = (_OnRecords() for _ in range(6))
+
+
+class Source(_Unrecorded, abc.ABC):
     """Batches with random access, numbered from 0.
 
     To write your own source, subclass this class, or `RecordSource` if your records have numbers. Test it with
@@ -109,7 +129,7 @@ class Source(abc.ABC):
         return bytes_per_batch(self.spec, self.batch_size)
 
 
-class StreamSource(abc.ABC):
+class StreamSource(_Unrecorded, abc.ABC):
     """Batches that are read in order, by one thread at a time.
 
     Attributes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
 from staging_tf1.arrays import kind_of
+from staging_tf1.sources.access import is_keras_sequence
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
@@ -46,7 +47,14 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
         )
     # Strings and bytes are iterables too, of characters and integers.
     is_text = isinstance(value, (str, bytes, bytearray, memoryview))
-    if is_text or not (callable(value) or hasattr(value, "__iter__")):
+    has_batches = callable(value) or hasattr(value, "__iter__")
+    if not has_batches and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
+        cure = "SequenceSource(dataset)" if is_keras_sequence(value) else "MapSource(dataset, batch_size=...)"
+        raise TypeError(
+            f"{what} got a dataset of {len(value)} elements as {argument} ({kind_of(value)}), expected batches. Wrap "
+            f"it: staging_tf1.sources.{cure}."
+        )
+    if is_text or not has_batches:
         refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
     return GeneratorSource(value)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +18,21 @@ import numpy as np
 from staging_tf1.arguments import index_below
 from staging_tf1.sources.permutation import permute
 
-__all__ = ["Order", "Piece", "Schedule"]
+__all__ = ["CHUNK", "Order", "Piece", "Schedule", "numbers_of"]
 
 # Places computed at once, in 0.2 to 0.8 ms. A quarter of them would take nearly as long, because of numpy's overhead
 # per call.
-_CHUNK = 16384
+CHUNK = 16384
 
 # Feed threads work on neighboring batches, so one or two chunks are in use, and four at the end of an epoch.
 _CHUNKS_KEPT = 4
+
+
+def numbers_of(records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
+    """Return record numbers as an int64 array. A slice has start, stop and step."""
+    if isinstance(records, slice):
+        return np.arange(records.start, records.stop, records.step, dtype=np.int64)
+    return records
 
 
 class Piece(NamedTuple):
@@ -114,12 +122,26 @@ class Schedule:
 class Order:
     """The order of a shard's records in each epoch. A `seed` of None does not shuffle. Thread-safe.
 
+    Other orders override `_at`, and `_is_identity` if they rearrange the records even without a seed.
+
     >>> Order(10, seed=None, shard_index=1, shard_count=3).records(Piece(epoch=0, start=0, stop=2))
     slice(1, 7, 3)
     """
 
-    def __init__(self, total_records: int, seed: int | None, shard_index: int = 0, shard_count: int = 1) -> None:
+    def __init__(
+        self,
+        total_records: int,
+        seed: int | None,
+        shard_index: int = 0,
+        shard_count: int = 1,
+        select: Callable[[Any], Any] | None = None,
+        selects_slices: bool = True,
+    ) -> None:
         self.total_records = total_records
+        # From the records that are counted to their numbers. Applied to chunks, which takes less time than to batches.
+        self._select = select
+        # Whether it returns a slice for a slice.
+        self._selects_slices = selects_slices
         self.seed = seed
         self.shard_index = shard_index
         self.shard_count = shard_count
@@ -133,27 +155,48 @@ class Order:
 
     def records(self, piece: Piece) -> np.ndarray[Any, Any] | slice:
         """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
-        if self.seed is None:
+        if self._is_identity:
             first = self.shard_index + self.shard_count * piece.start
-            return slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
-        first_chunk, last_chunk = piece.start // _CHUNK, (piece.stop - 1) // _CHUNK
+            found = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
+            return found if self._select is None else self._select(found)
+        first_chunk, last_chunk = piece.start // CHUNK, (piece.stop - 1) // CHUNK
         parts = []
         for number in range(first_chunk, last_chunk + 1):
-            base = number * _CHUNK
+            base = number * CHUNK
             chunk = self._chunk(piece.epoch, number)
             parts.append(chunk[max(piece.start - base, 0) : piece.stop - base])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    @property
+    def _is_identity(self) -> bool:
+        """Whether the records of any places are a slice: place `i` of all shards together has record `i`, counted."""
+        return self.seed is None and self._selects_slices
+
+    def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+        """Return the records at `places` of the order of all shards together, before `select`. The places ascend."""
+        if self.seed is None:
+            return places
+        return permute(places, self.total_records, self.seed, epoch)
+
     def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
-        key = (epoch, number)
+        """Return the records at the places from `number * CHUNK` on."""
+        return self._kept((epoch, number), lambda: self._at(self._places(number), epoch))
+
+    def _places(self, number: int) -> np.ndarray[Any, Any]:
+        """Return the places of a chunk in the order of all shards together."""
+        own = np.arange(number * CHUNK, min((number + 1) * CHUNK, self.num_records), dtype=np.int64)
+        return own * self.shard_count + self.shard_index
+
+    def _kept(self, key: tuple[int, int], make: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Return a chunk that was used lately, or make it."""
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is not None:
                 self._chunks.move_to_end(key)
                 return chunk
-        places = np.arange(number * _CHUNK, min((number + 1) * _CHUNK, self.num_records), dtype=np.int64)
-        assert self.seed is not None
-        chunk = permute(places * self.shard_count + self.shard_index, self.total_records, self.seed, epoch)
+        chunk = make()
+        if self._select is not None:
+            chunk = self._select(chunk)
         with self._lock:
             self._chunks[key] = chunk
             while len(self._chunks) > _CHUNKS_KEPT:

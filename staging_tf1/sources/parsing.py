@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import as_array, describe, is_plain
-from staging_tf1.errors import SpecError
-from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, flatten_with_paths, pack
+from staging_tf1.arrays import as_array
+from staging_tf1.sources.stacking import stack_records
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
 
 __all__ = ["Parsing", "parsed_spec", "stack"]
 
@@ -79,21 +78,4 @@ def stack(like: Any, numbers: list[int], records: Iterable[Any], describe_record
     messages. Raises SpecError if a record differs from `like`.
     """
     specs = flatten(parsed_spec(like, None))
-    batch = [aligned_empty((len(numbers), *spec.shape[1:]), spec.dtype) for spec in specs]
-    for row, (number, record) in enumerate(zip(numbers, records, strict=True)):
-        try:
-            arrays = [
-                (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, component_name(path)))
-                for spec, (path, leaf) in zip(specs, flatten_up_to(like, record))
-            ]
-        except SpecError as error:
-            raise SpecError(f"{describe_record(number)}: parse_fn: {error}") from error
-        for target, spec, (path, array) in zip(batch, specs, arrays):
-            if array.shape != spec.shape[1:] or array.dtype != spec.dtype:
-                raise SpecError(
-                    f"{describe_record(number)}: parse_fn returned {f'component {path!r} as ' if path else ''}"
-                    f"{describe(array.dtype, array.shape)}, but {describe(spec.dtype, spec.shape[1:])} for the first "
-                    "record. All records must have the same dtype and shape: pad or crop them."
-                )
-            target[row] = array if array.ndim else array[()]
-    return pack(like, batch)
+    return stack_records(like, specs, zip(numbers, records, strict=True), len(numbers), describe_record, "parse_fn")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SORTED_RECORDS", "permute"]
+__all__ = ["SORTED_RECORDS", "mix64", "mix_int", "permute"]
 
 # Sorting this many hashes takes 0.1 ms. The value is part of the order: changing it reorders resumed runs.
 SORTED_RECORDS = 4096
@@ -46,7 +46,7 @@ def permute(positions: np.ndarray[Any, Any], num_records: int, seed: int, epoch:
 @functools.lru_cache(maxsize=64)
 def _sorted_order(num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
     first_key, second_key = _keys(seed, epoch, num_records)[:2]
-    hashes = _mix64(_mix64(np.arange(num_records, dtype=np.uint64) + np.uint64(first_key)) ^ np.uint64(second_key))
+    hashes = mix64(mix64(np.arange(num_records, dtype=np.uint64) + np.uint64(first_key)) ^ np.uint64(second_key))
     order: np.ndarray[Any, Any] = np.argsort(hashes, kind="stable").astype(np.int64)
     order.flags.writeable = False
     return order
@@ -83,11 +83,11 @@ def _bijection(x: np.ndarray[Any, Any], bits: int, keys: tuple[int, ...], word: 
 
 @functools.lru_cache(maxsize=64)
 def _keys(seed: int, epoch: int, num_records: int) -> tuple[int, ...]:
-    state = _mix_int(_mix_int(seed) ^ _mix_int(epoch + 0x632BE59BD9B4E019)) ^ num_records
-    return tuple(_mix_int(state + (number + 1) * 0x9E3779B97F4A7C15) for number in range(2 * _ROUNDS))
+    state = mix_int(mix_int(seed) ^ mix_int(epoch + 0x632BE59BD9B4E019)) ^ num_records
+    return tuple(mix_int(state + (number + 1) * 0x9E3779B97F4A7C15) for number in range(2 * _ROUNDS))
 
 
-def _mix_int(x: int) -> int:
+def mix_int(x: int) -> int:
     """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Each bit of `x` affects half of the result's."""
     x &= _MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
@@ -95,7 +95,8 @@ def _mix_int(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def _mix64(x: Any) -> Any:
+def mix64(x: Any) -> Any:
+    """Do what `mix_int` does, for an array of uint64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -4,60 +4,40 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 import secrets
 import threading
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT32_MAX, INT64_MAX
-from staging_tf1.sources.base import Source
-from staging_tf1.sources.order import Order, Schedule
+from staging_tf1.arguments import INT64_MAX
+from staging_tf1.sources.composable import Composable
+from staging_tf1.sources.lengths import GroupedOrder
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import Order, Schedule, numbers_of
+from staging_tf1.sources.selection import numbers_among
 from staging_tf1.sources.transform import Transform, batch_rng, hand_over, output_spec, wants_rng
 
-__all__ = ["Options", "RecordSource"]
+__all__ = ["RecordSource"]
 
 # A batch gathers its part of each epoch separately.
 _MOST_EPOCHS_A_BATCH = 2**16
+# Entries of a fingerprint that do not say what the records are.
+_NOT_OF_RECORDS = frozenset(
+    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count".split()
+)
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
 
-class Options(NamedTuple):
-    """The options that all record sources share. See `RecordSource`."""
-
-    batch_size: int
-    shuffle: bool = False
-    seed: int | None = None
-    epochs: int | None = None
-    shard: tuple[int, int] | None = None
-    drop_remainder: bool = False
-    across_epochs: bool = False
-    transform: Transform | None = None
-
-    def checked(self, owner: str) -> Options:
-        """Check and normalize the options. Called before any file is opened."""
-        wants_rng(owner, self.transform)
-        return Options(
-            arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
-            arguments.flag(owner, "shuffle", self.shuffle),
-            None if self.seed is None else arguments.seed(owner, self.seed),
-            None
-            if self.epochs is None
-            else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is endless"),
-            arguments.shard(owner, self.shard, INT64_MAX),
-            arguments.flag(owner, "drop_remainder", self.drop_remainder),
-            arguments.flag(owner, "across_epochs", self.across_epochs),
-            self.transform,
-        )
-
-
-class RecordSource(Source):
+class RecordSource(Composable):
     """A source over numbered records.
 
-    Provides order, shards, epochs, transforms and exact resume. A subclass implements `record_spec` and `gather`. Its
-    `__init__` must set what these need before it calls `super().__init__`.
+    Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`, `split`,
+    `pad`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__` must set
+    what these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
@@ -107,16 +87,23 @@ class RecordSource(Source):
         num_records = arguments.whole(owner, "num_records", num_records, 1, INT64_MAX, "records of all shards")
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(owner)
-        self._shuffle = options.shuffle
-        self._wants_rng = wants_rng(owner, transform)
-        self.seed_was_drawn = options.seed is None and (self._shuffle or self._wants_rng)
-        self._seed = secrets.randbits(31) if self.seed_was_drawn else options.seed
-        self._total_records = num_records
-        self._transform = transform
-        self._schedule = Schedule(
-            num_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs
-        )
+        self._own_records = self._total_records = num_records
+        self._set_options(options, secrets.randbits(31))
         self._take_shard(*arguments.shard(owner, options.shard, num_records))
+
+    # Whether the order is random even without a shuffle.
+    _order_is_random = False
+
+    def _set_options(self, options: Options, drawn: int) -> None:
+        """Set all options except the shard. `drawn` is the seed if one is needed and none is given."""
+        self._shuffle = options.shuffle
+        self._wants_rng = wants_rng(self._owner, options.transform)
+        self.seed_was_drawn = options.seed is None and self._is_random
+        self._seed = drawn if self.seed_was_drawn else options.seed
+        self._transform = options.transform
+        self._schedule = Schedule(
+            self._total_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs
+        )
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:
@@ -133,12 +120,8 @@ class RecordSource(Source):
         made by `aligned_empty` are fed without a copy.
         """
 
-    @property
-    def _owner(self) -> str:
-        return type(self).__name__
-
     def _take_shard(self, index: int, count: int) -> None:
-        order = Order(self._total_records, self._seed if self._shuffle else None, index, count)
+        order = self._order_of(index, count)
         batch_size, drop = self._schedule.batch_size, self._schedule.drop_remainder
         if drop and batch_size > order.num_records and not self._endless_across_epochs:
             raise ValueError(
@@ -156,7 +139,17 @@ class RecordSource(Source):
             order.num_records, batch_size, self._schedule.epochs, drop, self._schedule.across_epochs
         )
         self._spec: Any = None
+        self._plan = None
         self._spec_lock = threading.Lock()
+
+    def _order_of(self, index: int, count: int) -> Order:
+        """Make the order of one shard."""
+        seed = self._seed if self._shuffle else None
+        keeps_slices = all(selection.keeps_slices for selection in self._selections)
+        select = functools.partial(numbers_among, self._selections) if self._selections else None
+        if self._grouping is not None:
+            return GroupedOrder(self._grouping, self._total_records, seed, index, count, select)
+        return Order(self._total_records, seed, index, count, select, keeps_slices)
 
     @property
     def _endless_across_epochs(self) -> bool:
@@ -164,7 +157,7 @@ class RecordSource(Source):
 
     @property
     def _is_random(self) -> bool:
-        return self._shuffle or self._wants_rng
+        return self._shuffle or self._wants_rng or self._order_is_random
 
     @property
     def seed(self) -> int | None:
@@ -189,7 +182,7 @@ class RecordSource(Source):
     def _find_spec(self) -> Any:
         batch_dim = None if self._schedule.has_partial else self.batch_size
         if self._transform is None:
-            return self.record_spec(batch_dim)
+            return self.record_spec(batch_dim) if self._padding is None else self._padded().spec(batch_dim)
         return output_spec(self._read(0), self.batch(0), batch_dim)
 
     @property
@@ -223,10 +216,15 @@ class RecordSource(Source):
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
-        parts = [self._order.records(piece) for piece in self._schedule.pieces(self._checked_index(index))]
-        return np.concatenate(
-            [np.arange(p.start, p.stop, p.step, dtype=np.int64) if isinstance(p, slice) else p for p in parts]
-        )
+        # A copy, because the order keeps its numbers.
+        return numbers_of(self._numbers_in(self._checked_index(index))).copy()
+
+    def _numbers_in(self, index: int) -> np.ndarray[Any, Any] | slice:
+        """Return the numbers of the records in a batch."""
+        pieces = self._schedule.pieces(index)
+        if len(pieces) == 1:
+            return self._order.records(pieces[0])
+        return np.concatenate([numbers_of(self._order.records(piece)) for piece in pieces])
 
     def batch(self, index: int) -> Any:
         """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
@@ -241,10 +239,10 @@ class RecordSource(Source):
         return batch_rng(self._seed or 0, self._order.shard_index, index)
 
     def _read(self, index: int) -> Any:
-        pieces = self._schedule.pieces(index)
-        if len(pieces) == 1:
-            return self.gather(self._order.records(pieces[0]))
-        return self.gather(self.record_ids(index))
+        numbers = self._numbers_in(index)
+        if self._padding is None:
+            return self.gather(numbers)
+        return self._padded().stack(self._read_single(numbers_of(numbers)), self._describe)
 
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)
@@ -256,12 +254,40 @@ class RecordSource(Source):
         part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
         return part
 
+    def _options(self) -> Options:
+        """The options, without the shard. The seed is None if it was drawn."""
+        schedule = self._schedule
+        return Options(
+            schedule.batch_size,
+            self._shuffle,
+            None if self.seed_was_drawn else self._seed,
+            schedule.epochs,
+            None,
+            schedule.drop_remainder,
+            schedule.across_epochs,
+            self._transform,
+        )
+
+    def _with_changes(self: _Source, changes: dict[str, Any]) -> _Source:
+        options = self._options()._replace(**changes).checked(f"{self._owner}.with_options()")
+        other = copy.copy(self)
+        drawn = self._seed if self.seed_was_drawn else None
+        other._set_options(options, secrets.randbits(31) if drawn is None else drawn)
+        other._take_shard(self._order.shard_index, self._order.shard_count)
+        return other
+
+    def _recipe(self) -> str:
+        """Say what the records are, for the fingerprint of what is made of them."""
+        own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS | {"records"}}
+        listed = "".join(f", {key}={value!r}" for key, value in sorted(own.items()))
+        return self._selected_from(f"{self._owner}({self._own_records}{listed})")
+
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random."""
-        return {
+        made: dict[str, int | str] = {
             "source": type(self).__name__,
             "num_records": self._total_records,
-            "batch_size": self.batch_size,
+            "batch_size": self._schedule.batch_size,
             "shuffle": int(self._shuffle),
             "seed": -1 if self._seed is None or not self._is_random else self._seed,
             "drop_remainder": int(self._schedule.drop_remainder),
@@ -269,6 +295,11 @@ class RecordSource(Source):
             "shard_index": self._order.shard_index,
             "shard_count": self._order.shard_count,
         }
+        if self._selections:
+            made["records"] = self._selected_from(f"{self._owner}({self._own_records})")
+        if self._grouping is not None:
+            made["order"] = self._grouping.text
+        return made
 
     def __repr__(self) -> str:
         shard = f", shard={self._order.shard_index, self._order.shard_count}" if self._order.shard_count > 1 else ""

@@ -12,9 +12,10 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.cache import RecordCache
-from staging_tf1.sources.order import Piece
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
-from staging_tf1.sources.records import Options, RecordSource
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import ArraySpec, map_structure
 
 __all__ = ["SerializedFiles", "SerializedSource"]
@@ -74,6 +75,7 @@ class SerializedSource(RecordSource):
         self._skip_corrupt = parsing.skip_corrupt
         self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
+        self._drops_records = self._skip_corrupt
         super().__init__(files.num_records, **options._asdict())
 
     def _take_shard(self, index: int, count: int) -> None:
@@ -111,7 +113,7 @@ class SerializedSource(RecordSource):
         with self._first_lock:
             if self._first is None:
                 for place in range(self.num_records):
-                    kept, found = self._records(self._numbers(self._order.records(Piece(0, place, place + 1))))
+                    kept, found = self._records(numbers_of(self._order.records(Piece(0, place, place + 1))))
                     if kept:
                         (self._first,) = found
                         break
@@ -119,22 +121,25 @@ class SerializedSource(RecordSource):
                     raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
             return self._first
 
-    @staticmethod
-    def _numbers(records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
-        if isinstance(records, slice):
-            return np.arange(records.start, records.stop, records.step, dtype=np.int64)
-        return records
-
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read records, parsed if `parse_fn` was passed. See `RecordSource.gather`."""
         if self._as_uint8:
-            return self._rows(self._numbers(records))
-        numbers, found = self._records(self._numbers(records))
+            return self._rows(numbers_of(records))
+        numbers, found = self._records(numbers_of(records))
         if self._parse is not None:
             return stack(self._first_parsed(), numbers, found, self._files.describe)
         batch = aligned_empty(len(numbers), np.dtype(object))
         batch[:] = list(found)
         return batch
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        if self._parse is None:
+            return super()._read_single(numbers)
+        kept, found = self._records(numbers)
+        return [(number, map_structure(_copied, record)) for number, record in zip(kept, found)]
+
+    def _describe(self, number: int) -> str:
+        return self._files.describe(number)
 
     def _records(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
         """Return the numbers of intact records, and an iterable of the records that parses lazily.

@@ -10,8 +10,8 @@ from staging_tf1.arguments import choice, flag
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
+from staging_tf1.sources.options import Options
 from staging_tf1.sources.parsing import Parsing
-from staging_tf1.sources.records import Options
 from staging_tf1.sources.serialized import SerializedSource
 from staging_tf1.sources.transform import Transform
 

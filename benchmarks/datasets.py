@@ -1,0 +1,100 @@
+"""The cost of arranging and combining records, and of reading map-style datasets.
+
+    python benchmarks/datasets.py [--part compose] [--rounds 21] [--json out.json]
+
+Parts:
+  compose: what `take`, `split`, `concatenate`, `mix` and `by_length` add to the time in which the records of a batch of
+    128 are determined: at most 20 us for each layer. Also how much padding `by_length` saves, and how good its shuffle
+    still is, by the mean displacement of a record relative to a uniform permutation.
+
+No TensorFlow runs here. Records are determined for consecutive batches, as feed threads do, so the figures include the
+chunks of the order that are computed once for many batches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from common import Step, difference, finish, flags, in_turn, turns
+
+from staging_tf1.sources import ArraySource, RecordSource, concatenate, mix
+
+PARTS = ("compose",)
+BATCH = 128
+RECORDS = 1_000_000
+# Lengths like those of sentences: most are short, few are long.
+LENGTHS = np.random.default_rng(0).lognormal(3.5, 0.6, RECORDS).astype(np.int64) + 1
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Prints what each layer adds; returns its median, minimum and maximum in microseconds."""
+    parser = flags(__doc__, rounds=21)
+    parser.add_argument("--part", choices=PARTS, default="compose", help="what to measure (default: %(default)s)")
+    options = parser.parse_args(argv)
+    sources = layers(10_000 if options.quick else RECORDS)
+    found = in_turn({name: next_records(source) for name, source in sources.items()}, **turns(options, 0.1))
+    over = {name: difference(found, name, "one source") for name in sources if name != "one source"}
+    for name, (median, least, most) in over.items():
+        print(f"{name}: {median:+.1f} us per batch of {BATCH} ({least:+.1f} to {most:+.1f})")
+    print("one source: {:.1f} us per batch of 128".format(sorted(found["one source"])[len(found["one source"]) // 2]))
+    blocks = {block: by_length(block, 10_000 if options.quick else 100_000) for block in (0, 5, 20, 50, 200)}
+    for block, (padding, displacement, correlation) in blocks.items():
+        name = f"by_length, block={block}" if block else "no by_length"
+        print(
+            f"{name}: {padding:.1%} padding, displacement {displacement:.1%}, neighbours correlate {correlation:+.2f}"
+        )
+    finish(options, {"us a batch": found, "by_length": {str(block): figures for block, figures in blocks.items()}})
+    return over
+
+
+def layers(count: int) -> dict[str, RecordSource]:
+    """One source, and what is made of it in one and in several layers."""
+    one = ArraySource(np.arange(count), batch_size=BATCH, shuffle=True, seed=1)
+    parts = [one.take(count // 2), one.skip(count // 2)]
+    return {
+        "one source": one,
+        "take": one.take(count - 1),
+        "split": one.split(0.9, seed=1)[0],
+        "split, the small part": one.split(0.9, seed=1)[1],
+        "split by key": one.split(0.9, seed=1, key=np.arange(count))[0],
+        "take, skip, split": one.take(count - 1).skip(1).split(0.9, seed=1)[0],
+        "concatenate": concatenate(parts),
+        "concatenate twice": concatenate([concatenate(parts), one]),
+        "mix of 2": mix(parts, [0.7, 0.3], seed=1),
+        "mix of 5": mix([one] * 5, [5, 4, 3, 2, 1], seed=1),
+        "by_length": one.by_length(LENGTHS[:count]),
+    }
+
+
+def next_records(source: RecordSource) -> Step:
+    """A function that determines the records of the next batch, down to the sources that hold them."""
+    numbers = itertools.count()
+    return lambda: down(source, source.record_ids(next(numbers)))
+
+
+def down(source: RecordSource, numbers: np.ndarray[Any, Any]) -> None:
+    """Determine which records of its parts a concatenation reads."""
+    parts = getattr(source, "_parts", ())
+    if not parts:
+        return
+    for part, _, places in source._by_part(numbers):  # type: ignore[attr-defined]
+        down(parts[part], parts[part]._numbers(places))
+
+
+def by_length(block: int, count: int) -> tuple[float, float, float]:
+    """The share of padding, the displacement, and the correlation of the lengths of neighbouring batches."""
+    lengths = LENGTHS[:count]
+    source = ArraySource(np.arange(count), batch_size=32, shuffle=True, seed=1, drop_remainder=True)
+    arranged = source.by_length(lengths, block=block) if block else source
+    order = np.concatenate([arranged.record_ids(k) for k in range(arranged.batches_per_epoch or 0)])
+    batches = lengths[order].reshape(-1, 32)
+    displacement = np.abs(order - np.arange(len(order))).mean() / (count / 3)
+    means = batches.mean(axis=1)
+    correlation = float(np.corrcoef(means[:-1], means[1:])[0, 1])
+    return 1 - batches.sum() / (32 * batches.max(axis=1).sum()), float(displacement), correlation
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""How the records of a map-style dataset are read: one by one, many at once, or as columns.
+
+What `dataset[...]` returns for a list of numbers differs between libraries: records, a table, a column, or an error. So
+only a plain integer is passed to an object of unknown type. Others are known by the names of their types, which does
+not import their libraries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arrays import checked_array, kind_of
+from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.sources.stacking import rows_of
+from staging_tf1.spec import component_name, flatten_with_paths, map_structure, pack
+
+__all__ = ["Access", "Fetched", "access_to", "is_keras_sequence"]
+
+_MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
+
+
+class Fetched(NamedTuple):
+    """Records as they were read: a list of them, or columns (a nest of arrays with one row for each)."""
+
+    listed: list[Any] | None
+    columns: Any = None
+
+    def records(self) -> list[Any]:
+        """Return the records one by one."""
+        return rows_of(self.columns) if self.listed is None else self.listed
+
+
+class Access(Protocol):
+    """The records of one dataset."""
+
+    def __len__(self) -> int:
+        """The number of records."""
+
+    def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        """Read records by number, int64 [n], in this order."""
+
+
+def access_to(what: str, dataset: Any) -> Access:
+    """Find out how to read a dataset. Reads no record.
+
+    Raises TypeError or SpecError, with what to pass instead, if the object is no map-style dataset.
+    """
+    for kinds, refusal in _REFUSED.items():
+        if _is_a(dataset, *kinds.split()):
+            raise TypeError(f"{what} got {kind_of(dataset)} as dataset. {refusal}")
+    if _is_a(dataset, "pandas.DataFrame"):
+        names = _column_names(what, dataset)
+        columns = {name: checked_array(dataset[name], None, f"{what}: component {name!r}") for name in names}
+        return _Columns(what, columns, dataset)
+    if _is_a(dataset, "pandas.Series"):
+        return _Columns(what, checked_array(dataset, None, what), dataset)
+    if _is_a(dataset, "datasets.Dataset"):
+        return _HuggingFace(dataset)
+    if _is_column(dataset) or isinstance(dataset, Mapping) or _is_a(dataset, "zarr.Group"):
+        return _Columns(what, _as_columns(what, dataset), dataset)
+    is_text = isinstance(dataset, (str, bytes, bytearray, memoryview, type))
+    if is_text or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        arguments.refuse(what, "dataset", dataset, _MAP_STYLE)
+    return _Items(what, dataset)
+
+
+def is_keras_sequence(value: Any) -> bool:
+    """Whether `value` is a Keras `Sequence` or `PyDataset`, whose elements are batches. Does not import Keras."""
+    return _is_a(value, *_KERAS)
+
+
+_KERAS = ("keras.Sequence", "keras.PyDataset", "tf_keras.Sequence", "tensorflow.Sequence")
+_KEEP_COLUMNS = "Its [] does not return a record. Pass its columns: {name: numpy_array}."
+# Types whose [] or length is not that of records, and what to do.
+_REFUSED = {
+    " ".join(_KERAS): "Its elements are batches: use SequenceSource.",
+    "datasets.DatasetDict datasets.IterableDatasetDict": "Choose a split: dataset['train'].",
+    "pyarrow.Table pyarrow.RecordBatch pyarrow.ChunkedArray pyarrow.Array": _KEEP_COLUMNS,
+    "polars.DataFrame polars.LazyFrame polars.Series": _KEEP_COLUMNS,
+    "xarray.Dataset xarray.DataArray": _KEEP_COLUMNS,
+    "dask.DataFrame dask.Series dask.Array": _KEEP_COLUMNS,
+    "scipy.spmatrix scipy.sparray": "Make it dense: dataset.toarray().",
+    "tensorflow.DatasetV2": "It is read in order: pass it to staged().",
+    "pandas.Index": "Pass its values: dataset.to_numpy().",
+}
+
+
+def _is_a(value: Any, *names: str) -> bool:
+    """Whether a class of `value` has one of the `names`: the library, a dot, and the name of the class."""
+    return any(f"{each.__module__.partition('.')[0]}.{each.__name__}" in names for each in type(value).__mro__)
+
+
+def _column_names(what: str, frame: Any) -> list[str]:
+    names = list(frame.columns)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        arguments.refuse(what, "column names", names, "different strings, the names of the components")
+    return names
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or _is_a(value, "h5py.Dataset", "zarr.Array")
+
+
+def _as_columns(what: str, dataset: Any) -> Any:
+    """The columns of an array, a dict of arrays, or a group of h5py or zarr."""
+    if _is_column(dataset):
+        return dataset
+    # A group of zarr is no Mapping.
+    columns = dict(dataset if isinstance(dataset, Mapping) else dataset.arrays())
+    for name, column in columns.items():
+        if not _is_column(column):
+            raise TypeError(
+                f"{what} got {kind_of(column)} as column {name!r}, expected an array of numpy, h5py or zarr. Convert "
+                f"it with np.asarray, or pass a dataset with __len__ and __getitem__."
+            )
+    return columns
+
+
+class _Columns:
+    """Arrays with one row for each record: those of numpy, h5py and zarr, and the columns of a table."""
+
+    def __init__(self, what: str, columns: Any, dataset: Any) -> None:
+        self._columns = columns
+        lengths = {}
+        for path, column in flatten_with_paths(columns):
+            if not column.shape:
+                raise SpecError(f"{what}: {component_name(path)} is one value, expected an array.")
+            lengths[path] = int(column.shape[0])
+            # Without a row there is no loss, so this only checks the dtype.
+            checked_array(np.empty(0, column.dtype), None, f"{what}: {component_name(path)}")
+        if not lengths:
+            arguments.refuse(what, "dataset", dataset, "at least one column", ValueError)
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{component_name(path)} has {length}" for path, length in lengths.items())
+            raise SpecError(f"{what} got columns of different lengths: {listed}.")
+        self._length = next(iter(lengths.values()))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        return Fetched(None, map_structure(lambda column: _rows(column, numbers), self._columns))
+
+
+def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[numbers]
+    # h5py wants ascending numbers without repetition, and both libraries read each chunk once then.
+    ascending, places = np.unique(numbers, return_inverse=True)
+    first, last = int(ascending[0]), int(ascending[-1])
+    if last - first < 2 * len(ascending):
+        rows = column[first : last + 1]
+        ascending = ascending - first
+        return np.asarray(rows)[ascending[places]]
+    rows = column.oindex[ascending] if hasattr(column, "oindex") else column[ascending]
+    return np.asarray(rows)[places]
+
+
+class _HuggingFace:
+    """A `datasets.Dataset`: a list of numbers returns a dict of columns."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        columns = dict(self._dataset[numbers.tolist()])
+        if all(isinstance(column, np.ndarray) and column.dtype != object for column in columns.values()):
+            return Fetched(None, columns)
+        names = list(columns)
+        return Fetched([dict(zip(names, row)) for row in zip(*columns.values())])
+
+
+class _Items:
+    """Any other object: `dataset[i]`, or `dataset.__getitems__([i, j])` where it has that."""
+
+    def __init__(self, what: str, dataset: Any) -> None:
+        self._what, self._dataset, self._length = what, dataset, len(dataset)
+        self._many: Callable[[list[int]], Any] | None = dataset.__getitems__ if _reads_many(dataset) else None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        wanted = numbers.tolist()
+        with self._naming_a_change():
+            found = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
+        if not isinstance(found, Sequence) or len(found) != len(wanted):
+            raise SpecError(
+                f"{self._what}: dataset.__getitems__ returned {kind_of(found)} for {len(wanted)} numbers, expected a "
+                f"list of {len(wanted)} records."
+            )
+        for number, record in zip(wanted, found):
+            if record is None:
+                raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
+        return Fetched(list(found))
+
+    @contextlib.contextmanager
+    def _naming_a_change(self) -> Any:
+        try:
+            yield
+        except LookupError as error:
+            if len(self._dataset) < self._length:
+                raise StagingError(
+                    f"{self._what}: the dataset had {self._length} records when the source was made, and has "
+                    f"{len(self._dataset)} now. Records must stay: make a new source for each state of the dataset."
+                ) from error
+            raise
+
+
+def _reads_many(dataset: Any) -> bool:
+    """Whether `__getitems__` returns what `__getitem__` does.
+
+    A subclass may override only `__getitem__`, and inherit a `__getitems__` that does not call it.
+    """
+    for each in type(dataset).__mro__:
+        if "__getitems__" in vars(each):
+            return callable(getattr(dataset, "__getitems__", None))
+        if "__getitem__" in vars(each):
+            return False
+    return False
+
+
+def joined(parts: Sequence[Fetched]) -> Fetched:
+    """Join what several threads have read."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(part.listed is None for part in parts):
+        columns = parts[0].columns
+        leaves = zip(*([leaf for _, leaf in flatten_with_paths(part.columns)] for part in parts))
+        return Fetched(None, pack(columns, [np.concatenate(each) for each in leaves]))
+    return Fetched([record for part in parts for record in part.records()])

@@ -1,0 +1,272 @@
+"""The methods of `RecordSource` that make another source of its records."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import numbers
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT32_MAX, INT64_MAX
+from staging_tf1.sources.base import Source
+from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
+from staging_tf1.sources.options import KEPT
+from staging_tf1.sources.order import Order, numbers_of
+from staging_tf1.sources.padding import Padding, Plan
+from staging_tf1.sources.selection import Selection, hashed_keys, numbers_among, split_by_key, split_evenly, stretch
+from staging_tf1.sources.stacking import rows_of
+from staging_tf1.sources.transform import Transform
+
+__all__ = ["Composable"]
+
+_Source = TypeVar("_Source", bound="Composable")  # typing.Self came with Python 3.11
+
+
+class Composable(Source):
+    """Makes sources of some of the records, or of the same records in other batches.
+
+    `take`, `skip` and `split` count records in the order in which the source has them: before any shuffle and before
+    shards. So the parts of a split never share a record, in no epoch, and each part is shuffled as a whole.
+    """
+
+    # The order of all selected records, and how many records there are: selected, and without any selection.
+    _order: Order
+    _total_records: int
+    _own_records: int
+    # What take(), skip() and split() have left, in the order of the calls.
+    _selections: tuple[Selection, ...] = ()
+    # What pad() and by_length() were given.
+    _padding: Padding | None = None
+    _grouping: Grouping | None = None
+    # How to pad, once a record has been read.
+    _plan: Plan | None = None
+    # Whether `gather` may leave out records.
+    _drops_records = False
+
+    @abc.abstractmethod
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """See `RecordSource.gather`."""
+
+    @abc.abstractmethod
+    def _take_shard(self, index: int, count: int) -> None:
+        """Begin anew with a shard of the selected records."""
+
+    @abc.abstractmethod
+    def _with_changes(self: _Source, changes: dict[str, Any]) -> _Source:
+        """Return the source with other options."""
+
+    def take(self: _Source, count: int) -> _Source:
+        """Return the source of the first `count` records, or of all if there are fewer, as in `tf.data`.
+
+        >>> ArraySource(np.arange(10), batch_size=4, epochs=1).take(5).batch(1)
+        array([4])
+        """
+        total = self._check_whole("take()")
+        count = arguments.whole("take()", "count", count, 1, INT64_MAX, "records")
+        return self._narrowed(stretch(0, min(count, total), f"take({count})"))
+
+    def skip(self: _Source, count: int) -> _Source:
+        """Return the source of all records but the first `count`.
+
+        Raises ValueError if none is left.
+
+        >>> ArraySource(np.arange(10), batch_size=4, epochs=1).skip(5).batch(1)
+        array([9])
+        """
+        total = self._check_whole("skip()")
+        count = arguments.whole("skip()", "count", count, 0, total - 1, f"it leaves at least one of {total} records")
+        return self._narrowed(stretch(count, total - count, f"skip({count})"))
+
+    def split(
+        self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
+    ) -> tuple[_Source, _Source]:
+        """Divide the records into two sources, such as training and validation.
+
+        Both keep the options of this source. `with_options` changes them: a validation source often has one epoch, no
+        shuffle and no transform.
+
+        Args:
+          fraction: the first source's part of the records, between 0 and 1. Its size is exact, rounded to a record,
+            unless `key` is given.
+          seed: from 0 to 2**63 - 1. Another seed makes another split.
+          key: one integer or string for each record. Records with the same key go to the same source, and a key always
+            goes to the same one: it stays there when records are added. The sizes are then approximate.
+
+        Raises:
+          TypeError, ValueError: an argument is invalid, or a source would have no record.
+
+        >>> train, validation = ArraySource(np.arange(10), batch_size=8, epochs=1).split(0.8, seed=1)
+        >>> train.num_records, validation.num_records
+        (8, 2)
+        """
+        total = self._check_whole("split()")
+        if isinstance(fraction, bool) or not isinstance(fraction, numbers.Real):
+            arguments.refuse("split()", "fraction", fraction, "a number between 0 and 1")
+        if not 0 < fraction < 1:
+            arguments.refuse("split()", "fraction", fraction, "a number between 0 and 1", ValueError)
+        seed = arguments.seed("split()", seed)
+        text = f"split({float(fraction)!r}, seed={seed})"
+        if key is not None:
+            parts = split_by_key(hashed_keys("split()", key, total), float(fraction), seed, text)
+        else:
+            parts = _split(total, round(total * float(fraction)), seed, text)
+        if not all(part.size for part in parts):
+            raise ValueError(
+                f"{text} leaves {parts[0].size} and {parts[1].size} of {total} records, expected at least one in each "
+                f"part. Use more records{' or keys' if key is not None else ''}, or another fraction."
+            )
+        return self._narrowed(parts[0]), self._narrowed(parts[1])
+
+    def pad(self: _Source, to: Any = None, *, value: Any = 0) -> _Source:
+        """Return the source that pads its records to a common size, instead of requiring one size.
+
+        For records that are read one by one: with the `parse_fn` of record files, or a `MapSource`.
+
+        Args:
+          to: the size of the first dimension of each component. None is the longest of the batch. A tuple has one entry
+            per dimension. A dict gives these by component; all others must have one size.
+          value: what to pad with, also a dict by component. Strings are padded with empty strings unless it is one.
+
+        Raises:
+          SpecError: (by `batch`) a record is longer than `to`, or has another dtype or rank than the first.
+          TypeError, ValueError: an argument is invalid.
+        """
+        return self._batched("pad()", padding=Padding(to, value))
+
+    def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:
+        """Return the source whose batches hold records of similar length, so that `pad` adds little.
+
+        Cuts the order of each epoch, shuffled or not, into blocks; sorts each block by length; cuts it into groups; and
+        shuffles the groups of the block, unless the source is not shuffled. Each shard computes whole blocks.
+
+        Args:
+          lengths: the length of each record. It is copied: 2 bytes a record, or 8 if one is 65,536 or more.
+          group: how many consecutive records of all shards have similar lengths. Use the records of a step: batch size
+            times towers times workers. The default is the batch size.
+          block: how many groups are sorted together. More save padding; fewer shuffle better. See docs/sources.md.
+
+        Raises:
+          TypeError, ValueError: an argument is invalid.
+        """
+        array = checked_lengths("by_length()", lengths, self._check_whole("by_length()"))
+        group = (
+            self.batch_size
+            if group is None
+            else arguments.whole("by_length()", "group", group, 1, INT32_MAX, "records")
+        )
+        block = arguments.whole("by_length()", "block", block, 1, INT32_MAX, "groups")
+        return self._batched("by_length()", grouping=grouped(array, group, block))
+
+    def with_options(
+        self: _Source,
+        *,
+        batch_size: int = KEPT,
+        shuffle: bool = KEPT,
+        seed: int | None = KEPT,
+        epochs: int | None = KEPT,
+        drop_remainder: bool = KEPT,
+        across_epochs: bool = KEPT,
+        transform: Transform | None = KEPT,
+    ) -> _Source:
+        """Return the source of the same records with some options changed. They are those of `RecordSource`."""
+        changes = {
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "epochs": epochs,
+            "drop_remainder": drop_remainder,
+            "across_epochs": across_epochs,
+            "transform": transform,
+        }
+        return self._with_changes({name: value for name, value in changes.items() if value is not KEPT})
+
+    def _numbers(self, places: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any] | slice:
+        """Return the numbers of selected records."""
+        return numbers_among(self._selections, places)
+
+    def _fetch(self, places: np.ndarray[Any, Any] | slice) -> Any:
+        """Gather selected records, by their places."""
+        return self.gather(self._numbers(places))
+
+    def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        """Read selected records one by one: pairs of number and record, whose sizes may differ."""
+        numbers = numbers_of(self._numbers(places))
+        return self._read_single(numbers)
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        """Read records one by one, by number. For sources whose records may differ in size."""
+        return list(zip(numbers.tolist(), rows_of(self.gather(numbers)), strict=True))
+
+    @property
+    def _owner(self) -> str:
+        return type(self).__name__
+
+    def _describe(self, number: int) -> str:
+        """Name a record, for messages."""
+        return f"{self._owner}: record {number}"
+
+    def _padded(self) -> Plan:
+        if self._plan is None:
+            assert self._padding is not None
+            each = (self._single(np.array([place])) for place in range(self._total_records))
+            # A corrupt record may be left out.
+            number, first = next(found[0] for found in each if found)
+            self._plan = self._padding.planned(first, self._describe(number))
+        return self._plan
+
+    def _selected_from(self, whole: str) -> str:
+        """Say which records of `whole` are selected."""
+        return ".".join([whole, *(selection.text for selection in self._selections)])
+
+    def _check_whole(self, what: str) -> int:
+        """Return the number of records, or raise if `what` comes too late."""
+        if self._order.shard_count > 1:
+            raise ValueError(
+                f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "
+                f"shard() on its result."
+            )
+        if self._grouping is not None:
+            raise ValueError(f"{what} comes after by_length(), which arranges all records. Call {what} before it.")
+        return self._total_records
+
+    def _no_part(self) -> str:
+        """Say why the source cannot be part of another one. Empty if it can."""
+        if self._order.shard_count > 1:
+            return "a shard: records are arranged before they are divided. Call shard() on the result."
+        if self._padding is not None:
+            return "which is padded. Call pad() on the result."
+        if self._grouping is not None:
+            return "which is arranged by_length(). Call by_length() on the result."
+        if self._drops_records:
+            return "which may leave out records (skip_corrupt=True). Write the good records to a new file."
+        return ""
+
+    def _narrowed(self: _Source, selection: Selection) -> _Source:
+        """Return the source of some of the records."""
+        part = copy.copy(self)
+        part._selections = (*self._selections, selection)
+        part._total_records = selection.size
+        part._take_shard(0, 1)
+        return part
+
+    def _batched(
+        self: _Source, what: str, *, padding: Padding | None = None, grouping: Grouping | None = None
+    ) -> _Source:
+        if self.features is not None:
+            raise ValueError(f"{what} got {self!r} with features=, which the graph parses. Use parse_fn=.")
+        other = copy.copy(self)
+        other._padding, other._grouping = padding or self._padding, grouping or self._grouping
+        other._take_shard(self._order.shard_index, self._order.shard_count)
+        return other
+
+
+def _split(total: int, first: int, seed: int, text: str) -> tuple[Selection, Selection]:
+    if not 0 < first < total:
+        return stretch(0, first, text), stretch(first, total - first, text)
+    if total * min(first, total - first) > INT64_MAX:
+        raise ValueError(f"{text} got {total} records, more than it can count. Divide them with take() and skip().")
+    return split_evenly(total, first, seed, text)

@@ -1,0 +1,146 @@
+"""The records of several sources, one source after the other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.parts import agreed_options, check_same_specs, listed_parts
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.spec import flatten, pack
+
+__all__ = ["Concatenation", "concatenate"]
+
+# Characters of a description in a fingerprint.
+_LONGEST = 300
+
+
+def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
+    """Make one source of all records of several sources: first those of the first one, and so on.
+
+    All must have the same options, which the result keeps: `with_options` changes them. With `shuffle=True` the result
+    shuffles all records together. Seeds that the sources drew are dropped.
+
+    Raises:
+      TypeError: `sources` is not a list of `RecordSource`.
+      SpecError: their records have different components, dtypes or shapes.
+      ValueError: their options differ, or one is a shard, padded, arranged by length, or may leave out records.
+
+    >>> parts = [ArraySource(np.arange(3), batch_size=4, epochs=1), ArraySource(np.arange(3), batch_size=4, epochs=1)]
+    >>> concatenate(parts).batch(0)
+    array([0, 1, 2, 0])
+    """
+    what = "concatenate()"
+    parts = listed_parts(what, sources)
+    options = agreed_options(what, parts)
+    return Concatenation(what, parts, options, sum(part.num_records for part in parts))
+
+
+class Concatenation(RecordSource):
+    """What `concatenate` makes. Record numbers go through the sources in order."""
+
+    def __init__(self, what: str, parts: Sequence[RecordSource], options: Options, num_records: int) -> None:
+        check_features(what, parts)
+        check_same_specs(what, parts, shapes=False)
+        self._what, self._parts = what, parts
+        self._starts = np.cumsum([0, *(part.num_records for part in parts)])
+        self._starts_list = self._starts[:-1].tolist()
+        self.features = parts[0].features
+        self.gives_away = all(part.gives_away for part in parts)
+        super().__init__(num_records, **options._asdict())
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of the first source. See `RecordSource.record_spec`."""
+        check_same_specs(self._what, self._parts, shapes=True)
+        return self._parts[0].record_spec(batch_dim)
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Gather from each source its part. See `RecordSource.gather`."""
+        if isinstance(records, slice):
+            wanted = range(records.start, records.stop, records.step)
+            first, last = np.searchsorted(self._starts, (wanted[0], wanted[-1]), side="right") - 1
+            if first == last:
+                start = self._starts_list[first]
+                places = slice(records.start - start, records.stop - start, records.step)
+                return self._fetched(int(first), places, len(wanted))
+        numbers = numbers_of(records)
+        parts = self._by_part(numbers)
+        if len(parts) == 1:
+            part = parts[0][0]
+            return self._fetched(part, numbers - self._starts[part], len(numbers))
+        found = [(rows, self._fetched(part, places, len(rows))) for part, rows, places in parts]
+        return _joined(self._what, found, len(numbers))
+
+    def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """Divide record numbers among the sources: which one, where they stand in `numbers`, and their places in it."""
+        rows = numbers.argsort()
+        ascending = numbers[rows]
+        cuts = ascending.searchsorted(self._starts).tolist()
+        found = []
+        for part, start in enumerate(self._starts_list):
+            begin, end = cuts[part], cuts[part + 1]
+            if begin < end:
+                found.append((part, rows[begin:end], ascending[begin:end] - start))
+        return found
+
+    def _fetched(self, part: int, places: np.ndarray[Any, Any] | slice, count: int) -> Any:
+        batch = self._parts[part]._fetch(places)
+        if any(len(leaf) != count for leaf in flatten(batch)):
+            raise SpecError(f"{self._what}: source {part} returned {len(flatten(batch)[0])} rows for {count} records.")
+        return batch
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        found: list[Any] = [None] * len(numbers)
+        for part, rows, places in self._by_part(numbers):
+            read = self._parts[part]._single(places)
+            for row, (_, record) in zip(rows.tolist(), read, strict=True):
+                found[row] = (int(numbers[row]), record)
+        return found
+
+    def _describe(self, number: int) -> str:
+        ((part, _, places),) = self._by_part(np.array([number]))
+        own = numbers_of(self._parts[part]._numbers(places))
+        return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
+
+    def _recipe(self) -> str:
+        return self._selected_from(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what `Source.fingerprint` describes, with all sources."""
+        return {**super().fingerprint(), "records": shortened(self._recipe())}
+
+
+def check_features(what: str, parts: Sequence[RecordSource]) -> None:
+    """Raise ValueError if the graph would have to parse the records of the sources in different ways."""
+    for number, part in enumerate(parts):
+        if part.features != parts[0].features:
+            raise ValueError(f"{what} got sources with different features=, source 0 and {number}. Use parse_fn=.")
+
+
+def shortened(text: str) -> str:
+    """Cut a long description, and end it with a hash, so that it still differs from others."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _joined(what: str, found: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:
+    """Join batches: the rows of each go to the given rows of the result."""
+    like = found[0][1]
+    flat = [(rows, flatten(batch)) for rows, batch in found]
+    joined = []
+    for place, leaf in enumerate(flat[0][1]):
+        whole = aligned_empty((count, *leaf.shape[1:]), leaf.dtype)
+        for rows, leaves in flat:
+            if leaves[place].shape[1:] != leaf.shape[1:]:
+                raise SpecError(f"{what}: the sources have records of different shapes. Pad the result, with pad().")
+            whole[rows] = leaves[place]
+        joined.append(whole)
+    return pack(like, joined)

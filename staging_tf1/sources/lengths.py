@@ -1,0 +1,91 @@
+"""Batches of records of similar length, from a shuffle of all records.
+
+The shuffled order is cut into blocks. Within a block the records are sorted by length and cut into groups, and the
+groups are shuffled again. Without that second shuffle, lengths would rise through each block and fall at its end, and
+the training loss with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.sources.order import Order
+from staging_tf1.sources.permutation import mix_int, permute
+from staging_tf1.sources.selection import digest
+
+__all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
+
+
+class Grouping(NamedTuple):
+    """How records are grouped by length. See `RecordSource.by_length`."""
+
+    # One for each record.
+    lengths: np.ndarray[Any, Any]
+    # Consecutive places with records of similar length.
+    group: int
+    # Groups that are sorted together.
+    block: int
+    # For the fingerprint.
+    text: str
+
+
+def grouped(lengths: np.ndarray[Any, Any], group: int, block: int) -> Grouping:
+    """Group records whose `lengths` were checked."""
+    text = f"by_length(group={group}, block={block}, lengths={digest(lengths)})"
+    # numpy sorts two bytes several times as fast as eight.
+    small = lengths.astype(np.uint16) if lengths.min() >= 0 and lengths.max() < 2**16 else lengths
+    return Grouping(small, group, block, text)
+
+
+def checked_lengths(what: str, lengths: Any, count: int) -> np.ndarray[Any, Any]:
+    """Check the lengths of `count` records."""
+    expected = f"one integer for each of the {count} records"
+    try:
+        array = np.array(lengths)  # a copy, because the order depends on it
+    except ValueError:  # rows of different lengths
+        arguments.refuse(what, "lengths", lengths, expected)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        arguments.refuse(what, "lengths", lengths, expected)
+    if len(array) != count:
+        raise ValueError(f"{what} got {len(array)} lengths, expected {expected}.")
+    return array.astype(np.int64)
+
+
+class GroupedOrder(Order):
+    """An order in which records of similar length stand together."""
+
+    def __init__(self, grouping: Grouping, *options: Any) -> None:
+        super().__init__(*options)
+        self._grouping = grouping
+
+    @property
+    def _is_identity(self) -> bool:
+        return False
+
+    def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+        size = self._grouping.group * self._grouping.block
+        found = np.empty_like(places)
+        for block in range(int(places[0]) // size, int(places[-1]) // size + 1):
+            start = block * size
+            begin, end = np.searchsorted(places, (start, start + size))
+            if begin < end:
+                found[begin:end] = self._block(block, size, epoch)[places[begin:end] - start]
+        return found
+
+    def _block(self, block: int, size: int, epoch: int) -> np.ndarray[Any, Any]:
+        """Return the records of one block, of `size` places unless it is the last."""
+        records = np.arange(block * size, min((block + 1) * size, self.total_records), dtype=np.int64)
+        if self.seed is not None:
+            records = permute(records, self.total_records, self.seed, epoch)
+        records = records[np.argsort(self._grouping.lengths[records], kind="stable")]
+        full = len(records) // self._grouping.group
+        if self.seed is None or full < 2:
+            return records
+        # A partial group stays last, so that the others still begin where batches begin.
+        seed = mix_int(self.seed ^ mix_int(block + 1)) >> 1
+        groups = permute(np.arange(full), full, seed, epoch)
+        cut = full * self._grouping.group
+        return np.concatenate([records[:cut].reshape(full, -1)[groups].ravel(), records[cut:]])

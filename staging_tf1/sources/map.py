@@ -1,0 +1,182 @@
+"""`MapSource`: batches from any dataset with a length and numbered records."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import MOST_THREADS
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.stacking import aligned_batch, record_specs, stack_records
+from staging_tf1.sources.transform import Transform
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+
+__all__ = ["MapSource"]
+
+# Records whose collated shapes are compared, one by one, to find the dimensions that vary.
+_COMPARED = 4
+
+
+class MapSource(RecordSource):
+    """Batches from a map-style dataset: any object with `__len__` and `__getitem__`.
+
+    Record `i` is `dataset[i]`: a number, string, array or tensor, or a nest of these. Datasets that are read in another
+    way: `__getitems__` is called with a list of numbers where the dataset has it, as in torch. A pandas table is read
+    by row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
+    dataset are read batch by batch. docs/sources.md has an example of each.
+
+    The source keeps the number of records that the dataset has when the source is made.
+
+    >>> class Squares:
+    ...     def __len__(self):
+    ...         return 10
+    ...
+    ...     def __getitem__(self, i):
+    ...         return {"number": i, "square": i * i}
+    >>> MapSource(Squares(), batch_size=4, epochs=1).batch(2)
+    {'number': array([8, 9]), 'square': array([64, 81])}
+
+    Args:
+      dataset: the dataset.
+      load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
+      collate: how records become a batch. "stack" wants the same dtypes and shapes in all records. "pad" pads the first
+        dimension to the longest; see `pad` for other paddings. A function gets a list of records, and returns a nest of
+        arrays with one row for each.
+      threads: how many threads read the records of one batch, each a part of them. They are started for each batch.
+        `staged(num_threads=...)` reads several batches at the same time, and costs less.
+      thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
+        and `collate` always run in several threads.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
+
+    Raises:
+      SpecError: the dataset is empty; (by `batch`) a record has other components, dtypes or shapes than the first one.
+      StagingError: (by `batch`) the dataset has fewer records than before.
+      TypeError, ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        batch_size: int,
+        load: Callable[[Any], Any] | None = None,
+        collate: Literal["stack", "pad"] | Callable[[list[Any]], Any] = "stack",
+        threads: int = 1,
+        thread_safe: bool = True,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epochs: int | None = None,
+        shard: tuple[int, int] | None = None,
+        drop_remainder: bool = False,
+        across_epochs: bool = False,
+        transform: Transform | None = None,
+    ) -> None:
+        owner = self._owner
+        self._access = access_to(owner, dataset)
+        if load is not None:
+            arguments.function(owner, "load", load, "a function from dataset[i] to a record")
+        self._load = load
+        if not callable(collate) and not (isinstance(collate, str) and collate in ("stack", "pad")):
+            kind = ValueError if isinstance(collate, str) else TypeError
+            arguments.refuse(owner, "collate", collate, "'stack', 'pad' or a function of a list of records", kind)
+        self._collate = collate if callable(collate) else None
+        self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
+        safe = arguments.flag(owner, "thread_safe", thread_safe)
+        self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
+        self._first_lock = threading.Lock()
+        self._first_specs: Any = None
+        if not len(self._access):
+            raise SpecError(f"{owner} got a dataset without records, expected at least one.")
+        if collate == "pad":
+            self._padding = Padding(None, 0)
+        super().__init__(
+            len(self._access),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            epochs=epochs,
+            shard=shard,
+            drop_remainder=drop_remainder,
+            across_epochs=across_epochs,
+            transform=transform,
+        )
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
+        specs = self._specs()
+        leaves = [ArraySpec((batch_dim, *(spec.shape or ())[1:]), spec.dtype, spec.name) for spec in flatten(specs)]
+        return pack(specs, leaves)
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Read records. See `RecordSource.gather`."""
+        numbers = numbers_of(records)
+        fetched = self._fetched(numbers)
+        if self._collate is not None:
+            return aligned_batch(self._collate(fetched.records()), f"{self._owner}: collate")
+        if fetched.listed is None:
+            return aligned_batch(fetched.columns, self._owner)
+        specs = self._specs()
+        paired = zip(numbers.tolist(), fetched.listed, strict=True)
+        return stack_records(specs, flatten(specs), paired, len(numbers), self._describe)
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        return list(zip(numbers.tolist(), self._fetched(numbers).records(), strict=True))
+
+    def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        """Read records in their order, by several threads if wanted."""
+        threads = min(self._threads, len(numbers))
+        if threads == 1:
+            return self._part(numbers)
+        # New threads for each batch: threads that stayed would outlive the session.
+        with ThreadPoolExecutor(threads, thread_name_prefix="MapSource") as pool:
+            return joined(list(pool.map(self._part, np.array_split(numbers, threads))))
+
+    def _part(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        with self._lock:
+            fetched = self._access.read(numbers)
+        if self._load is None:
+            return fetched
+        return Fetched([self._load(record) for record in fetched.records()])
+
+    def _specs(self) -> Any:
+        """The specs of batches of any size, from the first records."""
+        with self._first_lock:
+            if self._first_specs is None:
+                self._first_specs = self._found_specs()
+            return self._first_specs
+
+    def _found_specs(self) -> Any:
+        if self._collate is not None:
+            return self._collated_specs(self._collate)
+        first = self._fetched(np.zeros(1, np.int64)).records()[0]
+        return record_specs(first, None, self._describe(0))
+
+    def _collated_specs(self, collate: Callable[[list[Any]], Any]) -> Any:
+        """Collate some records one by one, and all of them: the dimensions that differ vary."""
+        count = min(_COMPARED, self._own_records)
+        records = self._fetched(np.arange(count)).records()
+        place = f"{self._owner}: collate"
+        batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]
+        batches.append(aligned_batch(collate(records), place))
+        flat = [flatten(batch) for batch in batches]
+        leaves = []
+        for (path, _), arrays in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
+            shapes = [array.shape[1:] for array in arrays]
+            if len({len(shape) for shape in shapes}) > 1:
+                raise SpecError(f"{place} returned {component_name(path)} with different numbers of dimensions.")
+            rows = [array.shape[0] for array in arrays]
+            if rows != [1] * count + [count]:
+                raise SpecError(f"{place} returned {component_name(path)} with {rows[-1]} rows for {count} records.")
+            dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
+            leaves.append(ArraySpec((None, *dims), arrays[0].dtype, path or None))
+        return pack(batches[0], leaves)

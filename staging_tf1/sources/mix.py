@@ -1,0 +1,181 @@
+"""The records of several sources in fixed proportions."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.sources.concatenate import Concatenation
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import CHUNK, Order
+from staging_tf1.sources.parts import agreed_options, listed_parts
+from staging_tf1.sources.pattern import Pattern, proportions
+from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, permute
+from staging_tf1.sources.records import RecordSource
+
+__all__ = ["Mixture", "mix"]
+
+_WHAT = "mix()"
+
+
+def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None, *, seed: int | None = None) -> Mixture:
+    """Make one source that takes its records from several sources in fixed proportions.
+
+    Among any first `n` records, each source has its share of `n`, to less than one record. The order of the sources is
+    random within that limit. Each source is read in its own order, shuffled if the option `shuffle` is set, and begins
+    again when all its records were read: a source with a large weight is repeated more often.
+
+    An epoch is as long as the first source to end: until then, no source repeats a record. The next epoch continues in
+    all sources where the last one ended.
+
+    All sources must have the same options, which the result keeps.
+
+    Args:
+      sources: a list of sources.
+      weights: a positive number for each source. Only their proportions matter: [7, 3] is [0.7, 0.3]. They are rounded
+        to fractions with a denominator of at most 16,384; `Mixture.weights` returns those. The default is equal
+        weights.
+      seed: from 0 to 2**63 - 1, for the order of the sources and for the shuffles. None takes the sources' common seed,
+        or draws one.
+
+    Raises:
+      TypeError, ValueError: an argument is invalid; or as in `concatenate`.
+      SpecError: as in `concatenate`.
+
+    >>> parts = [ArraySource(np.zeros(700), batch_size=10), ArraySource(np.ones(300), batch_size=10)]
+    >>> mixture = mix(parts, weights=[0.7, 0.3], seed=1)
+    >>> mixture.num_records, [int(mixture.batch(k).sum()) for k in range(4)]
+    (1000, [3, 3, 3, 3])
+    """
+    parts = listed_parts(_WHAT, sources)
+    counts = proportions(_checked_weights(weights, len(parts)))
+    if seed is not None:
+        options = agreed_options(_WHAT, parts, seed=arguments.seed(_WHAT, seed))
+    else:
+        options = agreed_options(_WHAT, parts)
+    return Mixture(parts, counts, options)
+
+
+def _checked_weights(weights: Any, count: int) -> list[Fraction]:
+    if weights is None:
+        return [Fraction(1, count)] * count
+    expected = f"a positive number for each of the {count} sources"
+    found = arguments.listed(_WHAT, "weights", weights, expected)
+    for weight in found:
+        if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
+            arguments.refuse(_WHAT, "weights", weights, expected)
+        if not 0 < float(weight) < float("inf"):
+            cure = f"{expected}. Leave out a source without weight"
+            arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
+    if len(found) != count:
+        arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
+    exact = [Fraction(weight) if isinstance(weight, numbers.Rational) else Fraction(float(weight)) for weight in found]
+    return [weight / sum(exact) for weight in exact]
+
+
+class Mixture(Concatenation):
+    """What `mix` makes. Record numbers are those of the concatenated sources."""
+
+    _order_is_random = True
+
+    def __init__(self, parts: Sequence[RecordSource], counts: tuple[int, ...], options: Options) -> None:
+        self._counts = counts
+        sizes = [part.num_records for part in parts]
+        # Less than one record off, a source has at most its size if its share of the epoch is at most its size.
+        longest = min(size * sum(counts) // count for size, count in zip(sizes, counts))
+        super().__init__(_WHAT, parts, options, longest)
+
+    @property
+    def weights(self) -> tuple[Fraction, ...]:
+        """The exact share of each source."""
+        return tuple(Fraction(count, sum(self._counts)) for count in self._counts)
+
+    def _order_of(self, index: int, count: int) -> Order:
+        assert self._seed is not None
+        pattern = Pattern(self._counts, self._seed)
+        return _MixedOrder(pattern, self._starts, self._shuffle, self._total_records, self._seed, index, count)
+
+    def _no_part(self) -> str:
+        return "which arranges its records. Mix all sources in one call, and take, skip or split them before."
+
+    def _check_whole(self, what: str) -> int:
+        raise ValueError(f"{what} comes after mix(), which arranges the records. Call {what} on its sources.")
+
+    def _recipe(self) -> str:
+        shares = ", ".join(f"{count}/{sum(self._counts)}" for count in self._counts)
+        return f"{super()._recipe()[:-1]}, weights=[{shares}])"
+
+
+class _MixedOrder(Order):
+    """The order of a mixture. `starts` are the numbers of the sources' first records, and the number of all records."""
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        starts: np.ndarray[Any, Any],
+        shuffle: bool,
+        total_records: int,
+        seed: int,
+        shard_index: int,
+        shard_count: int,
+    ) -> None:
+        super().__init__(total_records, seed, shard_index, shard_count)
+        self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
+
+    def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+        return self._continued(places + epoch * self.total_records)
+
+    def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
+        together = CHUNK // self.num_records
+        if together < 2:
+            return super()._chunk(epoch, number)
+        # A small source makes short epochs, which are computed together.
+        first, row = divmod(epoch, together)
+
+        def make() -> np.ndarray[Any, Any]:
+            epochs = np.arange(first * together, (first + 1) * together, dtype=np.int64)
+            found = self._continued((epochs[:, None] * self.total_records + self._places(0)).ravel())
+            return found.reshape(together, -1)
+
+        chunk: np.ndarray[Any, Any] = self._kept((first, -1), make)[row]
+        return chunk
+
+    def _continued(self, places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the records at places that are counted over all epochs. They ascend."""
+        which, draws = self._pattern.draws(places)
+        found = np.empty_like(places)
+        for part, (start, stop) in enumerate(zip(self._starts[:-1].tolist(), self._starts[1:].tolist())):
+            rows = np.flatnonzero(which == part)
+            if rows.size:
+                found[rows] = start + self._drawn(draws[rows], stop - start, part)
+        return found
+
+    def _drawn(self, draws: np.ndarray[Any, Any], size: int, part: int) -> np.ndarray[Any, Any]:
+        """Return the records of a source's draws, which go on through its epochs."""
+        epochs, places = np.divmod(draws, size)
+        if not self._shuffle:
+            return places
+        assert self.seed is not None
+        seed = mix_int(self.seed ^ mix_int(part + 1)) >> 1
+        if size <= SORTED_RECORDS:
+            return _small_orders(epochs, places, size, seed)
+        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
+            rows = epochs == epoch
+            places[rows] = permute(places[rows], size, seed, epoch)
+        return places
+
+
+def _small_orders(
+    epochs: np.ndarray[Any, Any], places: np.ndarray[Any, Any], size: int, seed: int
+) -> np.ndarray[Any, Any]:
+    """Return the records at the places of many epochs of a small source, each sorted by hashes of its own."""
+    first = int(epochs[0])
+    keys = mix64(np.arange(first, int(epochs[-1]) + 1, dtype=np.uint64) + np.uint64(mix_int(seed)))
+    orders = np.argsort(mix64(mix64(keys[:, None] + np.arange(size, dtype=np.uint64))), axis=1, kind="stable")
+    found: np.ndarray[Any, Any] = orders[epochs - first, places]
+    return found

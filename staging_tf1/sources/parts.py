@@ -1,0 +1,86 @@
+"""Checks the sources that one source is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from staging_tf1 import arguments
+from staging_tf1.arrays import describe
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.spec import component_name, flatten_with_paths
+
+__all__ = ["agreed_options", "check_part", "check_same_specs", "listed_parts"]
+
+_SOURCES = "a list of sources with numbered records, such as ArraySource, TFRecordSource or MapSource"
+
+
+def listed_parts(what: str, sources: Any) -> list[RecordSource]:
+    """Check a list of sources."""
+    found = arguments.listed(what, "sources", sources, _SOURCES)
+    if not found:
+        arguments.refuse(what, "sources", sources, _SOURCES, ValueError)
+    for number, source in enumerate(found):
+        check_part(what, f"source {number}", source)
+    return found
+
+
+def check_part(what: str, name: str, source: Any) -> None:
+    """Raise if a source cannot be part of another one."""
+    if not isinstance(source, RecordSource):
+        raise TypeError(
+            f"{what} got {arguments.shown(source)} as {name}, expected a source with numbered records, such as "
+            f"ArraySource, TFRecordSource or MapSource. Batches cannot be divided into records again."
+        )
+    problem = source._no_part()
+    if problem:
+        raise ValueError(f"{what} got {source!r} as {name}, {problem}")
+
+
+def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Options:
+    """Return the options that all sources share. `given` replaces some of them.
+
+    Raises ValueError if they differ: one source's options would be ignored silently.
+    """
+    each = [part._options()._replace(**given) for part in parts]
+    for option in Options._fields:
+        values = [getattr(options, option) for options in each]
+        if option == "seed":  # one without a seed takes any
+            values = [value for value in values if value is not None] or [None]
+        differing = [value for value in values if value is not values[0] and value != values[0]]
+        if differing:
+            raise ValueError(
+                f"{what} got sources with {option}={arguments.shown(values[0])} and "
+                f"{option}={arguments.shown(differing[0])}, expected one for all. Give them the same, for example with "
+                f"source.with_options({option}=...), and change the result."
+            )
+    seeds = [options.seed for options in each if options.seed is not None]
+    return each[0]._replace(seed=seeds[0] if seeds else None)
+
+
+def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
+    """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
+    first = _leaves(parts[0])
+    for number, part in enumerate(parts[1:], start=1):
+        other = _leaves(part)
+        if [path for path, _ in first] != [path for path, _ in other]:
+            raise SpecError(
+                f"{what}: source {number} has the components {_names(other)}, but source 0 has {_names(first)}."
+            )
+        for (path, one), (_, two) in zip(first, other):
+            same_shape = one.shape == two.shape if shapes else len(one.shape) == len(two.shape)
+            if one.dtype != two.dtype or not same_shape:
+                raise SpecError(
+                    f"{what}: {component_name(path)} of source {number} is {describe(two.dtype, two.shape)}, but "
+                    f"{describe(one.dtype, one.shape)} in source 0. Cast it, or pad the result: {what[:-1]}...).pad()."
+                )
+
+
+def _leaves(part: RecordSource) -> list[tuple[str, Any]]:
+    return flatten_with_paths(part.record_spec(None))
+
+
+def _names(leaves: list[tuple[str, Any]]) -> str:
+    return ", ".join(repr(path) for path, _ in leaves)

@@ -1,0 +1,164 @@
+"""Which source each record of a mixture comes from.
+
+Source `i` has `counts[i]` of `sum(counts)` records. Its `j`-th record, from 0, must stand at a place from
+`floor(j / share)` to `ceil((j + 1) / share) - 1`. If all records do, every source has its share of any first `n`
+records, to less than one (Baruah, Cohen, Plaxton, Varvel, "Proportionate Progress", 1996). Within that limit the places
+are random. A fixed pattern would give a shard that takes every `n`-th record always the same source.
+
+The order is drawn for a few tables, which a hash puts in a row.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.sources.permutation import mix64, mix_int
+
+__all__ = ["Pattern", "proportions"]
+
+# The finest share, and the places of all tables together, which are drawn in 0.1 s.
+_FINEST = 16384
+# The places of one table, unless the shares need more.
+_TABLE = 2048
+
+
+def proportions(shares: Sequence[Fraction]) -> tuple[int, ...]:
+    """Return whole numbers in the proportions of `shares`, whose sum is 1, with a sum of at most 16,384.
+
+    Raises ValueError if a share is too small for that.
+
+    >>> proportions([Fraction(0.7), Fraction(0.3)])
+    (7, 3)
+    """
+    wanted = np.array([float(share) for share in shares])
+    for total in range(len(shares), _FINEST + 1):
+        rounded = np.rint(wanted * total)
+        if (np.abs(rounded - wanted * total) < 1e-9 * total).all() and rounded.all():
+            return tuple(int(count) for count in rounded)
+    counts = np.floor(wanted * _FINEST).astype(np.int64)
+    # The largest remainders are rounded up.
+    behind = np.argsort(counts - wanted * _FINEST, kind="stable")
+    counts[behind[: _FINEST - int(counts.sum())]] += 1
+    if not counts.all():
+        raise ValueError(
+            f"mix() got weights, one of which is less than 1/{_FINEST} of their sum, the least that it can draw. Leave "
+            f"that source out."
+        )
+    return tuple(int(count) for count in counts)
+
+
+class Pattern:
+    """The sources of all places of a mixture, without end."""
+
+    def __init__(self, counts: tuple[int, ...], seed: int) -> None:
+        period = sum(counts)
+        self._length = period * max(1, _TABLE // period)
+        self._per_table = np.array(counts) * (self._length // period)
+        self._counts, self._seed = counts, seed
+
+    def draws(self, places: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return for each of ascending places the source, and how many records of it stand before."""
+        which, before = _tables(tuple(self._per_table.tolist()), sum(self._counts), self._seed)
+        rows, columns = np.divmod(places, self._length)
+        first, last = int(rows[0]), int(rows[-1])
+        hashes = mix64(np.arange(first, last + 1, dtype=np.uint64) + np.uint64(mix_int(self._seed)))
+        table = (hashes % np.uint64(len(which))).astype(np.int64) * self._length
+        columns += table.take(rows - first)
+        source = which.ravel().take(columns)
+        rows *= self._per_table.take(source)
+        rows += before.ravel().take(columns)
+        return source, rows
+
+
+@functools.lru_cache(maxsize=8)
+def _tables(counts: tuple[int, ...], period: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Draw tables. Returns the source of each place, and how many places of the same source are before it."""
+    length = sum(counts)
+    seeds = [mix_int(seed ^ mix_int(table)) for table in range(max(1, _FINEST // length))]
+    which = np.array([_drawn(counts, period, each) for each in seeds])
+    before = np.empty_like(which)
+    for source in range(len(counts)):
+        mine = which == source
+        before[mine] = (np.cumsum(mine, axis=1) - 1)[mine]
+    return which, before
+
+
+def _drawn(counts: tuple[int, ...], period: int, seed: int) -> Any:
+    """Draw the source of each place of one table."""
+    return _drawn_of_two(counts, period, seed) if len(counts) == 2 else _drawn_of_many(counts, seed)
+
+
+def _drawn_of_two(counts: tuple[int, ...], period: int, seed: int) -> np.ndarray[Any, Any]:
+    """Draw the places of two sources. At each place, a source has exactly the probability of its share."""
+    length = sum(counts)
+    share = counts[0] * period // length
+    phases = mix64(np.arange(length // period, dtype=np.uint64) + np.uint64(seed)) % np.uint64(period)
+    upto = (share * np.arange(period + 1) + phases[:, None].astype(np.int64)) // period
+    which: np.ndarray[Any, Any] = 1 - np.diff(upto, axis=1)
+    return which.ravel()
+
+
+def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
+    """Draw the places of any number of sources.
+
+    The source with the earliest random time comes next, unless another one would then miss its last place.
+    """
+    length = sum(counts)
+    units = [_Units(count, length, mix_int(seed ^ mix_int(source + 1))) for source, count in enumerate(counts)]
+    # For each place, how many of the places before it are not needed by records that must stand before it.
+    spare = np.arange(length + 1) - sum(
+        np.searchsorted(each.stops, np.arange(length + 1), side="right") for each in units
+    )
+    drawn = []
+    following = [0] * len(counts)
+    # The sources whose next record may stand at a place or later, by that place, and those whose record may stand now.
+    coming: list[list[int]] = [list(range(len(counts))), *([] for _ in range(length))]
+    ready: list[tuple[float, int]] = []
+    for place in range(length):
+        for source in coming[place]:
+            heapq.heappush(ready, (units[source].times[following[source]], source))
+        source = _next_source(ready, units, following, spare, place)
+        drawn.append(source)
+        following[source] += 1
+        if following[source] < counts[source]:
+            coming[max(units[source].starts[following[source]], place + 1)].append(source)
+    return drawn
+
+
+def _next_source(
+    ready: list[tuple[float, int]],
+    units: Sequence[_Units],
+    following: Sequence[int],
+    spare: np.ndarray[Any, Any],
+    place: int,
+) -> int:
+    """Take the source of one place out of the heap `ready`, and note in `spare` what is left."""
+    aside = []
+    while True:
+        time, source = heapq.heappop(ready)
+        stop = units[source].stops_list[following[source]]
+        if stop == place + 1 or spare[place + 1 : stop].min() > 0:
+            break
+        aside.append((time, source))
+    for entry in aside:
+        heapq.heappush(ready, entry)
+    spare[place + 1 : stop] -= 1
+    return source
+
+
+class _Units:
+    """Where the records of one source may stand, from `starts` to before `stops`, and a random time for each."""
+
+    def __init__(self, count: int, length: int, seed: int) -> None:
+        numbers = np.arange(count)
+        starts = numbers * length // count
+        self.stops = -(-(numbers + 1) * length // count)
+        uniform = (mix64(numbers.astype(np.uint64) + np.uint64(seed)) >> np.uint64(11)) / 2.0**53
+        self.starts, self.stops_list = starts.tolist(), self.stops.tolist()
+        self.times = ((numbers + uniform) * length / count).tolist()

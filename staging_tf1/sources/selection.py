@@ -1,0 +1,147 @@
+"""Which records `take`, `skip` and `split` leave: their numbers are computed from their places among what is left.
+
+A split without a key divides the records into equal stretches and picks one record of each, at a place that a hash of
+the seed decides. So both parts have an exact size, stay in the order of the records, and need no memory. Picking each
+record by a hash of its own would make the sizes random; a permutation would scatter the reads of an unshuffled part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.permutation import mix64, mix_int
+
+__all__ = ["Selection", "digest", "hashed_keys", "numbers_among", "split_by_key", "split_evenly", "stretch"]
+
+# Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+Records = np.ndarray[Any, Any] | slice
+
+
+class Selection(NamedTuple):
+    """Some of the records of a source.
+
+    Attributes:
+      size: how many records there are.
+      numbers: a function from places, an int64 array or a slice, to the numbers of the records at these places.
+      text: the call that made it, such as "take(5)". Part of the fingerprint.
+      keeps_slices: whether the result for a slice is a slice.
+    """
+
+    size: int
+    numbers: Callable[[Records], Records]
+    text: str
+    keeps_slices: bool = False
+
+
+def stretch(start: int, size: int, text: str) -> Selection:
+    """Select `size` records from record `start` on.
+
+    >>> stretch(3, 4, "skip(3)").numbers(slice(0, 4, 2))
+    slice(3, 7, 2)
+    """
+
+    def numbers(places: Records) -> Records:
+        if isinstance(places, slice):
+            return slice(places.start + start, places.stop + start, places.step)
+        return places + start if start else places
+
+    return Selection(size, numbers, text, keeps_slices=True)
+
+
+def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selection, Selection]:
+    """Select `first` of `total` records, spread evenly, and the others. Both are in the order of the records.
+
+    >>> chosen, others = split_evenly(10, 8, seed=1, text="split")
+    >>> sorted([*chosen.numbers(np.arange(8)).tolist(), *others.numbers(np.arange(2)).tolist()])
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    picks = min(first, total - first)
+    key = np.uint64(mix_int(mix_int(seed) ^ total))
+
+    def start(stretch: Any) -> Any:
+        return stretch * total // picks
+
+    def picked(stretch: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        begin = start(stretch)
+        width = (start(stretch + 1) - begin).astype(np.uint64)
+        hashes = mix64(stretch.astype(np.uint64) * _ODD + key)
+        found: np.ndarray[Any, Any] = begin + (hashes % width).astype(np.int64)
+        return found
+
+    def few(places: Records) -> Records:
+        return picked(numbers_of(places))
+
+    def many(places: Records) -> Records:
+        wanted = numbers_of(places)
+        # Before stretch j there are j picks. So this is the stretch with the wanted one of the others.
+        stretch = ((wanted + 1) * picks - 1) // (total - picks)
+        found: np.ndarray[Any, Any] = wanted + stretch
+        found += found >= picked(stretch)
+        return found
+
+    ordered = (few, many) if first == picks else (many, few)
+    sizes = (first, total - first)
+    made = [Selection(size, each, f"{text}[{i}]") for i, (size, each) in enumerate(zip(sizes, ordered))]
+    return made[0], made[1]
+
+
+def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: str) -> tuple[Selection, Selection]:
+    """Select the records whose key has a hash below `fraction`, and the others. `keys` are hashes, as uint64."""
+    hashes = mix64(mix64(keys + np.uint64(mix_int(seed))))
+    chosen = (hashes >> np.uint64(11)).astype(np.float64) / 2.0**53 < fraction
+    text = f"{text[:-1]}, key={digest(keys)})"
+    first, second = (_listed(np.flatnonzero(part), f"{text}[{i}]") for i, part in enumerate((chosen, ~chosen)))
+    return first, second
+
+
+def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
+    # 4 bytes a record are enough for 2**32 of them.
+    kept = records.astype(np.uint32) if not records.size or records[-1] < 2**32 else records
+
+    def numbers(places: Records) -> Records:
+        return kept[places].astype(np.int64)
+
+    return Selection(len(records), numbers, text)
+
+
+def numbers_among(selections: Sequence[Selection], places: Records) -> Records:
+    """Return the numbers of the records at `places` of what several selections, one after the other, have left."""
+    for selection in reversed(selections):
+        places = selection.numbers(places)
+    return places
+
+
+def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
+    """Check the keys of `count` records, and return a 64-bit hash of each."""
+    expected = f"one integer or string for each of the {count} records"
+    try:
+        array = np.asarray(keys)
+    except ValueError:  # rows of different lengths
+        arguments.refuse(what, "key", keys, expected)
+    if array.ndim != 1 or array.dtype.kind not in "iuOSUT":
+        arguments.refuse(what, "key", keys, expected)
+    if len(array) != count:
+        raise ValueError(f"{what} got {len(array)} keys, expected {expected}.")
+    if array.dtype.kind in "iu":
+        return array.astype(np.uint64)
+    hashes: dict[Any, int] = {}
+    for key in set(array.tolist()):
+        if not isinstance(key, (str, bytes)):
+            arguments.refuse(what, "key", key, expected)
+        data = key.encode() if isinstance(key, str) else key
+        hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+    return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
+
+
+def digest(array: np.ndarray[Any, Any]) -> str:
+    """Return a short hash of the content of an array, for fingerprints."""
+    content = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return hashlib.blake2b(content.data, digest_size=8).hexdigest()

@@ -1,0 +1,107 @@
+"""`SequenceSource`: the batches of a dataset whose elements are batches, such as a Keras `Sequence`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.lengths import Grouping
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.stacking import aligned_batch
+from staging_tf1.sources.transform import Transform
+from staging_tf1.spec import bytes_per_batch, flatten, infer_spec, pack
+
+__all__ = ["SequenceSource"]
+
+
+class SequenceSource(RecordSource):
+    """The batches of an object with `__len__` and `__getitem__` whose elements are batches.
+
+    That is a Keras `Sequence` or `PyDataset`, or a list of batches. Here the records are whole batches: `num_records`
+    counts them, `shuffle` shuffles them, as `fit` does, and shards divide them. `take`, `skip` and `split` count them,
+    too. Their rows are never mixed. A batch must depend on its number only, so `on_epoch_end` is not called.
+
+    >>> source = SequenceSource([[1, 2], [3, 4], [5]], epochs=1)
+    >>> source.num_batches, source.batch(2)
+    (3, array([5]))
+
+    Args:
+      sequence: the dataset.
+      thread_safe: whether several threads may read it at the same time. False reads it under a lock.
+      shuffle, seed, epochs, shard, transform: as in `RecordSource`.
+
+    Raises:
+      SpecError: there are no batches; (by `batch`) an element is no batch.
+      TypeError, ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        sequence: Any,
+        *,
+        thread_safe: bool = True,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epochs: int | None = None,
+        shard: tuple[int, int] | None = None,
+        transform: Transform | None = None,
+    ) -> None:
+        is_text = isinstance(sequence, (str, bytes, bytearray, memoryview, type, dict, np.ndarray))
+        if is_text or not hasattr(sequence, "__getitem__") or not hasattr(sequence, "__len__"):
+            expected = "an object with __len__ and __getitem__, whose elements are batches"
+            arguments.refuse(self._owner, "sequence", sequence, expected)
+        safe = arguments.flag(self._owner, "thread_safe", thread_safe)
+        self._sequence = sequence
+        self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
+        if not len(sequence):
+            raise SpecError(f"{self._owner} got a sequence without batches, expected at least one.")
+        super().__init__(
+            len(sequence),
+            batch_size=1,
+            shuffle=shuffle,
+            seed=seed,
+            epochs=epochs,
+            shard=shard,
+            transform=transform,
+        )
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of the first batch, whose number of rows may vary. See `RecordSource.record_spec`."""
+        return infer_spec(self.gather(np.zeros(1, np.int64)), self._owner)
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Read one batch. See `RecordSource.gather`."""
+        number = int(numbers_of(records)[0])
+        with self._lock:
+            batch = self._sequence[number]
+        if batch is None:
+            raise SpecError(f"{self._owner}: batch {number} is None, expected a nest of arrays.")
+        return aligned_batch(batch, f"{self._owner}: batch {number}")
+
+    @property
+    def bytes_per_batch(self) -> int | None:
+        """Bytes in a batch with as many rows as the first. None for strings."""
+        return bytes_per_batch(self.spec, len(flatten(self.gather(np.zeros(1, np.int64)))[0]))
+
+    def _find_spec(self) -> Any:
+        spec = super()._find_spec()
+        return pack(spec, [type(leaf)((None, *leaf.shape[1:]), leaf.dtype, leaf.name) for leaf in flatten(spec)])
+
+    def _batched(self, what: str, *, padding: Padding | None = None, grouping: Grouping | None = None) -> Any:
+        raise ValueError(f"{what} got {self!r}, whose elements are batches, expected a source with numbered records.")
+
+    def _with_changes(self, changes: dict[str, Any]) -> Any:
+        for name in ("batch_size", "drop_remainder", "across_epochs"):
+            if name in changes:
+                raise ValueError(f"{self._owner}.with_options() got {name}=, but the dataset makes the batches.")
+        return super()._with_changes(changes)
+
+    def _no_part(self) -> str:
+        return "whose elements are batches. Use sources with numbered records."

@@ -1,0 +1,88 @@
+"""Record `i` of several sources as one record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.concatenate import shortened
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.parts import agreed_options, check_part
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, is_structure, map_structure, pack
+
+__all__ = ["Zipped", "zip_records"]
+
+_WHAT = "zip_records()"
+
+
+def zip_records(sources: Any) -> RecordSource:
+    """Make one source whose record `i` holds record `i` of each source, as `tf.data.Dataset.zip` does.
+
+    `sources` is a dict, tuple or nest of sources, and batches have its structure. All must have the same options, which
+    the result keeps. Other than in `tf.data`, all must have the same number of records: a longer one is usually
+    misaligned with the others, and `take` says that it is not.
+
+    Raises:
+      TypeError: `sources` is not a nest of `RecordSource`.
+      SpecError: their numbers of records differ.
+      ValueError: their options differ; or one is a shard, padded, arranged by length, parsed in the graph or has a
+        transform, or may leave out records.
+
+    >>> images, labels = (ArraySource(np.arange(3) * n, batch_size=2, epochs=1) for n in (10, 1))
+    >>> zip_records({"image": images, "label": labels}).batch(1)
+    {'image': array([20]), 'label': array([2])}
+    """
+    if not is_structure(sources) or not flatten(sources):
+        arguments.refuse(_WHAT, "sources", sources, "a dict, tuple or nest of sources with numbered records")
+    named = flatten_with_paths(sources)
+    for path, part in named:
+        check_part(_WHAT, f"source {path!r}", part)
+        if part.features is not None:
+            raise ValueError(f"{_WHAT} got {part!r} with features=, which the graph parses. Use parse_fn=.")
+        if part._options().transform is not None:
+            raise ValueError(
+                f"{_WHAT} got {part!r} with a transform, which would not get the zipped batch. Pass it to the result: "
+                f"zip_records(...).with_options(transform=...)."
+            )
+    sizes = {path: part.num_records for path, part in named}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{path!r} has {size}" for path, size in sizes.items())
+        least = min(sizes.values())
+        raise SpecError(f"{_WHAT} got sources of different lengths: {listed}. Cut them: source.take({least}).")
+    return Zipped(sources, agreed_options(_WHAT, flatten(sources)))
+
+
+class Zipped(RecordSource):
+    """What `zip_records` makes."""
+
+    def __init__(self, sources: Any, options: Options) -> None:
+        self._sources = sources
+        parts = flatten(sources)
+        self.gives_away = all(part.gives_away for part in parts)
+        super().__init__(parts[0].num_records, **options._asdict())
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
+        specs = map_structure(lambda part: part.record_spec(batch_dim), self._sources)
+        return pack(specs, [ArraySpec(leaf.shape, leaf.dtype, path) for path, leaf in flatten_with_paths(specs)])
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Gather the records of all sources. See `RecordSource.gather`."""
+        return map_structure(lambda part: part._fetch(records), self._sources)
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        read = [[record for _, record in part._single(numbers)] for part in flatten(self._sources)]
+        records = (pack(self._sources, row) for row in zip(*read, strict=True))
+        return list(zip(numbers.tolist(), records, strict=True))
+
+    def _recipe(self) -> str:
+        parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))
+        return self._selected_from(f"{_WHAT[:-1]}{parts})")
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what `Source.fingerprint` describes, with all sources."""
+        return {**super().fingerprint(), "records": shortened(self._recipe())}

@@ -1,0 +1,155 @@
+"""Combined sources and map-style datasets through `staged()`: checkpoints, towers, bad records, messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import ResumeError
+from staging_tf1.sources import ArraySource, MapSource, RecordSource, SequenceSource, concatenate, mix, zip_records
+
+CPU = "/cpu:0"
+# The hook saves at the start and at the end of each session, but not in between.
+AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0)
+
+
+def numbered(first: int, count: int, **options: Any) -> ArraySource:
+    return ArraySource(
+        np.arange(first, first + count), **{**dict(batch_size=4, shuffle=True, seed=5, epochs=2), **options}
+    )
+
+
+def part(folder: Any, source: Any, towers: int, steps: int | None, **options: Any) -> list[int]:
+    """Return the records of `steps` common steps, or of all, in a session that restores the checkpoint in `folder`."""
+    got: list[int] = []
+    with tf.Graph().as_default():
+        parts = staging.staged(source, devices=[CPU] * towers, **options)
+        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with staging.StagingSession(checkpoint_dir=str(folder), **AT_THE_END) as sess:
+            taken = 0
+            while not sess.should_stop() and taken != steps:
+                got.extend(record for batch in sess.run([parts, train])[0] for record in batch.tolist())
+                taken += 1
+    return got
+
+
+SOURCES: dict[str, Callable[[], RecordSource]] = {
+    "split": lambda: numbered(0, 60).split(0.8, seed=1)[0],
+    "concatenate": lambda: concatenate([numbered(0, 24), numbered(100, 48).take(24)]),
+    "mix": lambda: mix([numbered(0, 36), numbered(100, 12)], [0.75, 0.25], seed=7),
+    "by_length": lambda: numbered(0, 48).by_length(np.arange(48) % 13, group=8, block=3),
+    "map": lambda: MapSource(list(range(48)), batch_size=4, shuffle=True, seed=5, epochs=2, threads=2),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_combined_source_resumes_on_other_towers(tmp_path: Any, name: str) -> None:
+    make = SOURCES[name]
+    whole = [record for batch in make().batches() for record in batch.tolist()]
+    got: list[int] = []
+    for towers, steps in ((1, 4), (2, 2), (4, 1), (1, None)):  # 16 records each, and the rest
+        got += part(tmp_path, make(), towers, steps)
+        assert Counter(got) == Counter(whole[: len(got)]), "what was consumed is the beginning of the common order"
+    assert len(got) == len(whole) == 96
+
+
+def test_a_seed_that_was_drawn_is_restored(tmp_path: Any) -> None:
+    def make() -> RecordSource:
+        return mix([numbered(0, 9, seed=None), numbered(100, 9, seed=None)])
+
+    got = part(tmp_path, make(), 1, 2) + part(tmp_path, make(), 1, None)
+    assert Counter(got) == Counter(dict.fromkeys((*range(9), *range(100, 109)), 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda s: s.take(39), "records was 'ArraySource(60).take(40)', is 'ArraySource(60).take(39)'"),
+        (
+            lambda s: s.split(0.5, 1)[0],
+            "take(40)', is 'ArraySource(60).split(0.5, seed=1)[0]'",
+        ),
+        (lambda s: s.take(40).by_length(range(40)), "order was 'not saved', is 'by_length(group=4, block=50, lengths="),
+        (lambda s: mix([s, s], seed=5), "source was 'ArraySource', is 'Mixture'"),
+    ],
+)
+def test_a_checkpoint_of_other_records_is_refused_by_name(tmp_path: Any, change: Any, said: str) -> None:
+    part(tmp_path, numbered(0, 60).take(40), 1, 2)
+    with pytest.raises(ResumeError) as caught:
+        part(tmp_path, change(numbered(0, 60)), 1, 1)
+    assert said in str(caught.value)
+
+
+class Bad:
+    """A dataset with one record that cannot be read, and one that is None."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> Any:
+        if i == 5:
+            raise OSError("no such image")
+        return None if i == 9 else i
+
+
+def test_a_bad_record_skips_its_batch(graph: Any) -> None:
+    source = MapSource(Bad(), batch_size=2, epochs=1, threads=2)
+    batch = staging.staged(source, ignored_exception_types=(OSError, ValueError))
+    got: list[int] = []
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            got.extend(sess.run(batch).tolist())
+    assert got == [0, 1, 2, 3, 6, 7, 10, 11]
+
+
+def test_a_bad_record_ends_the_run_with_its_own_error(graph: Any) -> None:
+    batch = staging.staged(MapSource(Bad(), batch_size=2, epochs=1))
+    with pytest.raises(OSError, match="no such image"), staging.StagingSession() as sess:
+        while True:
+            sess.run(batch)
+
+
+def test_padded_batches_are_staged(graph: Any) -> None:
+    records = [{"tokens": np.arange(n), "label": n} for n in range(1, 9)]
+    source = MapSource(records, batch_size=4, epochs=1).pad()
+    batch = staging.staged(source)
+    assert batch["tokens"].shape.as_list() == [4, None] and batch["label"].shape.as_list() == [4]
+    with staging.StagingSession() as sess:
+        assert [sess.run(batch)["tokens"].shape for _ in range(2)] == [(4, 4), (4, 8)]
+
+
+def test_zipped_records_and_sequences_are_staged(graph: Any) -> None:
+    zipped = staging.staged(zip_records({"a": numbered(0, 8), "b": (numbered(100, 8),)}))
+    with staging.StagingSession() as sess:
+        got = sess.run(zipped)
+    assert (got["b"][0] - got["a"] == 100).all()
+
+
+def test_keras_datasets_are_sequences(graph: Any) -> None:
+    class Batches(tf.keras.utils.Sequence):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, k: int) -> Any:
+            return np.full(2, k), np.full(2, -k)
+
+    batch = staging.staged(SequenceSource(Batches(), epochs=1))
+    with staging.StagingSession() as sess:
+        assert [sess.run(batch)[0].tolist() for _ in range(3)] == [[0, 0], [1, 1], [2, 2]]
+    with pytest.raises(TypeError, match="Its elements are batches: use SequenceSource"):
+        MapSource(Batches(), batch_size=2)
+
+
+def test_a_dataset_itself_is_refused_with_the_source_to_use(graph: Any) -> None:
+    message = (
+        r"staged\(\) .*got a dataset of 12 elements as values .* Wrap it: staging_tf1\.sources\.MapSource\(dataset"
+    )
+    with pytest.raises(TypeError, match=message):
+        staging.staged(Bad())
+    assert not graph.get_operations()
