@@ -39,6 +39,8 @@ def said(text: str, tmp_path: Path) -> list[str]:
         ("rnn.NASCell", False, False),
         ("training.StopAfterNEvalsHook", True, False),
         ("training.bucket", True, True),
+        ("training.batch_sequences_with_states", True, True),
+        ("training.stratified_sample", False, False),
         ("learn.Estimator", False, False),
         ("learn.datasets", False, False),
         ("learn.datasets.mnist.read_data_sets", True, True),

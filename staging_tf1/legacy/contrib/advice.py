@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _COLUMNS = "tf.feature_column"
 _RESAMPLE = "tf.data.Dataset.rejection_resample"
-_STATES = "variables that hold the states, and initial_state of tf.nn.dynamic_rnn"
 _NO_BLOCK = "tf.nn.rnn_cell.GRUCell"
 _KEPT_TPU = "tf.compat.v1.tpu"
 
@@ -79,10 +78,7 @@ ADVICE: dict[str, dict[str, str]] = {
     },
     "training": {
         "FeedingQueueRunner": "staging_tf1.CustomRunner",
-        "NextQueuedSequenceBatch": _STATES,
         "RandomStrategy": "tf.contrib.training.GreedyLoadBalancingStrategy",
-        "SequenceQueueingStateSaver": _STATES,
-        "batch_sequences_with_states": _STATES,
         "parse_values": "tf.contrib.training.HParams.parse",
         "rejection_sample": _RESAMPLE,
         "resample_at_rate": _RESAMPLE,

@@ -146,7 +146,10 @@ ALIASES: dict[str, dict[str, str]] = {
     "rnn": {"LSTMBlockCell": "staging_tf1.contrib.rnn:LSTMBlockCell"},
     "training": {
         "HParams": "staging_tf1.contrib.training:HParams",
+        "NextQueuedSequenceBatch": "staging_tf1.contrib.training:NextQueuedSequenceBatch",
+        "SequenceQueueingStateSaver": "staging_tf1.contrib.training:SequenceQueueingStateSaver",
         "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
+        "batch_sequences_with_states": "staging_tf1.contrib.training:batch_sequences_with_states",
         "bucket": "staging_tf1.contrib.training:bucket",
         "bucket_by_sequence_length": "staging_tf1.contrib.training:bucket_by_sequence_length",
         "checkpoints_iterator": "train.checkpoints_iterator",
