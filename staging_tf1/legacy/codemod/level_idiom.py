@@ -11,7 +11,7 @@ import libcst as cst
 from staging_tf1.legacy.codemod.changes import Note
 from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError
 from staging_tf1.legacy.codemod.idiom_parts import Staging, find_stagings
-from staging_tf1.legacy.codemod.idiom_runners import Runner, find_runners
+from staging_tf1.legacy.codemod.idiom_runners import Runner, check_uses, find_runners
 from staging_tf1.legacy.codemod.idiom_sessions import (
     SESSIONS,
     Building,
@@ -54,6 +54,7 @@ def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list
 
 
 def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> cst.Module:
+    check_uses(module, runners)
     rewriter = _Rewriter(imports, runners, stagings)
     new = in_with_statements(module, imports).visit(rewriter).visit(WithoutEmptyParts())
     _check_complete(new, rewriter, runners, stagings)
@@ -61,6 +62,8 @@ def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stag
         new = new.visit(_WithoutThreading())
     if any(one.endless for one in runners) and "itertools" not in imports_of(new)._bound:
         new = add_before_imports(new, "import itertools")
+    if runners and imports.name_of("numpy") is None:
+        new = add_before_imports(new, "import numpy as np")
     return add_after_imports(new, [] if _has_import(new) else ["import staging_tf1"])
 
 
@@ -92,7 +95,7 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = dotted(original_node.func) or ""
         if name in self._runners:
-            return expression(self._runners[name].call(original_node.args))
+            return expression(self._runners[name].call(original_node.args, self._imports.name_of("numpy") or "np"))
         area, _, method = name.rpartition(".")
         if area in self._areas and method == "get":
             staging = self._areas[area]
@@ -107,7 +110,7 @@ class _Rewriter(cst.CSTTransformer):
         return updated_node
 
     def _without_put(self, original: cst.Call, updated: cst.Call) -> cst.Call:
-        if len(original.args) != 1:
+        if not original.args or (len(original.args) != 1 and not self._feeds_only_the_step(original)):
             raise UnknownShapeError(f"{code(original)} is fed by the step, not by a pipeline")
         fetches = updated.args[0].value
         if not self._is_done_for_us(original.args[0].value):
@@ -120,6 +123,13 @@ class _Rewriter(cst.CSTTransformer):
                 value = fetches.with_changes(elements=kept)
                 return updated.with_changes(args=[updated.args[0].with_changes(value=value)])
         return updated
+
+    def _feeds_only_the_step(self, run: cst.Call) -> bool:
+        """Whether a run with a feed neither fills an area nor feeds what the pipeline takes."""
+        fetches = run.args[0].value
+        listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
+        fed = run.args[1].keyword is None or run.args[1].keyword.value == "feed_dict"
+        return bool(self._runners) and not self._areas and len(run.args) == 2 and fed and all(map(dotted, listed))
 
     # ---- statements
 
