@@ -239,6 +239,8 @@ def test_idiom_is_all_or_nothing(old: str, new: str, reason: str, tmp_path: Path
         ("runner_iterator", "batch_size * n_threads * 4", "shape[0]", "its argument shape is changed in __init__"),
         ("runner_iterator", "source.batches, [], 8", "make(), [], 8", "its argument iterator is no name or constant"),
         ("runner_iterator", "seen = []", "seen = [runner.half]", "runner.half is used, which a CustomRunner does not"),
+        ("runner_iterator", "seen = []", "seen = list(runner)[:0]", "'runner' is used in an unknown way"),
+        ("runner_iterator", "runner = NumberRunner(", "runner = id(NumberRunner)(", "'NumberRunner' is used in"),
         ("runner_single_records", "numbered(self.count)", "numbered(sess)", "depends on an argument of work()"),
         ("runner_single_records", "shape=[3])", "shape=[None])", "it enqueues single records with enqueue()"),
         ("runner_single_records", "tf.placeholder(tf.int32, shape=[])", "tf.constant(1)", "expected a placeholder"),
@@ -259,6 +261,14 @@ def test_idiom_says_what_is_different(name: str, old: str, new: str, reason: str
     changes = migration.migrate(source_files.read(str(path)), "idiom")
     assert changes.after == migrated(path.read_text(), tmp_path, "import")
     assert reason in changes.left[-1].advice
+
+
+def test_only_the_runners_methods_are_rewritten(tmp_path: Path) -> None:
+    text = (PROGRAMS / "runner_single_records.py").read_text()
+    other = "clock.start()\nshape = clock.batch(3)\n"
+    new = migrated(text + other, tmp_path, "idiom")
+    assert new == migrated(text, tmp_path, "idiom") + other
+    assert "staging_tf1.StagingSession(" in new
 
 
 def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:

@@ -130,11 +130,12 @@ def _components(
 ) -> tuple[Sequence[cst.BaseExpression], bool]:
     """Return what the run enqueues, and whether it is enqueue_many()."""
     enqueue = made.get(dotted(run.args[0].value) or "") if run is not None else None
-    if not isinstance(enqueue, cst.Call) or len(enqueue.args) != 1:
+    method = (dotted(enqueue.func) or "").rpartition(".")[2] if isinstance(enqueue, cst.Call) else ""
+    if not isinstance(enqueue, cst.Call) or len(enqueue.args) != 1 or method not in ("enqueue", "enqueue_many"):
         return [], False
     given = enqueue.args[0].value
     listed = [one.value for one in given.elements] if isinstance(given, (cst.List, cst.Tuple)) else [given]
-    return listed, (dotted(enqueue.func) or "").endswith(".enqueue_many")
+    return listed, method == "enqueue_many"
 
 
 def _fed(feed: cst.Dict | None, components: Sequence[cst.BaseExpression]) -> list[str]:

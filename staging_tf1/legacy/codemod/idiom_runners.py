@@ -90,28 +90,46 @@ def find_runners(module: cst.Module, imports: Imports) -> tuple[list[Runner], li
     return found, refused
 
 
-def check_uses(module: cst.Module, runners: Sequence[Runner]) -> None:
-    """Raise if something of a class is used that a CustomRunner does not have."""
+def check_uses(module: cst.Module, runners: Sequence[Runner]) -> set[str]:
+    """Return the names that hold runners. Raises if something is used that a CustomRunner does not have."""
     known = {name for one in runners for name in (one.get, one.start)}
     found = _RunnerUses({one.name for one in runners})
     module.visit(found)
-    for owner, attribute in found.uses:
-        if owner in found.runners and attribute not in known:
-            raise UnknownShapeError(f"{owner}.{attribute} is used, which a CustomRunner does not have")
+    if found.calls != len(found.made):
+        raise UnknownShapeError("a runner is not assigned to a name")
+    for owner in found.made:
+        after = [text[len(owner) + 1 :] for text in found.used if text.startswith(f"{owner}.")]
+        for attribute in after:
+            if attribute not in known:
+                raise UnknownShapeError(f"{owner}.{attribute} is used, which a CustomRunner does not have")
+        if found.used.count(owner) != found.made.count(owner):
+            raise UnknownShapeError(f"{owner!r} is used in an unknown way")
+    return set(found.made)
 
 
 class _RunnerUses(cst.CSTVisitor):
+    """Collects the names that runners are assigned to, and all dotted names of the file."""
+
     def __init__(self, classes: set[str]) -> None:
         self._classes = classes
-        self.runners: set[str] = set()
-        self.uses: list[tuple[str, str]] = []
+        self.calls = 0
+        self.made: list[str] = []
+        self.used: list[str] = []
 
     def visit_Assign(self, node: cst.Assign) -> None:
         if isinstance(node.value, cst.Call) and dotted(node.value.func) in self._classes:
-            self.runners |= {dotted(one.target) or "" for one in node.targets}
+            self.made += [dotted(one.target) or "" for one in node.targets]
 
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        self.uses.append((dotted(node.value) or "", node.attr.value))
+    def visit_Call(self, node: cst.Call) -> None:
+        self.calls += dotted(node.func) in self._classes
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        name = dotted(node)
+        self.used += [name] if name is not None else []
+        return name is None
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.used.append(node.value)
 
 
 def _feeds_a_queue(node: cst.ClassDef) -> bool:
