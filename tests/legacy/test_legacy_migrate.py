@@ -33,8 +33,11 @@ RECOGNISED = {
     "runner_arguments",
     "runner_coordinator",
     "runner_endless",
+    "runner_iterator",
     "runner_shuffle",
+    "runner_single_records",
     "runner_threads",
+    "runner_whole_batches",
 }
 Capture = Any
 
@@ -230,6 +233,24 @@ def test_idiom_is_all_or_nothing(old: str, new: str, reason: str, tmp_path: Path
         ("runner_endless", "x, y = next_batch", "x = y = next_batch", "does not begin its loop with a batch"),
         ("runner_endless", "while not self.coord.should_stop()", "while self.on", "loop() loops while self.on"),
         ("runner_threads", "n_threads=2", "n_threads=COUNT", "starts a number of threads that is no constant"),
+        ("runner_iterator", "range(self.n_threads)", "range(len(self.n))", "starts a number of threads that is no"),
+        ("runner_iterator", "[], 8, n_threads=3", "[], 8, n_threads=COUNT", "starts a number of threads that is no"),
+        ("runner_iterator", "self.iterator = iterator", "self.iterator = make(iterator)", "__init__ calls make()"),
+        ("runner_iterator", "batch_size * n_threads * 4", "shape[0]", "its argument shape is changed in __init__"),
+        ("runner_iterator", "source.batches, [], 8", "make(), [], 8", "its argument iterator is no name or constant"),
+        ("runner_iterator", "seen = []", "seen = [runner.half]", "runner.half is used, which a CustomRunner does not"),
+        ("runner_iterator", "seen = []", "seen = list(runner)[:0]", "'runner' is used in an unknown way"),
+        ("runner_iterator", "runner = NumberRunner(", "runner = id(NumberRunner)(", "'NumberRunner' is used in"),
+        ("runner_single_records", "numbered(self.count)", "numbered(sess)", "depends on an argument of work()"),
+        ("runner_single_records", "shape=[3])", "shape=[None])", "it enqueues single records with enqueue()"),
+        ("runner_single_records", "tf.placeholder(tf.int32, shape=[])", "tf.constant(1)", "expected a placeholder"),
+        ("runner_single_records", "tf.int32, shape=[])", "KIND, shape=[])", "has the dtype KIND"),
+        ("runner_single_records", "COUNT = 24", "COUNT = 24\nCOUNT = 12", "argument COUNT is assigned more than once"),
+        ("runner_single_records", "dequeue_many(self.batch_size)", "dequeue()", "not known to be batches"),
+        ("runner_whole_batches", "PaddingFIFOQueue(8,", "RandomShuffleQueue(8, 0,", "not known to be batches"),
+        ("runner_whole_batches", "dequeue()", "dequeue_many(2)", "it enqueues single records with enqueue()"),
+        ("runner_whole_batches", "enqueue([", "enqueue_many([", "it dequeues single records with dequeue()"),
+        ("runner_whole_batches", "done = False", "done = True", "run() is more than one loop"),
     ],
 )
 def test_idiom_says_what_is_different(name: str, old: str, new: str, reason: str, tmp_path: Path) -> None:
@@ -240,6 +261,14 @@ def test_idiom_says_what_is_different(name: str, old: str, new: str, reason: str
     changes = migration.migrate(source_files.read(str(path)), "idiom")
     assert changes.after == migrated(path.read_text(), tmp_path, "import")
     assert reason in changes.left[-1].advice
+
+
+def test_only_the_runners_methods_are_rewritten(tmp_path: Path) -> None:
+    text = (PROGRAMS / "runner_single_records.py").read_text()
+    other = "clock.start()\nshape = clock.batch(3)\n"
+    new = migrated(text + other, tmp_path, "idiom")
+    assert new == migrated(text, tmp_path, "idiom") + other
+    assert "staging_tf1.StagingSession(" in new
 
 
 def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod.idiom_methods import (
-    UnknownShapeError,
-    batch_size_of,
-    self_assignments,
-    source_of,
-    threads_of,
-)
-from staging_tf1.legacy.codemod.import_lines import code, names_in
+from staging_tf1.legacy.codemod.idiom_feed import Feed, feed_of
+from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, assignments, batch_size_of, threads_of
+from staging_tf1.legacy.codemod.idiom_values import Values, names_of
+from staging_tf1.legacy.codemod.import_lines import code, expression
 from staging_tf1.legacy.codemod.names import Imports, dotted
 
 # The positional arguments of the queues that a CustomRunner has.
 _POSITIONAL = {
     "tensorflow.RandomShuffleQueue": ("capacity", "min_after_dequeue", "dtypes", "shapes"),
     "tensorflow.FIFOQueue": ("capacity", "dtypes", "shapes"),
+    "tensorflow.PaddingFIFOQueue": ("capacity", "dtypes", "shapes"),
 }
-_KINDS = {"tensorflow.RandomShuffleQueue": "shuffle", "tensorflow.FIFOQueue": "fifo"}
+# Whole batches are not padded, so a padding queue of them is a FIFO queue.
+_KINDS = {
+    "tensorflow.RandomShuffleQueue": "shuffle",
+    "tensorflow.FIFOQueue": "fifo",
+    "tensorflow.PaddingFIFOQueue": "fifo",
+}
 _KEPT_QUEUE_ARGUMENTS = ("capacity", "min_after_dequeue", "seed")
 _OTHER_QUEUE_ARGUMENTS = ("dtypes", "shapes", "name", "names", "shared_name")
 
@@ -34,31 +36,42 @@ class Runner:
     name: str  # the name of the class
     get: str  # its method that returns the dequeued batch
     start: str  # its method that starts the threads
-    source: cst.BaseExpression  # the call that makes the batches
-    endless: bool  # the source makes one batch; the loop around it never ends
-    batch_size: cst.BaseExpression
+    feed: Feed  # what its threads do
+    batch_size: cst.BaseExpression | None  # None for whole batches
     queue: str  # "shuffle" or "fifo"
     options: Mapping[str, cst.BaseExpression]  # arguments of the queue
     made: Mapping[str, cst.BaseExpression]  # what __init__ assigns to self
     parameters: cst.Parameters  # those of __init__
-    threads: int
+    threads: cst.BaseExpression
+    rebound: Set[str]  # names that the file assigns more than once
 
-    def call(self, args: Sequence[cst.Arg]) -> str:
+    @property
+    def endless(self) -> bool:
+        """Whether its threads draw batches in an endless loop."""
+        return self.feed.endless
+
+    def call(self, args: Sequence[cst.Arg], numpy: str) -> str:
         """Return the source of the CustomRunner for a call of the class. Raises UnknownShapeError."""
-        given = _bound(self.name, self.parameters, args)
-        source = _resolved(self.source, self.made, given)
-        if self.endless:
-            source = f"lambda: ({source} for _ in itertools.count())"
-        elif source.endswith("()"):
-            source = source.removesuffix("()")
-        else:
-            source = f"lambda: {source}"
-        if self.threads > 1:  # each thread went through the data by itself
-            source = f"[{source}] * {self.threads}"
-        arguments = [source, f"batch_size={_resolved(self.batch_size, self.made, given)}", f'queue="{self.queue}"']
-        arguments += [f"{name}={_resolved(value, self.made, given)}" for name, value in self.options.items()]
-        arguments += [f"num_threads={self.threads}"] if self.threads > 1 else []
+        values = Values(self.made, _bound(self.name, self.parameters, args))
+        self._check_capture(values, args)
+        single = self.batch_size is not None and not self.feed.many
+        source = f"lambda: {self.feed.generator(values, single, numpy)}"
+        threads = values.of(self.threads)
+        if not threads.isdigit() or int(threads) < 1:
+            raise UnknownShapeError(f"{self.start}() starts a number of threads that is no constant")
+        if threads != "1":  # each thread went through the data by itself
+            source = f"[{source}] * {threads}"
+        arguments = [source] + ([f"batch_size={values.of(self.batch_size)}"] if self.batch_size is not None else [])
+        arguments += [f'queue="{self.queue}"']
+        arguments += [f"{name}={values.of(value, in_init=True)}" for name, value in self.options.items()]
+        arguments += [f"num_threads={threads}"] if threads != "1" else []
         return f"staging_tf1.CustomRunner({', '.join(arguments)})"
+
+    def _check_capture(self, values: Values, args: Sequence[cst.Arg]) -> None:
+        """Raise if the threads may read another value than the constructor got, because its name is assigned again."""
+        passed = {arg.value.value for arg in args if isinstance(arg.value, cst.Name)}
+        for name in sorted(passed & self.rebound & names_of(expression(values.of(self.feed.source)))):
+            raise UnknownShapeError(f"its argument {name} is assigned more than once")
 
 
 def find_runners(module: cst.Module, imports: Imports) -> tuple[list[Runner], list[str]]:
@@ -77,6 +90,48 @@ def find_runners(module: cst.Module, imports: Imports) -> tuple[list[Runner], li
     return found, refused
 
 
+def check_uses(module: cst.Module, runners: Sequence[Runner]) -> set[str]:
+    """Return the names that hold runners. Raises if something is used that a CustomRunner does not have."""
+    known = {name for one in runners for name in (one.get, one.start)}
+    found = _RunnerUses({one.name for one in runners})
+    module.visit(found)
+    if found.calls != len(found.made):
+        raise UnknownShapeError("a runner is not assigned to a name")
+    for owner in found.made:
+        after = [text[len(owner) + 1 :] for text in found.used if text.startswith(f"{owner}.")]
+        for attribute in after:
+            if attribute not in known:
+                raise UnknownShapeError(f"{owner}.{attribute} is used, which a CustomRunner does not have")
+        if found.used.count(owner) != found.made.count(owner):
+            raise UnknownShapeError(f"{owner!r} is used in an unknown way")
+    return set(found.made)
+
+
+class _RunnerUses(cst.CSTVisitor):
+    """Collects the names that runners are assigned to, and all dotted names of the file."""
+
+    def __init__(self, classes: set[str]) -> None:
+        self._classes = classes
+        self.calls = 0
+        self.made: list[str] = []
+        self.used: list[str] = []
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        if isinstance(node.value, cst.Call) and dotted(node.value.func) in self._classes:
+            self.made += [dotted(one.target) or "" for one in node.targets]
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self.calls += dotted(node.func) in self._classes
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:
+        name = dotted(node)
+        self.used += [name] if name is not None else []
+        return name is None
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.used.append(node.value)
+
+
 def _feeds_a_queue(node: cst.ClassDef) -> bool:
     text = code(node)
     return "Thread(" in text and ".enqueue" in text and ".run(" in text
@@ -87,23 +142,37 @@ def _runner(module: cst.Module, node: cst.ClassDef, imports: Imports) -> Runner:
     if "__init__" not in methods or [dotted(base.value) for base in node.bases] not in ([], ["object"]):
         raise UnknownShapeError("it has a base class or no __init__")
     roles = _roles(methods)
-    made = self_assignments(methods["__init__"])
+    made = assignments(methods["__init__"], imports)
     queue, call = _queue(made, imports)
     kind = imports.meaning(call.func)
-    source, endless = source_of(module, methods[roles["feed"]], made)
+    feed = feed_of(module, methods[roles["feed"]], made, imports)
+    batch_size = batch_size_of(module, methods[roles["get"]], queue)
+    _check_elements(feed, kind, call, whole=batch_size is None)
     return Runner(
         name=node.name.value,
         get=roles["get"],
         start=roles["start"],
-        source=source,
-        endless=endless,
-        batch_size=batch_size_of(module, methods[roles["get"]], queue),
+        feed=feed,
+        batch_size=batch_size,
         queue=_KINDS[kind],
         options=_options(call, kind),
         made=made,
         parameters=methods["__init__"].params,
         threads=threads_of(module, methods[roles["start"]]),
+        rebound=_assigned_again(module),
     )
+
+
+def _assigned_again(module: cst.Module) -> set[str]:
+    once: set[str] = set()
+    again: set[str] = set()
+
+    class Targets(cst.CSTVisitor):
+        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+            (again if code(node.target) in once else once).add(code(node.target))
+
+    module.visit(Targets())
+    return again
 
 
 def _roles(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
@@ -136,6 +205,23 @@ def _queue(made: Mapping[str, cst.BaseExpression], imports: Imports) -> tuple[st
     return name, call
 
 
+def _check_elements(feed: Feed, kind: str, call: cst.Call, *, whole: bool) -> None:
+    """Raise unless the elements are records, or whole batches that go through a FIFO queue as they are."""
+    first_is_none = [shape.replace(" ", "").startswith(("[None", "(None")) for shape in feed.shapes]
+    if whole and feed.many:
+        raise UnknownShapeError("it dequeues single records with dequeue()")
+    if whole and (kind == "tensorflow.RandomShuffleQueue" or not all(first_is_none)):
+        raise UnknownShapeError("it enqueues elements that are not known to be batches")
+    if (
+        not whole
+        and not feed.many
+        and any(one or shape in ("", "None") for one, shape in zip(first_is_none, feed.shapes))
+    ):
+        raise UnknownShapeError(f"it enqueues single records with enqueue(), of the shape {feed.shapes[0] or 'None'}")
+    if not whole and kind == "tensorflow.PaddingFIFOQueue":
+        raise UnknownShapeError(f"a CustomRunner has no {code(call.func)}")
+
+
 def _options(call: cst.Call, kind: str) -> dict[str, cst.BaseExpression]:
     names = iter(_POSITIONAL[kind])
     options = {}
@@ -158,32 +244,3 @@ def _bound(what: str, parameters: cst.Parameters, args: Sequence[cst.Arg]) -> di
             raise UnknownShapeError(f"{what}() is called in an unknown way")
         given[arg.keyword.value if arg.keyword is not None else names[place]] = arg.value
     return given
-
-
-def _resolved(
-    value: cst.BaseExpression,
-    made: Mapping[str, cst.BaseExpression],
-    given: Mapping[str, cst.BaseExpression | None],
-) -> str:
-    """Return the source of an expression of the class, for use where the class was called."""
-    if isinstance(value, cst.Call) and isinstance(value.func, cst.Name):
-        args = [
-            (f"{arg.keyword.value}=" if arg.keyword is not None else "") + _resolved(arg.value, made, given)
-            for arg in value.args
-        ]
-        return f"{value.func.value}({', '.join(args)})"
-    name = dotted(value)
-    if name is not None and name.startswith("self."):
-        if name not in made:
-            raise UnknownShapeError(f"{name} is not assigned in __init__")
-        return _resolved(made[name], made, given)
-    if name is not None and name in given:
-        passed = given[name]
-        if passed is None or not isinstance(
-            passed, (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString)
-        ):
-            raise UnknownShapeError(f"its argument {name} is no name or constant")
-        return code(passed)
-    if not {"self", *given}.isdisjoint(names_in(cst.Module([cst.SimpleStatementLine([cst.Expr(value)])]))):
-        raise UnknownShapeError(f"{code(value)} is computed")
-    return code(value)

@@ -80,6 +80,15 @@ class WithoutEmptyParts(cst.CSTTransformer):
         return cst.FlattenSentinel(list(updated_node.body.body))
 
 
+class WithoutThreading(cst.CSTTransformer):
+    """Removes ``import threading``, which only the feed threads needed."""
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        return cst.RemoveFromParent() if code(updated_node).strip() == "import threading" else updated_node
+
+
 class Building(cst.CSTVisitor):
     """Finds calls that would add ops to the finalized graph of a StagingSession."""
 

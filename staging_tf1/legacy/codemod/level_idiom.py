@@ -11,11 +11,12 @@ import libcst as cst
 from staging_tf1.legacy.codemod.changes import Note
 from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError
 from staging_tf1.legacy.codemod.idiom_parts import Staging, find_stagings
-from staging_tf1.legacy.codemod.idiom_runners import Runner, find_runners
+from staging_tf1.legacy.codemod.idiom_runners import Runner, check_uses, find_runners
 from staging_tf1.legacy.codemod.idiom_sessions import (
     SESSIONS,
     Building,
     WithoutEmptyParts,
+    WithoutThreading,
     check_only_names,
     in_with_statements,
 )
@@ -54,19 +55,22 @@ def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list
 
 
 def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> cst.Module:
-    rewriter = _Rewriter(imports, runners, stagings)
+    rewriter = _Rewriter(imports, runners, stagings, check_uses(module, runners))
     new = in_with_statements(module, imports).visit(rewriter).visit(WithoutEmptyParts())
     _check_complete(new, rewriter, runners, stagings)
     if runners and "threading" not in names_in(new):
-        new = new.visit(_WithoutThreading())
+        new = new.visit(WithoutThreading())
     if any(one.endless for one in runners) and "itertools" not in imports_of(new)._bound:
         new = add_before_imports(new, "import itertools")
+    if runners and imports.name_of("numpy") is None:
+        new = add_before_imports(new, "import numpy as np")
     return add_after_imports(new, [] if _has_import(new) else ["import staging_tf1"])
 
 
 class _Rewriter(cst.CSTTransformer):
-    def __init__(self, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> None:
+    def __init__(self, imports: Imports, runners: list[Runner], stagings: list[Staging], held: set[str]) -> None:
         super().__init__()
+        self._held = held  # the names that hold runners
         self._imports = imports
         self._runners = {one.name: one for one in runners}
         self._areas = {one.area: one for one in stagings}
@@ -92,7 +96,7 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = dotted(original_node.func) or ""
         if name in self._runners:
-            return expression(self._runners[name].call(original_node.args))
+            return expression(self._runners[name].call(original_node.args, self._imports.name_of("numpy") or "np"))
         area, _, method = name.rpartition(".")
         if area in self._areas and method == "get":
             staging = self._areas[area]
@@ -100,14 +104,14 @@ class _Rewriter(cst.CSTTransformer):
         if name.partition(".")[0] in self._coordinators and method == "should_stop":
             (session,) = self._sessions or {"sess"}
             return expression(f"{session}.should_stop()")
-        if method in self._gets and isinstance(updated_node.func, cst.Attribute):
+        if method in self._gets and area in self._held and isinstance(updated_node.func, cst.Attribute):
             return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name("get_inputs")), args=[])
         if method == "run" and area in self._sessions:
             return self._without_put(original_node, updated_node)
         return updated_node
 
     def _without_put(self, original: cst.Call, updated: cst.Call) -> cst.Call:
-        if len(original.args) != 1:
+        if not original.args or (len(original.args) != 1 and not self._feeds_only_the_step(original)):
             raise UnknownShapeError(f"{code(original)} is fed by the step, not by a pipeline")
         fetches = updated.args[0].value
         if not self._is_done_for_us(original.args[0].value):
@@ -120,6 +124,13 @@ class _Rewriter(cst.CSTTransformer):
                 value = fetches.with_changes(elements=kept)
                 return updated.with_changes(args=[updated.args[0].with_changes(value=value)])
         return updated
+
+    def _feeds_only_the_step(self, run: cst.Call) -> bool:
+        """Whether a run with a feed neither fills an area nor feeds what the pipeline takes."""
+        fetches = run.args[0].value
+        listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
+        fed = run.args[1].keyword is None or run.args[1].keyword.value == "feed_dict"
+        return bool(self._runners) and not self._areas and len(run.args) == 2 and fed and all(map(dotted, listed))
 
     # ---- statements
 
@@ -188,7 +199,8 @@ class _Rewriter(cst.CSTTransformer):
         return bool(listed) and all(self._is_done_for_us(one) for one in listed)
 
     def _starts_threads(self, call: cst.Call) -> bool:
-        return (dotted(call.func) or "").rpartition(".")[2] in self._starts
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        return owner in self._held and method in self._starts
 
     def _initializes(self, value: cst.BaseExpression) -> bool:
         if not isinstance(value, cst.Call):
@@ -236,15 +248,6 @@ class _Rewriter(cst.CSTTransformer):
             if arg.keyword is None or arg.keyword.value not in ("config", "hooks", "checkpoint_dir"):
                 raise UnknownShapeError(f"{code(item.item)} uses arguments that StagingSession does not take")
         return True
-
-
-class _WithoutThreading(cst.CSTTransformer):
-    """Removes ``import threading``, which only the feed threads needed."""
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.BaseStatement | cst.RemovalSentinel:
-        return cst.RemoveFromParent() if code(updated_node).strip() == "import threading" else updated_node
 
 
 def _unrecognised(module: cst.Module, imports: Imports, line: int) -> list[Note]:
