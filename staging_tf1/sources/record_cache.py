@@ -26,6 +26,13 @@ class RecordCache:
         self._records: dict[int, Any] = {}
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process has a cache of its own, which begins empty.
+        return {"limit_bytes": self.limit_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["limit_bytes"])  # type: ignore[misc]
+
     def __len__(self) -> int:
         return len(self._records)
 

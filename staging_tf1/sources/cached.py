@@ -1,0 +1,228 @@
+"""`cached()`: builds a cache with random access from any dataset, once; and `CachedSource`, which reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT64_MAX, MOST_THREADS
+from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.columns.build import Job, built
+from staging_tf1.sources.columns.folder import cache_path
+from staging_tf1.sources.columns.inputs import Reading, input_for
+from staging_tf1.sources.columns.key import changes, files_key, listed, version_key
+from staging_tf1.sources.columns.manifest import decoded
+from staging_tf1.sources.columns.reading import mapped
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.stacking import stack_records
+from staging_tf1.sources.transform import Transform
+from staging_tf1.spec import ArraySpec, flatten, pack, with_batch_dim
+
+__all__ = ["CachedSource", "build_cache", "cached"]
+
+
+def cached(
+    data: Any,
+    path: Any,
+    *,
+    batch_size: int,
+    batched: bool = False,
+    limit: int | None = None,
+    version: str | int | None = None,
+    files: Any = None,
+    if_changed: Literal["rebuild", "error"] = "rebuild",
+    threads: int = 1,
+    thread_safe: bool = True,
+    progress: bool = True,
+    shuffle: bool = False,
+    seed: int | None = None,
+    epochs: int | None = None,
+    shard: tuple[int, int] | None = None,
+    drop_remainder: bool = False,
+    across_epochs: bool = False,
+    transform: Transform | None = None,
+) -> CachedSource:
+    """Store all records of a dataset in files once, and return the source that reads them in any order.
+
+    If the cache is there and up to date, the data is not read, except for the first record or batch of an object with
+    `__getitem__`, or of a source whose batches a function makes: it tells the components. If several processes start
+    at the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the
+    data has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it
+    ended. Any other begins again.
+
+    The cache is rebuilt if anything that is known without reading the data has changed: `version`, `files`, `limit`,
+    `batched`, and, where the data has them, its components, its length, and the options of a source. A change of the
+    content alone, or of a function, is not detected: change `version`.
+
+    Args:
+      data: a `tf.data.Dataset` of records; a generator function, or another function that returns one of these; an
+        iterable of records; an object with `__len__` and `__getitem__`; a nest of arrays; or a source. A record is an
+        array, number or string, or a nest of these. Sizes may differ by record. The records of a source are stored
+        once, in their own order, after its transform.
+      path: the folder of the cache. It is created, with its parent folders.
+      batched: whether the elements of `data` are batches of records.
+      limit: the most records to store. None stores all.
+      version: a string or number that you change when the data has changed.
+      files: the files that the data comes from: paths or globs. A new size or time makes the cache out of date.
+      if_changed: what to do if the cache is out of date: "rebuild" it, or raise an "error".
+      threads, thread_safe: how data with `__getitem__` is read while the cache is built; see `MapSource`.
+      progress: whether to show a progress bar if stderr is a terminal.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: of the source that is
+        returned, as in `RecordSource`. Pass an augmentation as its `transform`, which is applied to each batch anew.
+
+    Raises:
+      SpecError: there are no records, or a record differs from the first in its structure, a dtype or a rank.
+      RecordFileError: the cache cannot be written or read, was changed, or is out of date.
+      TypeError, ValueError: an argument is invalid, or the data never ends and `limit` is None.
+
+    >>> def squares():
+    ...     for i in range(10):
+    ...         yield {"i": i, "square": i * i}
+    >>> source = cached(squares, "squares", batch_size=4, epochs=1)
+    >>> source.num_records, source.batch(2)
+    (10, {'i': array([8, 9]), 'square': array([64, 81])})
+    """
+    options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+    options.checked("cached()")
+    key = build_cache(
+        data,
+        path,
+        batched=batched,
+        limit=limit,
+        version=version,
+        files=files,
+        if_changed=if_changed,
+        threads=threads,
+        thread_safe=thread_safe,
+        progress=progress,
+    )
+    source = CachedSource(path, **options._asdict())
+    others = changes(source._key, key)
+    if others:
+        raise RecordFileError(
+            f"cached(): another program has replaced the cache {source.path!r} just now, from other data: "
+            f"{listed(others)}. Give each of them its own path."
+        )
+    return source
+
+
+def build_cache(
+    data: Any,
+    path: Any,
+    *,
+    batched: bool = False,
+    limit: int | None = None,
+    version: str | int | None = None,
+    files: Any = None,
+    if_changed: str = "rebuild",
+    threads: int = 1,
+    thread_safe: bool = True,
+    progress: bool = True,
+    owner: str = "cached()",
+) -> dict[str, Any]:
+    """Build the cache as `cached` does, without making a source. Return its key. `owner` is for messages."""
+    name = cache_path(owner, "path", path)
+    if os.path.realpath(name) == os.getcwd():
+        expected = "another folder than the current one, which a cache would replace"
+        arguments.refuse(owner, "path", path, expected, ValueError)
+    batched = arguments.flag(owner, "batched", batched)
+    if limit is not None:
+        limit = arguments.whole(owner, "limit", limit, 1, INT64_MAX, "records")
+    if_changed = arguments.choice(owner, "if_changed", if_changed, ("rebuild", "error"))
+    threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
+    thread_safe = arguments.flag(owner, "thread_safe", thread_safe)
+    progress = arguments.flag(owner, "progress", progress)
+    known = {"version": version_key(owner, version), "files": files_key(owner, files)}
+    read = input_for(data, Reading(owner, batched, limit, threads, thread_safe))
+    # As the manifest has it: JSON knows no tuples.
+    key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
+    built(Job(owner, name, key, read, limit, if_changed, progress))
+    return key
+
+
+class CachedSource(RecordSource):
+    """The records of a cache that exists already. `cached` builds one and returns its `CachedSource`.
+
+    The files are mapped. A batch copies its own records, and reads no others. Records whose sizes differ need `pad`,
+    as in a `MapSource`.
+
+    Args:
+      path: the folder of the cache.
+      batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
+
+    Raises:
+      RecordFileError: there is no cache, it was written by a release with another format, or a file is missing or was
+        changed.
+      TypeError, ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epochs: int | None = None,
+        shard: tuple[int, int] | None = None,
+        drop_remainder: bool = False,
+        across_epochs: bool = False,
+        transform: Transform | None = None,
+    ) -> None:
+        self.path = cache_path(self._owner, "path", path)
+        manifest, self._columns = mapped(self.path)
+        self._key = manifest.key
+        # The nest of columns, for its structure.
+        self._like = decoded(manifest.structure, self._columns)
+        self._content = manifest.content
+        self._varies = any(component.varies for component in manifest.components)
+        super().__init__(
+            manifest.num_records,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            epochs=epochs,
+            shard=shard,
+            drop_remainder=drop_remainder,
+            across_epochs=across_epochs,
+            transform=transform,
+        )
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of the columns; of the first record if shapes differ. See `RecordSource.record_spec`."""
+        return with_batch_dim(self._specs, batch_dim)
+
+    @cached_property
+    def _specs(self) -> Any:
+        """The specs of batches of any size. Kept, because every batch of records whose shapes differ needs them."""
+        shapes = [column.component.shape for column in self._columns]
+        if self._varies:
+            shapes = [column.singles([0])[0].shape for column in self._columns]
+        specs = [
+            ArraySpec((None, *shape), column.component.dtype, column.component.path or None)
+            for shape, column in zip(shapes, self._columns)
+        ]
+        return pack(self._like, specs)
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Return records. See `RecordSource.gather`."""
+        if not self._varies:
+            return pack(self._like, [column.rows(records) for column in self._columns])
+        numbers = numbers_of(records)
+        paired = self._read_single(numbers)
+        return stack_records(self._specs, flatten(self._specs), paired, len(numbers), self._describe, "the cache")
+
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        columns = [column.singles(numbers.tolist()) for column in self._columns]
+        return [(number, pack(self._like, row)) for number, row in zip(numbers.tolist(), zip(*columns), strict=True)]
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what `Source.fingerprint` describes, with a digest of the records."""
+        return {**super().fingerprint(), "content": self._content}

@@ -1,0 +1,189 @@
+"""Builds a cache once, whatever happens meanwhile: several processes, a kill, a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from absl import logging
+from tqdm import tqdm
+
+from staging_tf1.errors import RecordFileError, SpecError
+from staging_tf1.sources.columns import folder
+from staging_tf1.sources.columns.inputs import Input
+from staging_tf1.sources.columns.key import listed
+from staging_tf1.sources.columns.lock import locked
+from staging_tf1.sources.columns.manifest import Manifest, manifest_in
+from staging_tf1.sources.columns.records import RecordWriter
+
+__all__ = ["Job", "built"]
+
+# Seconds between two notes of the progress: for waiting processes, and to continue after a kill, which needs an fsync.
+_TELL_SECS, _SAVE_SECS = 1.0, 5.0
+
+
+class Job(NamedTuple):
+    """A cache to build.
+
+    Attributes:
+      owner: the caller, for messages.
+      path: the folder of the cache.
+      key: what is known of the data.
+      data: the data.
+      limit: the most records to store, or None.
+      if_changed: "rebuild" or "error".
+      progress: whether to show a progress bar on a terminal.
+    """
+
+    owner: str
+    path: str
+    key: dict[str, Any]
+    data: Input
+    limit: int | None
+    if_changed: str
+    progress: bool
+
+
+def built(job: Job) -> None:
+    """Build the cache, unless it is there and up to date.
+
+    Raises:
+      RecordFileError: the cache cannot be written; the path is something else; the cache is out of date, and
+        `if_changed` is "error".
+      SpecError: there are no records, or they differ. Exceptions of the data are raised as they are.
+    """
+    if not _is_missing(job):
+        if folder.has_replaced(job.path):
+            # A builder died before it removed the old cache. If the folder is not writable, the old cache stays.
+            with contextlib.suppress(RecordFileError, OSError), locked(job.path):
+                folder.put_back(job.path)
+        return
+    with folder.writing(job.owner, job.path):
+        os.makedirs(os.path.dirname(job.path) or os.curdir, exist_ok=True)
+    with locked(job.path) as tell:
+        with folder.writing(job.owner, job.path):
+            folder.put_back(job.path)
+        # Another process may have built it meanwhile.
+        if _is_missing(job, log=True) and not _adopted(job):
+            _Building(job, tell).run()
+
+
+def _is_missing(job: Job, log: bool = False) -> bool:
+    reasons = folder.reasons_to_build(job.path, job.key)
+    if not reasons:
+        return reasons is None
+    if job.if_changed == "error":
+        raise RecordFileError(
+            f"{job.owner}: the cache {job.path!r} is out of date: {listed(reasons)}. Build it again with "
+            f"if_changed='rebuild', or choose another path."
+        )
+    if log:
+        logging.warning("building the cache %s again: %s", job.path, listed(reasons))
+    return True
+
+
+def _adopted(job: Job) -> bool:
+    """Use the cache of a builder that finished it, and died before moving it to its place."""
+    with contextlib.suppress(RecordFileError):
+        found = manifest_in(folder.building_folder(job.path))
+        if isinstance(found, Manifest) and found.key == job.key:
+            with folder.writing(job.owner, job.path):
+                folder.move_to_its_place(job.path)
+            return True
+    return False
+
+
+class _Building:
+    """One attempt to build a cache."""
+
+    def __init__(self, job: Job, tell: Callable[[str], None]) -> None:
+        self._job, self._tell = job, tell
+        self._position: int | None = 0
+        self._told = self._saved = time.monotonic()
+
+    def run(self) -> None:
+        job = self._job
+        # Now, and not after hours of building.
+        folder.check_only_cache(job.path)
+        saved = folder.saved_progress(job.path, job.key) if job.data.has_random_access else None
+        building = folder.building_folder(job.path)
+        with folder.writing(job.owner, job.path):
+            if saved is None:
+                folder.remove_remains(job.path)
+                os.mkdir(building)
+            else:
+                self._position = saved["position"]
+                logging.warning(
+                    "continuing the cache %s after %d records that an earlier run stored; if the code has changed "
+                    "since, run staging-tf1 cache remove %s",
+                    job.path,
+                    saved["records"]["num_records"],
+                    job.path,
+                )
+            self._writer = RecordWriter(building, job.owner, None if saved is None else saved["records"])
+        try:
+            self._write_all()
+            with folder.writing(job.owner, job.path):
+                self._finish()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _write_all(self) -> None:
+        job, writer = self._job, self._writer
+        total = job.data.total if job.limit is None else min(job.limit, job.data.total or job.limit)
+        blocks = job.data.blocks(self._position or 0)
+        with tqdm(
+            total=total,
+            initial=writer.num_records,
+            unit=" records",
+            desc=f"cache {os.path.basename(job.path)}",
+            disable=None if job.progress else True,
+        ) as bar:
+            while job.limit is None or writer.num_records < job.limit:
+                block = next(blocks, None)
+                if block is None:
+                    break
+                most = None if job.limit is None else job.limit - writer.num_records
+                # A build cannot continue in the middle of a block.
+                self._position = None
+                with folder.writing(job.owner, job.path):
+                    bar.update(writer.append(block.value, block.stacked, most))
+                    self._note(block.position, total)
+
+    def _note(self, position: int | None, total: int | None) -> None:
+        self._position = position
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECS:
+            self._told = now
+            self._tell(f"{self._writer.num_records}{'' if total is None else f' of {total}'} records")
+        if position is not None and now - self._saved >= _SAVE_SECS:
+            self._save()
+            self._saved = time.monotonic()
+
+    def _save(self) -> None:
+        progress = {"key": self._job.key, "position": self._position, "records": self._writer.progress()}
+        folder.save_progress(self._job.path, progress)
+
+    def _finish(self) -> None:
+        if not self._writer.num_records:
+            raise SpecError(f"{self._job.owner} got no records, expected at least one. Nothing was written.")
+        structure, components = self._writer.finish()
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        folder.commit(self._job.path, Manifest(self._writer.num_records, structure, components, self._job.key, now))
+
+    def _give_up(self, error: BaseException) -> None:
+        """Keep what can be continued after an interrupt, or an `OSError` of the data. Remove everything else."""
+        # The code of the data raises any other exception. Once it is corrected, old records would be its old ones.
+        from_outside = not isinstance(error, Exception) or isinstance(error, OSError)
+        can_continue = self._job.data.has_random_access and from_outside and not isinstance(error, RecordFileError)
+        if can_continue and self._position:
+            with contextlib.suppress(OSError):
+                self._save()
+        self._writer.abandon()
+        if not can_continue or folder.saved_progress(self._job.path, self._job.key) is None:
+            folder.remove_remains(self._job.path)

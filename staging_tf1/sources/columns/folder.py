@@ -1,0 +1,263 @@
+"""The folder of a cache: whether it is there and up to date, and how a new one replaces it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import shown
+from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.columns.key import changes
+from staging_tf1.sources.columns.lock import beside, locked
+from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, manifest_in
+from staging_tf1.sources.columns.npy import CURE, HEADER_BYTES, MappedArray, cannot_read
+
+__all__ = [
+    "building_folder",
+    "cache_path",
+    "check_only_cache",
+    "commit",
+    "damaged",
+    "has_replaced",
+    "move_to_its_place",
+    "opened",
+    "put_back",
+    "reasons_to_build",
+    "remove",
+    "remove_remains",
+    "saved_progress",
+    "save_progress",
+    "writing",
+]
+
+_PROGRESS = "progress.json"
+
+
+def cache_path(owner: str, argument: str, value: Any) -> str:
+    """Check the path of a cache, which is a folder or nothing yet."""
+    name = arguments.path(owner, argument, value).rstrip(os.sep) or os.sep
+    if {os.curdir, os.pardir} & set(name.split(os.sep)) or os.path.islink(name):
+        # Files are made beside the folder, and it is renamed, also while it is part of its own path.
+        name = os.path.realpath(name)
+    try:
+        os.lstat(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return name
+    except OSError as error:  # most of all, a name that is too long: found here, and not after hours of building
+        cure = "Choose another path."
+        raise RecordFileError(f"{owner} cannot use {argument}={shown(name)}: {error.strerror}. {cure}") from error
+    if not os.path.isdir(name):
+        raise RecordFileError(f"{owner} got {argument}={shown(name)}, which is not a folder. Choose another path.")
+    return name
+
+
+def opened(path: str) -> Manifest:
+    """Return the manifest of the cache at `path`.
+
+    Raises RecordFileError if there is none, or one of another version of the format.
+    """
+    found = _manifest(path)
+    if found is None:
+        raise RecordFileError(
+            f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
+            f"built. Check the path, or build the cache with cached()."
+        )
+    if isinstance(found, int):
+        raise RecordFileError(f"{path!r} is a cache of {_version_changed(found)}. Build it again with cached().")
+    return found
+
+
+def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str]:
+    """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file."""
+    found = []
+    for file in manifest.files:
+        try:
+            checksum = MappedArray(path, file).checksum()
+        except RecordFileError as error:
+            found.append(str(error))
+        else:
+            if checksum != file.crc32:
+                place = os.path.join(path, file.name)
+                found.append(f"{place!r} has another checksum than its cache says: its content was changed. {CURE}")
+        progress(file.size)
+    return found
+
+
+def _manifest(path: str) -> Manifest | int | None:
+    found = manifest_in(path)
+    if found is None and os.path.isdir(path) and os.listdir(path):
+        raise RecordFileError(f"{path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path.")
+    return found
+
+
+def _version_changed(version: int) -> str:
+    return f"format version {version}, and this release reads version {FORMAT_VERSION}"
+
+
+def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
+    """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
+    try:
+        found = _manifest(path)
+    except PermissionError as error:
+        raise cannot_read(f"the cache {path!r}", error) from error
+    if found is None:
+        return None
+    return [_version_changed(found)] if isinstance(found, int) else changes(found.key, key)
+
+
+def building_folder(path: str) -> str:
+    """Return the folder in which the cache of `path` is built."""
+    return beside(path, ".building")
+
+
+def has_replaced(path: str) -> bool:
+    """Whether there is a cache that was moved away for a new one."""
+    return os.path.isdir(beside(path, ".replaced"))
+
+
+def put_back(path: str) -> None:
+    """Put back a cache that was moved away for a new one. If the new one is in its place, remove the old one."""
+    replaced = beside(path, ".replaced")
+    if os.path.isdir(replaced):
+        if os.path.isdir(path):
+            shutil.rmtree(replaced)
+        else:
+            os.rename(replaced, path)
+
+
+def check_only_cache(path: str) -> None:
+    """Raise RecordFileError if the folder has files that are no part of its cache: they would be deleted with it."""
+    found = _manifest(path)
+    if found is None:
+        return
+    names = set(os.listdir(path)) - {MANIFEST}
+    if isinstance(found, Manifest):
+        others = names - {file.name for file in found.files}
+    else:
+        others = {name for name in names if not name.endswith(".npy")}
+    if others:
+        raise RecordFileError(
+            f"the folder {path!r} has {shown(min(others))}, which is not part of the cache, so nothing was removed. "
+            f"Move it away first."
+        )
+
+
+def remove_remains(path: str) -> None:
+    """Remove an unfinished build that will not be continued."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(building_folder(path))
+
+
+def commit(path: str, manifest: Manifest) -> None:
+    """Write the manifest into the folder that was built, and move it to `path`."""
+    building = building_folder(path)
+    # A builder that was killed while it saved its progress has left both.
+    for name in (_PROGRESS, _unfinished(_PROGRESS)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(building, name))
+    _write_whole(os.path.join(building, MANIFEST), manifest.text())
+    move_to_its_place(path)
+
+
+def move_to_its_place(path: str) -> None:
+    """Move the folder that was built to `path`, in place of what is there."""
+    building, replaced = building_folder(path), beside(path, ".replaced")
+    check_only_cache(path)
+    if os.path.isdir(path) and os.listdir(path):
+        # A folder with files cannot be replaced in one step. If this process dies in between, `put_back` restores it.
+        os.rename(path, replaced)
+    os.rename(building, path)
+    _sync_folder(os.path.dirname(path) or os.curdir)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def save_progress(path: str, progress: dict[str, Any]) -> None:
+    """Save how far the build is. The records that it counts are on the disk already."""
+    _write_whole(os.path.join(building_folder(path), _PROGRESS), json.dumps(progress))
+
+
+def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the progress of a builder that has died, if its data had the same key. None if there is nothing to use."""
+    building = building_folder(path)
+    try:
+        with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+        if found["key"] != key:
+            return None
+        written = [each for component in found["records"]["components"] for each in component["files"]["written"]]
+        sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
+
+
+def _unfinished(path: str) -> str:
+    return f"{path}.new"
+
+
+def _write_whole(path: str, text: str) -> None:
+    temporary = _unfinished(path)
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writing(owner: str, path: str) -> Iterator[None]:
+    """Turn errors of the file system into a RecordFileError that names the cache."""
+    try:
+        yield
+    except RecordFileError:
+        raise
+    except OSError as error:
+        made = RecordFileError(
+            f"{owner} cannot write the cache {path!r}: {error.strerror or error}{_free(path)}. What was at that path "
+            f"before is unchanged."
+        )
+        made.errno = error.errno
+        raise made from error
+
+
+def _free(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return f" ({shutil.disk_usage(os.path.dirname(path) or os.curdir).free >> 20} MiB are free)"
+    return ""
+
+
+def remove(path: str) -> Manifest | int | None:
+    """Remove the cache at `path`, and what builders have left beside it. Return its manifest, or its version.
+
+    Returns None if a builder has left something, but no cache. Raises RecordFileError if there is nothing to remove, or
+    the folder has other files.
+    """
+    with locked(path):
+        put_back(path)
+        found = manifest_in(path)
+        if found is None:
+            if not os.path.isdir(building_folder(path)):
+                raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")
+            remove_remains(path)
+            return None
+        check_only_cache(path)
+        # Renamed first, so that a process that dies here leaves no half of a cache.
+        remove_remains(path)
+        os.rename(path, building_folder(path))
+        os.unlink(os.path.join(building_folder(path), MANIFEST))
+        remove_remains(path)
+    return found

@@ -1,0 +1,289 @@
+"""What a cache is built from: datasets, generators, sources and arrays, read as blocks of records."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arrays import describe, kind_of
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.access import is_a, is_keras_sequence
+from staging_tf1.sources.array import ArraySource
+from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.coerce import is_nest_of_arrays
+from staging_tf1.sources.columns.strides import BYTES_AT_ONCE, MOST_AT_ONCE, Strides
+from staging_tf1.sources.map import MapSource
+from staging_tf1.sources.order import Piece, numbers_of
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.sequence import SequenceSource
+from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
+
+__all__ = ["Block", "Input", "Reading", "input_for"]
+
+_DATA = (
+    "a tf.data.Dataset, a generator function, an iterable of records, a dataset with __len__ and __getitem__, arrays, "
+    "or a source"
+)
+
+
+class Block(NamedTuple):
+    """A record; or several, stacked.
+
+    `position` is where reading continues after it, if the input has random access; None if it cannot continue here.
+    """
+
+    value: Any
+    stacked: bool
+    position: int | None = None
+
+
+class Reading(NamedTuple):
+    """How to read the data. See `cached`."""
+
+    owner: str
+    batched: bool
+    limit: int | None
+    threads: int
+    thread_safe: bool
+
+
+class Input(NamedTuple):
+    """Data that can be read once more.
+
+    Attributes:
+      key: what is known without reading it.
+      total: how many records there are, or None.
+      blocks: reads it from a position. Only an input with random access gets positions other than 0.
+      has_random_access: whether its blocks have positions.
+    """
+
+    key: dict[str, Any]
+    total: int | None
+    blocks: Callable[[int], Iterator[Block]]
+    has_random_access: bool = False
+
+
+def input_for(data: Any, reading: Reading) -> Input:
+    """Find out what the data is. A function is called when the cache is built.
+
+    Raises:
+      TypeError, ValueError, SpecError: the data cannot be cached.
+    """
+    if isinstance(data, Source):
+        return _of_source(data, reading)
+    if isinstance(data, StreamSource):
+        return Input({}, None, lambda _: _stream(data.batches(), True))
+    if is_a(data, "tensorflow.DatasetV2"):
+        return _of_dataset(data, reading)
+    if _is_text(data) or isinstance(data, type):
+        arguments.refuse(reading.owner, "data", data, _DATA)
+    if callable(data) and not hasattr(data, "__getitem__"):
+        return Input({}, None, lambda _: _called(data, reading))
+    return _of_object(data, reading)
+
+
+def _is_text(data: Any) -> bool:
+    return isinstance(data, (str, bytes, bytearray, memoryview))
+
+
+def _of_object(data: Any, reading: Reading) -> Input:
+    is_table = is_a(data, "pandas.DataFrame", "pandas.Series", "zarr.Group", "zarr.Array", "h5py.Group", "h5py.Dataset")
+    if isinstance(data, Mapping):
+        is_table = is_table or any(is_a(leaf, "h5py.Dataset", "zarr.Array") for leaf in flatten(data))
+    is_arrays = is_table or is_nest_of_arrays(data)
+    if reading.batched and (is_arrays or is_a(data, "datasets.Dataset")):
+        kind = "arrays" if is_arrays else "a datasets.Dataset"
+        raise ValueError(f"{reading.owner} got batched=True, but {kind} as data, whose rows are records. Leave it out.")
+    if is_arrays and not is_table:
+        return _of_arrays(data, reading)
+    if is_a(data, "torch.IterableDataset"):
+        # It inherits a __getitem__ that raises NotImplementedError, and may have a length.
+        return Input({}, None, lambda _: _stream(data, reading.batched))
+    if is_table or (hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, np.generic)):
+        return _of_map_style(data, reading)
+    if not hasattr(data, "__iter__") or getattr(data, "ndim", 1) == 0:
+        arguments.refuse(reading.owner, "data", data, _DATA)
+    return Input({}, None, lambda _: _stream(data, reading.batched))
+
+
+def _stream(elements: Iterable[Any], stacked: bool) -> Iterator[Block]:
+    return (Block(element, stacked) for element in elements)
+
+
+def _called(function: Callable[[], Any], reading: Reading) -> Iterator[Block]:
+    made = function()
+    if callable(made) or made is None:
+        raise TypeError(
+            f"{reading.owner}: data() returned {kind_of(made)}, expected {_DATA}. If it is a generator, use `yield`."
+        )
+    # Mostly a generator, but a function may return any kind of data.
+    return input_for(made, reading).blocks(0)
+
+
+def _of_dataset(dataset: Any, reading: Reading) -> Input:
+    # This imports TensorFlow, which a program with such a dataset has imported already.
+    from staging_tf1.tf_data.elements import Elements
+
+    elements = Elements(dataset, reading.owner)
+    if elements.endless and reading.limit is None:
+        raise ValueError(
+            f"{reading.owner} got a tf.data.Dataset that never ends: its cardinality is infinite. Remove repeat(), "
+            f"because the source repeats its records itself (epochs=), or pass limit=."
+        )
+    key = {"spec": _spec_text(elements.spec, tuple), "elements": elements.count}
+
+    def blocks(_: int) -> Iterator[Block]:
+        for value, stacked in elements.blocks(None if reading.batched else reading.limit):
+            yield from _unstacked(value) if stacked and reading.batched else [Block(value, stacked or reading.batched)]
+
+    return Input(key, None if reading.batched else elements.count, blocks)
+
+
+def _unstacked(batches: Any) -> Iterator[Block]:
+    """Divide stacked batches into batches."""
+    from staging_tf1.sources.stacking import rows_of
+
+    return (Block(batch, True) for batch in rows_of(batches))
+
+
+def _of_arrays(arrays: Any, reading: Reading) -> Input:
+    source = ArraySource(arrays, batch_size=1)
+    total, step = source.num_records, _at_once(source.spec)
+
+    def blocks(start: int) -> Iterator[Block]:
+        for first in range(start, total, step):
+            end = min(total, first + step)
+            yield Block(source.gather(slice(first, end, 1)), True, end)
+
+    return Input({"spec": _spec_text(source.spec, _of_record), "elements": total}, total, blocks, True)
+
+
+def _of_map_style(dataset: Any, reading: Reading) -> Input:
+    if is_keras_sequence(dataset):
+        if not reading.batched:
+            raise ValueError(f"{reading.owner} got {kind_of(dataset)}, whose elements are batches. Pass batched=True.")
+        return _of_source(SequenceSource(dataset, thread_safe=reading.thread_safe), reading)
+    source = MapSource(dataset, batch_size=1, threads=reading.threads, thread_safe=reading.thread_safe)
+    if source.num_records == sys.maxsize and reading.limit is None:  # as a Grain dataset with repeat() says
+        raise ValueError(
+            f"{reading.owner} got {kind_of(dataset)} that never ends: its length is 2**63 - 1. Pass limit=."
+        )
+    spec = source.spec
+    total = source.num_records
+
+    def blocks(start: int) -> Iterator[Block]:
+        strides = Strides(start, total, reading.threads)
+        for first, end in strides:
+            fetched = source._fetched(np.arange(first, end))
+            if fetched.listed is None:
+                strides.note(fetched.columns)
+                yield Block(fetched.columns, True, end)
+                continue
+            strides.note(fetched.listed)
+            for number, value in enumerate(fetched.listed, first + 1):
+                yield Block(value, reading.batched, number)
+
+    key = {"spec": _spec_text(spec, _rank), "elements": total}
+    return Input(key, None if reading.batched else total, blocks, True)
+
+
+def _of_source(source: Source, reading: Reading) -> Input:
+    if source.features is not None:
+        raise ValueError(f"{reading.owner} got {source!r} with features=, which the graph parses. Use parse_fn=.")
+    if isinstance(source, RecordSource):
+        source = _in_order(source, reading)
+    elif source.num_batches is None and reading.limit is None:
+        raise ValueError(f"{reading.owner} got {source!r}, which never ends. Pass limit=.")
+    if isinstance(source, RecordSource) and _reads_records(source):
+        return _of_records(source)
+
+    def blocks(start: int) -> Iterator[Block]:
+        numbers = itertools.count(start) if source.num_batches is None else range(start, source.num_batches)
+        return (Block(source.batch(number), True, number + 1) for number in numbers)
+
+    named = {name: value for name, value in source.fingerprint().items() if name != "seed"}
+    key = {"source": named, "spec": _spec_text(source.spec, _rank), **_order_key(source)}
+    return Input(key, None, blocks, _is_repeatable(source))
+
+
+def _reads_records(source: RecordSource) -> bool:
+    """Whether the records are read one by one, and not in batches that a function makes or changes."""
+    makes_batches = source._makes_batches or source._transform is not None or isinstance(source, SequenceSource)
+    return not makes_batches and source._order.shard_count == 1
+
+
+def _order_key(source: Source) -> dict[str, int | str]:
+    """Return the seed if it decides the order of the records even without a shuffle, as in a mixture."""
+    if not isinstance(source, RecordSource) or not source._order_is_random:
+        return {}
+    # Each process draws another seed. A user who passes none takes any order, also that of the cache.
+    return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
+
+
+def _is_repeatable(source: Source) -> bool:
+    """Whether another process would read the records in the same order."""
+    return _order_key(source).get("seed") != "drawn"
+
+
+def _in_order(source: RecordSource, reading: Reading) -> RecordSource:
+    """Return the source of the same records, once, in their own order."""
+    if source._layout is not None or source._grouping is not None:
+        raise ValueError(
+            f"{reading.owner} got {source!r}, which is padded, ragged or arranged by_length(). Pass the source as it "
+            f"was before, and call these methods on the CachedSource."
+        )
+    if source._wants_rng:
+        raise ValueError(
+            f"{reading.owner} got {source!r} with a transform that draws random numbers, which would be the same in "
+            f"each epoch. Pass the transform to {reading.owner} instead, and leave it out of the source."
+        )
+    whole = {} if isinstance(source, SequenceSource) else {"drop_remainder": False, "across_epochs": False}
+    return source.with_options(shuffle=False, epochs=1, **whole)  # type: ignore[arg-type]
+
+
+def _of_records(source: RecordSource) -> Input:
+    total = source.num_records
+
+    def blocks(start: int) -> Iterator[Block]:
+        strides = Strides(start, total)
+        for first, end in strides:
+            # By the order, which a mixture has even without a shuffle.
+            numbers = numbers_of(source._order.records(Piece(0, first, end)))
+            records = [record for _, record in source._read_single(numbers)]
+            strides.note(records)
+            # Corrupt records may be left out, so only the end of what was read is a position.
+            yield from (Block(record, False) for record in records[:-1])
+            yield from (Block(record, False, end) for record in records[-1:])
+
+    key = {"source": source._recipe(), "elements": total, **_order_key(source)}
+    return Input(key, total, blocks, _is_repeatable(source))
+
+
+def _at_once(spec: Any) -> int:
+    size = bytes_per_batch(spec, 1)
+    return MOST_AT_ONCE if size is None else max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // max(1, size)))
+
+
+def _of_record(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return shape[1:]
+
+
+def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
+    """Leave the sizes open: the first record alone does not say which of them differ."""
+    return (None,) * (len(shape) - 1)
+
+
+def _spec_text(spec: Any, dims_of: Callable[[Any], Any]) -> str:
+    """Describe components, with the dimensions that `dims_of` returns for a shape."""
+    told = []
+    for path, leaf in flatten_with_paths(spec):
+        dims = None if leaf.shape is None else dims_of(leaf.shape)
+        told.append(f"{path or 'record'}: {describe(leaf.dtype, dims)}")
+    if not told:
+        raise SpecError("cached() got records without components, expected at least one array.")
+    return ", ".join(told)

@@ -1,0 +1,89 @@
+"""The key of a cache: what is known of its data without reading it. A changed key means an outdated cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT64_MAX, shown
+from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.files.record_paths import matching_files
+
+__all__ = ["changes", "files_key", "version_key"]
+
+_MOST_LISTED = 5
+
+
+def version_key(owner: str, version: Any) -> str | None:
+    """Check `version` and return it as a string: a command line cannot tell 1 from "1"."""
+    if version is None or isinstance(version, str):
+        return version
+    if arguments.as_int(version) is None:
+        arguments.refuse(owner, "version", version, "a string or a whole number")
+    return str(arguments.whole(owner, "version", version, -INT64_MAX, INT64_MAX))
+
+
+def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
+    """Return the size and time of each file, by its path. Raises RecordFileError if one is missing."""
+    if files is None:
+        return None
+    found = {}
+    for path in matching_files(owner, files):
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            cure = "Give this user access to it, or leave it out of files."
+            raise RecordFileError(f"{owner} cannot read {path!r}, one of files: {error.strerror}. {cure}") from error
+        found[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
+    return found
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Say what differs between two keys, item by item. Empty if nothing does.
+
+    >>> changes({"num_records": 3, "version": "a"}, {"num_records": 4, "version": "a"})
+    ['num_records: 3 in the cache, 4 now']
+    """
+    found: list[str] = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if name == "files":
+            found += _file_changes(old or {}, new or {})
+        else:
+            found.append(f"{name}: {_told(old)} in the cache, {_told(new)} now")
+    return found
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, str):
+        # A terminal cannot show control characters and lone surrogates.
+        return value if value.isprintable() else repr(value)
+    return "none" if value is None else shown(value)
+
+
+def _file_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    told: list[str] = []
+    for path in dict.fromkeys([*old, *new]):
+        if path not in new:
+            told.append(f"file {path!r}: not listed any more")
+        elif path not in old:
+            told.append(f"file {path!r}: new")
+        elif old[path][0] != new[path][0]:
+            told.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
+        elif old[path] != new[path]:
+            told.append(f"file {path!r}: modified after the cache was built")
+    return _shortened(told)
+
+
+def _shortened(told: list[str]) -> list[str]:
+    more = len(told) - _MOST_LISTED
+    return [*told[:_MOST_LISTED], f"{more} more files"] if more > 0 else told
+
+
+def listed(reasons: Iterable[str]) -> str:
+    """Join reasons for a message."""
+    return "; ".join(reasons)

@@ -1,0 +1,194 @@
+"""The manifest of a cache: a JSON file, written last, that describes all other files."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1.arguments import kind_of_file, shown
+from staging_tf1.errors import RecordFileError, SpecError
+from staging_tf1.sources.columns.component import Component
+from staging_tf1.sources.columns.npy import ArrayFile, cannot_read
+from staging_tf1.spec import is_namedtuple, is_structure
+
+__all__ = ["FORMAT_VERSION", "MANIFEST", "Manifest", "decoded", "dtype_named", "encoded", "manifest_in"]
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+_FORMAT = "staging_tf1 cache"
+# A manifest is small. A larger file is something else.
+_MOST_BYTES = 64 << 20
+
+
+class Manifest(NamedTuple):
+    """What a cache holds.
+
+    Attributes:
+      num_records: its records.
+      structure: the nest of records, encoded.
+      components: the leaves of that nest, in order.
+      key: what was known of the data when the cache was built.
+      built: when that was, in UTC.
+    """
+
+    num_records: int
+    structure: Any
+    components: tuple[Component, ...]
+    key: dict[str, Any]
+    built: str
+
+    @property
+    def size(self) -> int:
+        """The size of all files of components, in bytes."""
+        return sum(component.size for component in self.components)
+
+    @property
+    def files(self) -> list[ArrayFile]:
+        """All files of components."""
+        return [file for component in self.components for file in component.files.values()]
+
+    @property
+    def content(self) -> str:
+        """A digest of the records, the same for two caches with the same records."""
+        made = json.dumps([self.structure, [_as_json(component) for component in self.components]])
+        return hashlib.blake2b(made.encode(), digest_size=8).hexdigest()
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        fields = {"format": _FORMAT, "version": FORMAT_VERSION, **self._asdict()}
+        return json.dumps({**fields, "components": [_as_json(component) for component in self.components]}, indent=1)
+
+
+def manifest_in(folder: str) -> Manifest | int | None:
+    """Return the manifest of a cache; its format version if this release cannot read it; None without a manifest.
+
+    Raises RecordFileError if the manifest is damaged, or the folder is no cache.
+    """
+    path = os.path.join(folder, MANIFEST)
+    try:
+        if kind_of_file(path) is not None or os.path.getsize(path) > _MOST_BYTES:
+            raise _no_manifest(path, "it is not a regular file, or it is too large")
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except RecordFileError:
+        raise
+    except OSError as error:
+        raise cannot_read(f"{path!r}, the manifest of a cache", error) from error
+    except (ValueError, RecursionError) as error:
+        raise _no_manifest(path, "it is not JSON") from error
+    if not isinstance(found, dict) or found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
+        raise _no_manifest(path, "it has another format")
+    if found["version"] != FORMAT_VERSION:
+        return int(found["version"])
+    try:
+        return _from_json(found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _no_manifest(path, f"it is damaged ({shown(str(error))})") from error
+
+
+def _no_manifest(path: str, reason: str) -> RecordFileError:
+    return RecordFileError(
+        f"{path!r} should be the manifest of a cache, but is not: {reason}. If the folder is a cache, delete it to "
+        f"have it built again."
+    )
+
+
+def _as_json(component: Component) -> dict[str, Any]:
+    files = {role: list(file) for role, file in component.files.items()}
+    return {"path": component.path, "dtype": component.dtype.name, "shape": list(component.shape), "files": files}
+
+
+def _from_json(found: dict[str, Any]) -> Manifest:
+    components = tuple(_component(each) for each in found["components"])
+    num_records = int(found["num_records"])
+    leaves = list(_leaves(found["structure"]))
+    if leaves != list(range(len(components))) or num_records < 1 or not isinstance(found["key"], dict):
+        raise ValueError("its parts do not fit together")
+    decoded(found["structure"], components)
+    return Manifest(num_records, found["structure"], components, found["key"], str(found["built"]))
+
+
+def _component(found: dict[str, Any]) -> Component:
+    files = {}
+    for role, (name, dtype, shape, crc32) in found["files"].items():
+        if os.path.basename(name) != name or not name.endswith(".npy"):
+            raise ValueError(f"file {name!r}")
+        files[str(role)] = ArrayFile(name, str(np.dtype(dtype).str), tuple(map(int, shape)), int(crc32))
+    shape = tuple(None if dim is None else int(dim) for dim in found["shape"])
+    made = Component(str(found["path"]), dtype_named(found["dtype"]), shape, files)
+    roles = {"values"} | ({"starts", "shapes"} if made.varies else set())
+    if set(files) != roles | ({"strings"} if made.dtype.hasobject else set()):
+        raise ValueError(f"files of component {made.path!r}")
+    return made
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return the dtype of that name."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        # numpy only knows bfloat16 and its like after this import.
+        import ml_dtypes
+
+        made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return made
+
+
+def encoded(structure: Any) -> Any:
+    """Encode a nest whose leaves are the numbers of components. Raises SpecError for keys that JSON lacks."""
+    if isinstance(structure, Mapping):
+        return {"dict": [[_encoded_key(key), encoded(child)] for key, child in structure.items()]}
+    if is_namedtuple(structure):
+        name = type(structure).__name__
+        try:
+            collections.namedtuple(name, structure._fields)
+        except ValueError as error:
+            raise SpecError(
+                f"a cache got the namedtuple {name!r}, which cannot be made again: {error}. Rename it or its fields."
+            ) from error
+        return {"namedtuple": name, "fields": dict(zip(structure._fields, map(encoded, structure)))}
+    if is_structure(structure):
+        return {"tuple" if isinstance(structure, tuple) else "list": [encoded(child) for child in structure]}
+    return structure
+
+
+def _encoded_key(key: Any) -> str | int:
+    """Return a plain key: strings of numpy are strings."""
+    if isinstance(key, str):
+        return str(key)
+    if type(key) is not int:
+        raise SpecError(f"a cache got the key {shown(key)} in a dict of components, expected a string.")
+    return key
+
+
+def decoded(structure: Any, leaves: Any) -> Any:
+    """Return the nest that was encoded, with `leaves[n]` for component `n`."""
+    if isinstance(structure, int):
+        return leaves[structure]
+    if "dict" in structure:
+        return {key: decoded(child, leaves) for key, child in structure["dict"]}
+    if "namedtuple" in structure:
+        fields = structure["fields"]
+        made: Any = collections.namedtuple(structure["namedtuple"], list(fields))  # type: ignore[misc]
+        return made(*(decoded(child, leaves) for child in fields.values()))
+    if "tuple" in structure:
+        return tuple(decoded(child, leaves) for child in structure["tuple"])
+    return [decoded(child, leaves) for child in structure["list"]]
+
+
+def _leaves(structure: Any) -> list[int]:
+    """Return the numbers of components, sorted."""
+    if isinstance(structure, int):
+        return [structure]
+    kind = next(iter(structure), "")
+    children = [child for _, child in structure[kind]] if kind == "dict" else structure.get("fields", structure[kind])
+    listed = children.values() if isinstance(children, dict) else children
+    return sorted(number for child in listed for number in _leaves(child))

@@ -1,0 +1,189 @@
+"""`.npy` files that are written front to back, without knowing their length, and mapped for reading."""
+
+from __future__ import annotations
+
+import io
+import math
+import mmap
+import os
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1.errors import RecordFileError
+
+__all__ = [
+    "CURE",
+    "HEADER_BYTES",
+    "ArrayFile",
+    "MappedArray",
+    "NpyWriter",
+    "cannot_read",
+    "header",
+    "is_extension",
+    "stored_dtype",
+]
+
+# The header fills a page. So records whose size is a multiple of the page size begin at one, and reading a record reads
+# no page of another one.
+HEADER_BYTES = 4096
+_MAGIC = b"\x93NUMPY\x01\x00"
+_BUFFER_BYTES = 1 << 20
+# How to fix a file that was changed.
+CURE = "Remove the cache to have it built again: staging-tf1 cache remove PATH."
+
+
+def cannot_read(what: str, error: OSError) -> RecordFileError:
+    """Return the error of a cache that the system does not let this process read. `what` names the file or folder."""
+    cure = "Give this user read access to it, or choose another path." if isinstance(error, PermissionError) else CURE
+    return RecordFileError(f"cannot read {what}: {error.strerror}. {cure}")
+
+
+class ArrayFile(NamedTuple):
+    """One file of a cache, as its manifest describes it.
+
+    `crc32` is the checksum of all bytes behind the header. The header follows from `dtype` and `shape`.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    crc32: int
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return HEADER_BYTES + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that a file has for values of `dtype`: unsigned integers for what the format cannot name.
+
+    >>> stored_dtype(np.dtype("float16")), stored_dtype(np.dtype("object"))
+    (dtype('float16'), dtype('uint8'))
+    """
+    if dtype.hasobject:
+        return np.dtype(np.uint8)
+    return np.dtype(f"<u{dtype.itemsize}") if is_extension(dtype) else np.dtype(dtype.newbyteorder("<").str)
+
+
+def is_extension(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype, such as bfloat16, is not numpy's own. The format has no names for these."""
+    return dtype.isbuiltin == 2
+
+
+def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return the first `HEADER_BYTES` of an `.npy` file of version 1.0."""
+    text = f"{{'descr': {np.lib.format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    room = HEADER_BYTES - len(_MAGIC) - 2
+    return _MAGIC + room.to_bytes(2, "little") + text.ljust(room - 1).encode("latin1") + b"\n"
+
+
+class NpyWriter:
+    """Appends values to an `.npy` file. The header is written at the end.
+
+    Args:
+      path: the file, which is created, or continued after its first `nbytes` bytes of values.
+      dtype: the dtype of the values in the file.
+      nbytes, crc32: what `progress` returned, to continue a file.
+    """
+
+    def __init__(self, path: str, dtype: np.dtype[Any], nbytes: int = 0, crc32: int = 0) -> None:
+        self.path, self.dtype = path, dtype
+        self._nbytes, self._crc32 = nbytes, crc32
+        self._raw = io.FileIO(path, "r+" if nbytes else "w")
+        self._file = io.BufferedWriter(self._raw, _BUFFER_BYTES)
+        self._file.truncate(HEADER_BYTES + nbytes)
+        self._file.seek(HEADER_BYTES + nbytes)
+
+    def append(self, values: np.ndarray[Any, Any]) -> None:
+        """Append values of the dtype of the file, in C order."""
+        if values.size:
+            self.append_bytes(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+    def append_bytes(self, data: bytes | memoryview) -> None:
+        """Append values by their bytes."""
+        self._file.write(data)
+        self._crc32 = zlib.crc32(data, self._crc32)
+        self._nbytes += len(data)
+
+    def progress(self) -> tuple[int, int]:
+        """Return the number of bytes and their checksum, after these bytes are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._nbytes, self._crc32
+
+    def finish(self, shape: tuple[int, ...]) -> ArrayFile:
+        """Write the header and close the file."""
+        self._file.seek(0)
+        self._file.write(header(self.dtype, shape))
+        self.progress()
+        self._file.close()
+        return ArrayFile(os.path.basename(self.path), self.dtype.str, shape, self._crc32)
+
+    def abandon(self) -> None:
+        """Close the file where it is."""
+        # On a full disk, closing would fail once more while it flushes.
+        self._raw.close()
+
+
+class MappedArray:
+    """A file of a cache, mapped.
+
+    Attributes:
+      random: the array, for reading records in any order. Only the pages of these records are read.
+      ordered: the same for reading front to back: the system reads ahead. Only if `also_ordered`, because each mapping
+        keeps a file open.
+
+    Raises RecordFileError if the file is missing, or has another size or header than the manifest says.
+    """
+
+    def __init__(self, folder: str, described: ArrayFile, also_ordered: bool = False) -> None:
+        self.path = os.path.join(folder, described.name)
+        self._described = described
+        try:
+            with open(self.path, "rb") as file:
+                self._check_size(os.fstat(file.fileno()).st_size)
+                head = file.read(HEADER_BYTES)
+                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if also_ordered else self._mapped
+        except OSError as error:
+            if isinstance(error, RecordFileError):
+                raise
+            raise cannot_read(f"{self.path!r}, a file of a cache", error) from error
+        if head != header(np.dtype(described.dtype), described.shape):
+            raise RecordFileError(f"{self.path!r} has another header than its cache says: it was changed. {CURE}")
+        if hasattr(mmap, "MADV_RANDOM"):
+            # By default the system reads 128 KiB around each page that is missing.
+            self._mapped.madvise(mmap.MADV_RANDOM)
+        self.random, self.ordered = self._array(self._mapped), self._array(whole)
+
+    def _array(self, mapped: mmap.mmap) -> np.ndarray[Any, Any]:
+        flat = np.frombuffer(mapped, self._described.dtype, math.prod(self._described.shape), HEADER_BYTES)
+        return flat.reshape(self._described.shape)
+
+    def check(self) -> None:
+        """Raise RecordFileError if the file was cut: reading beyond its end would end the process."""
+        # The size of the mapped file. After a rebuild, another file is at its path.
+        self._check_size(self._mapped.size())
+
+    def slice_of_bytes(self, start: int, stop: int) -> bytes:
+        """Return some bytes of a file of bytes."""
+        return self._mapped[HEADER_BYTES + start : HEADER_BYTES + stop]
+
+    def _check_size(self, size: int) -> None:
+        if size != self._described.size:
+            raise RecordFileError(
+                f"{self.path!r} has {size} bytes, expected {self._described.size}: the file was cut or changed after "
+                f"the cache was built. {CURE}"
+            )
+
+    def checksum(self) -> int:
+        """Return the checksum of the values as they are. Reads the whole file."""
+        found, step = 0, 1 << 20
+        with open(self.path, "rb") as file:
+            file.seek(HEADER_BYTES)
+            while data := file.read(step):
+                found = zlib.crc32(data, found)
+        return found

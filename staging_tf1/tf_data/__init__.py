@@ -1,0 +1,1 @@
+"""Reads a `tf.data.Dataset` outside of any training run."""

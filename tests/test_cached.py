@@ -1,0 +1,450 @@
+"""sources.cached: any dataset becomes a source with random access, with its structure, dtypes, shapes and values."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1 import testing
+from staging_tf1.errors import SpecError
+from staging_tf1.sources import (
+    ArraySource,
+    CachedSource,
+    GeneratorSource,
+    MapSource,
+    SequenceSource,
+    cached,
+    concatenate,
+)
+from staging_tf1.sources.columns.npy import HEADER_BYTES
+from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths
+
+Renamed = collections.namedtuple("Renamed", ["a", "class"], rename=True)  # type: ignore[misc]
+Point = collections.namedtuple("Point", ["x", "y"])
+
+
+def record(i: int) -> Any:
+    """A record with every kind of structure and dtype, all of the same sizes."""
+    return {
+        "b": Point(np.float16(i), (i, [np.full((2, 3), i, np.uint8)])),
+        "a": {"flag": i % 2 == 0, "text": f"record {i}", "raw": b"\0" + bytes([i % 256]) + b"\0"},
+        "words": [b"x" * (i % 3), "\u00e9"],
+        "bfloat": np.full(2, i, ml_dtypes.bfloat16),
+        "complex": np.complex64(1j * i),
+        "nothing": np.zeros((0, 4), np.float32),
+        "big": np.arange(3, dtype=">i4") + i,
+    }
+
+
+def uneven(i: int) -> Any:
+    """A record whose sizes differ."""
+    return {
+        "n": i,
+        "tokens": np.arange(i % 4),
+        "image": np.full((1 + i % 2, 2, 1), i, ml_dtypes.bfloat16),
+        "words": np.array(["w" * i] * (i % 3), object),
+    }
+
+
+def records(make: Callable[[int], Any] = record, count: int = 23) -> Callable[[], Iterator[Any]]:
+    return lambda: (make(i) for i in range(count))
+
+
+def same(got: Any, wanted: Any) -> None:
+    found, expected = flatten_with_paths(got), flatten_with_paths(wanted)
+    assert [path for path, _ in found] == [path for path, _ in expected]
+    for (path, one), (_, other) in zip(found, expected):
+        assert one.dtype == other.dtype and one.shape == other.shape, path
+        assert one.tolist() == other.tolist(), path
+
+
+OPTIONS: dict[str, Any] = dict(batch_size=4, epochs=2, shuffle=True, seed=1)
+
+
+def test_a_cache_has_the_records_of_its_data(tmp_path: Path) -> None:
+    source = cached(records(), tmp_path / "cache", **OPTIONS)
+    wanted = MapSource([record(i) for i in range(23)], **OPTIONS)
+    assert source.spec == wanted.spec
+    for k in range(source.num_batches or 0):
+        same(source.batch(k), wanted.batch(k))
+    testing.assert_resumes_everywhere(source)
+    testing.assert_deterministic(source)
+    testing.assert_shards_partition(source, 3)
+    assert list(source.batch(0)) == list(record(0)), "the order of the keys"
+    assert type(source.batch(0)["b"]).__name__ == "Point" and source.batch(0)["b"]._fields == ("x", "y")
+    assert isinstance(source.batch(0)["b"].y[1], list)
+
+
+def test_records_may_differ_in_size(tmp_path: Path) -> None:
+    source = cached(records(uneven), tmp_path / "cache", **OPTIONS)
+    wanted = MapSource([uneven(i) for i in range(23)], **OPTIONS)
+    for pad in ({}, {"to": {"image": (2, 2, 1), "tokens": 5, "words": None}}):
+        assert source.pad(**pad).spec == wanted.pad(**pad).spec
+        for k in range(source.num_batches or 0):
+            same(source.pad(**pad).batch(k), wanted.pad(**pad).batch(k))
+    message = r"^CachedSource: record \d+: the cache returned component '\w+' as .*must have the same dtype and shape"
+    with pytest.raises(SpecError, match=message):
+        source.batch(0)
+
+
+@pytest.mark.parametrize("first", [0, 1, 22])
+def test_the_sizes_may_differ_from_any_record_on(tmp_path: Path, first: int) -> None:
+    data = [np.full((2, 3) if i < first else (1, 3), i) for i in range(23)]
+    source = cached(data, tmp_path / "cache", batch_size=23, epochs=1).pad(to=(None, None))
+    same(source.batch(0), MapSource(data, batch_size=23).pad(to=(None, None)).batch(0))
+
+
+def _stream(values: list[Any]) -> Any:
+    return (value for value in values)
+
+
+# What may be cached, made from the records of `plain`, and the arguments that it needs.
+PLAIN = {
+    "x": np.arange(14.0, dtype=np.float32).reshape(7, 2),
+    "y": np.arange(7),
+    "s": np.array(list("abcdefg"), object),
+}
+ROWS = [{name: column[i] for name, column in PLAIN.items()} for i in range(7)]
+BATCHES = [{name: column[i : i + 3] for name, column in PLAIN.items()} for i in range(0, 7, 3)]
+
+
+class Rows:
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, i: int) -> Any:
+        return ROWS[i]
+
+
+class Sequence:
+    __module__ = "keras.utils"  # that of the real one, which takes seconds to import
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, k: int) -> Any:
+        return BATCHES[k]
+
+
+class IterableDataset:
+    __module__ = "torch.utils.data.dataset"  # as torch's, which has __getitem__ of its base class, too
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, i: int) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(ROWS)
+
+
+KINDS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "generator function": lambda: (lambda: _stream(ROWS), {}),
+    "generator": lambda: (_stream(ROWS), {}),
+    "iterator of batches": lambda: (iter(BATCHES), {"batched": True}),
+    "list of records": lambda: (ROWS, {}),
+    "list of batches": lambda: (BATCHES, {"batched": True}),
+    "map-style": lambda: (Rows(), {}),
+    "map-style, threads": lambda: (Rows(), {"threads": 3}),
+    "map-style, under a lock": lambda: (Rows(), {"threads": 2, "thread_safe": False}),
+    "IterableDataset with a length": lambda: (IterableDataset(), {}),
+    "Keras Sequence": lambda: (Sequence(), {"batched": True}),
+    "arrays": lambda: (PLAIN, {}),
+    "function of a dataset": lambda: (lambda: tf2.data.Dataset.from_tensor_slices(PLAIN), {}),
+    "function of arrays": lambda: (lambda: PLAIN, {}),
+    "ArraySource": lambda: (ArraySource(PLAIN, batch_size=2, shuffle=True), {}),
+    "concatenation": lambda: (
+        concatenate([ArraySource(PLAIN, batch_size=2).take(3), ArraySource(PLAIN, batch_size=2).skip(3)]),
+        {},
+    ),
+    "MapSource": lambda: (MapSource(Rows(), batch_size=2, epochs=3, drop_remainder=True), {}),
+    "SequenceSource": lambda: (SequenceSource(BATCHES), {"batched": True}),
+    "GeneratorSource": lambda: (GeneratorSource(lambda: _stream(BATCHES)), {}),
+    "tf.data": lambda: (tf2.data.Dataset.from_tensor_slices(PLAIN), {}),
+    "tf.data of batches": lambda: (tf2.data.Dataset.from_tensor_slices(PLAIN).batch(3), {"batched": True}),
+    "tf.data, too long": lambda: (tf2.data.Dataset.from_tensor_slices(PLAIN).repeat(), {"limit": 7}),
+    "endless generator": lambda: (lambda: itertools.cycle(ROWS), {"limit": 7}),
+    "endless batches": lambda: (lambda: itertools.cycle(BATCHES), {"limit": 7, "batched": True}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_gives_the_same_cache(kind: str, tmp_path: Path) -> None:
+    _check_cache(*KINDS[kind](), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "dataset" in kind or "tf.data" in kind])
+def test_a_dataset_in_graph_mode_gives_the_same_cache(kind: str, tmp_path: Path, graph: Any) -> None:
+    _check_cache(*KINDS[kind](), tmp_path)
+
+
+def _check_cache(data: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    source = cached(data, tmp_path / "cache", batch_size=7, drop_remainder=True, **options)
+    wanted = ArraySource(PLAIN, batch_size=7, drop_remainder=True)
+    assert source.spec == wanted.spec
+    same(source.batch(0), wanted.batch(0))
+    assert sorted(os.listdir(tmp_path)) == ["cache"], "nothing is left beside it"
+
+
+def test_a_transform_of_a_source_is_applied_before_and_that_of_the_cache_behind(tmp_path: Path) -> None:
+    inner = ArraySource(np.arange(10), batch_size=4, transform=lambda batch: batch * 2)
+    calls: list[Any] = []
+
+    def augment(batch: Any, rng: np.random.Generator) -> Any:
+        calls.append(batch)
+        return batch + rng.integers(1, 1000)
+
+    source = cached(inner, tmp_path / "cache", batch_size=10, epochs=2, transform=augment, seed=1)
+    first, second = source.batch(0), source.batch(1)
+    assert [each.tolist() for each in calls] == [list(range(0, 20, 2))] * 2
+    assert first.tolist() != second.tolist(), "each epoch is augmented anew"
+
+
+def test_a_shard_of_a_source_is_stored_alone(tmp_path: Path) -> None:
+    part = ArraySource(np.arange(10), batch_size=2, shard=(1, 3))
+    assert cached(part, tmp_path / "cache", batch_size=9, epochs=1).batch(0).tolist() == [1, 4, 7]
+
+
+def test_the_columns_are_plain_files_of_numpy(tmp_path: Path) -> None:
+    cached(PLAIN, tmp_path / "cache", batch_size=1)
+    column = np.load(tmp_path / "cache" / "001-x.npy", mmap_mode="r", allow_pickle=False)
+    assert column.tolist() == PLAIN["x"].tolist() and column.dtype == np.float32
+    assert column.offset == HEADER_BYTES, "records of whole pages begin at a page"
+
+
+def test_keys_may_be_strings_of_numpy(tmp_path: Path) -> None:
+    batch = cached([{np.str_("x"): 1}], tmp_path / "cache", batch_size=1).batch(0)
+    assert batch == {"x": [1]} and type(next(iter(batch))) is str
+
+
+def test_the_data_is_not_read_again(tmp_path: Path) -> None:
+    read = []
+
+    def once() -> Iterator[int]:
+        read.append(1)
+        yield from range(5)
+
+    for _ in range(2):
+        cached(once, tmp_path / "a" / "b" / "cache", batch_size=5)
+    assert read == [1]
+    assert CachedSource(tmp_path / "a/b/cache", batch_size=5).batch(0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_only_the_first_record_of_map_style_data_is_read_again(tmp_path: Path) -> None:
+    class Noting(Rows):
+        def __getitem__(self, i: int) -> Any:
+            read.append(i)
+            return super().__getitem__(i)
+
+    for _ in range(2):
+        read: list[int] = []
+        cached(Noting(), tmp_path / "cache", batch_size=1)
+    assert read == [0]
+
+
+def test_a_cached_source_feeds_a_step(tmp_path: Path, graph: Any) -> None:
+    dataset = tf2.data.Dataset.range(10).map(lambda x: {"x": x, "text": tf.strings.as_string(x)})
+    batch = staging.staged(cached(dataset, tmp_path / "cache", batch_size=5, epochs=1))
+    with staging.StagingSession(stall_secs=0) as sess:
+        rows = [sess.run(batch) for _ in range(2)]
+    assert [row["x"].tolist() for row in rows] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert rows[1]["text"].tolist() == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_checkpoints_tell_caches_with_other_records_apart(tmp_path: Path) -> None:
+    one, other = (cached([i, 2], tmp_path / str(i), batch_size=1).fingerprint() for i in (1, 5))
+    assert one != other
+    assert cached([1, 2], tmp_path / "same", batch_size=1).fingerprint() == one
+
+
+def test_huge_records_and_long_names_and_unicode(tmp_path: Path) -> None:
+    name = "\u00fc\u4e16" * 40 + "x" * 45
+    assert len(name.encode()) == 245
+    data = [{"\u00e9\u4e16 /.." + "y" * 300: np.full(3_000_000, i, np.int32)} for i in range(3)]
+    source = cached(data, tmp_path / name, batch_size=1, epochs=1)
+    assert [int(flatten(source.batch(k))[0].sum()) for k in range(3)] == [0, 3_000_000, 6_000_000]
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_memory_stays_the_same_while_a_cache_is_built_and_read(tmp_path: Path) -> None:
+    def batches() -> Iterator[Any]:
+        for i in range(40):
+            yield {"x": np.full((100, 2500), i, np.float32), "text": [b"abc"] * 100}
+
+    tracemalloc.start()
+    try:
+        source = cached(batches, tmp_path / "cache", batch_size=100, batched=True, shuffle=True, epochs=1)
+        for batch in source.batches():
+            del batch
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert source.num_records == 4000
+    assert peak < 8 << 20, "the records have 40 MB"
+
+
+def test_a_generator_may_reuse_its_buffer(tmp_path: Path) -> None:
+    def reusing() -> Iterator[Any]:
+        buffer = np.zeros(3)
+        for i in range(5):
+            buffer[:] = i
+            yield buffer
+
+    assert cached(reusing, tmp_path / "cache", batch_size=5).batch(0)[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+# Datasets of tf.data.
+
+
+def test_a_dataset_of_a_graph_is_read_without_a_trace_in_the_graph(tmp_path: Path) -> None:
+    with tf.Graph().as_default() as graph:
+        # No CPU of this process has this name.
+        with tf.device("/job:worker/task:7/cpu:0"):
+            initializer = tf.lookup.KeyValueTensorInitializer(np.arange(5), np.arange(5) * 10)
+            table = tf.lookup.StaticHashTable(initializer, -1)
+            dataset = tf2.data.Dataset.range(5).map(
+                lambda x: table.lookup(x) + tf.ensure_shape(tf.numpy_function(lambda v: v + 1, [x], tf.int64), [])
+            )
+        graph.finalize()
+        before = graph.as_graph_def().SerializeToString(deterministic=True)
+        assert cached(dataset, tmp_path / "cache", batch_size=5).batch(0).tolist() == [1, 12, 23, 34, 45]
+        assert graph.as_graph_def().SerializeToString(deterministic=True) == before
+
+
+def test_an_eager_dataset_is_read_within_a_graph(tmp_path: Path) -> None:
+    variable = tf2.Variable(3, dtype=tf.int64)
+    dataset = tf2.data.Dataset.range(5).map(lambda x: x + variable)
+    with tf.Graph().as_default() as graph:
+        assert cached(dataset, tmp_path / "cache", batch_size=5).batch(0).tolist() == [3, 4, 5, 6, 7]
+        assert not tf.executing_eagerly() and graph.get_operations() == []
+
+
+def test_dimensions_that_a_dataset_leaves_open_may_differ(tmp_path: Path, graph: Any) -> None:
+    dataset = tf2.data.Dataset.range(1, 6).map(tf.range)
+    source = cached(dataset, tmp_path / "cache", batch_size=5).pad()
+    assert source.batch(0).tolist() == [[*range(n), *[0] * (5 - n)] for n in range(1, 6)]
+
+
+def _of_variable() -> Any:
+    variable = tf.get_variable("state", initializer=tf.constant(3, tf.int64))
+    return tf2.data.Dataset.range(5).map(lambda x: x + variable)
+
+
+def _of_placeholder() -> Any:
+    return tf2.data.Dataset.from_tensor_slices(tf.placeholder(tf.int64, [None], name="given"))
+
+
+class Endless:
+    def __len__(self) -> int:
+        return 2**63 - 1
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] = {
+    "endless dataset": (lambda: tf2.data.Dataset.range(5).repeat(), {}, ValueError, r"never ends.*pass limit="),
+    "endless length": (Endless, {}, ValueError, r"that never ends: its length is 2\*\*63 - 1\. Pass limit="),
+    "endless source": (
+        lambda: GeneratorSource([[1]]).batches,
+        {"limit": 0},
+        ValueError,
+        r"limit=0, expected a whole number from 1",
+    ),
+    "variable": (_of_variable, {}, SpecError, r"the variable 'state', whose value belongs to a session\. Build"),
+    "placeholder": (_of_placeholder, {}, SpecError, r"the placeholder 'given', whose value belongs to a session"),
+    "ragged": (
+        lambda: tf2.data.Dataset.from_tensors({"x": tf.ragged.constant([[1], []])}),
+        {},
+        SpecError,
+        r"component 'x' of the dataset is a RaggedTensor, expected a tensor\. Make it dense",
+    ),
+    "empty dataset": (lambda: tf2.data.Dataset.range(0), {}, SpecError, r"got no records, expected at least one"),
+    "empty generator": (lambda: lambda: iter([]), {}, SpecError, r"got no records, expected at least one"),
+    "empty list": (list, {}, SpecError, r"without records, expected at least one"),
+    "empty batches": (lambda: iter([np.zeros((0, 2))]), {"batched": True}, SpecError, r"got no records"),
+    "string": (lambda: "data.csv", {}, TypeError, r"cached\(\) got data='data.csv', expected a tf.data.Dataset"),
+    "number": (lambda: 3, {}, TypeError, r"cached\(\) got data=3, expected a tf.data.Dataset"),
+    "class": (lambda: Rows, {}, TypeError, r"cached\(\) got data=.*, expected a tf.data.Dataset"),
+    "function of nothing": (lambda: lambda: None, {}, TypeError, r"data\(\) returned a NoneType.*use `yield`"),
+    "None as a record": (lambda: iter([1, None]), {}, SpecError, r"record 1 is None, expected"),
+    "objects": (lambda: iter([object()]), {}, SpecError, r"record 0: .*got an object, expected an array"),
+    "records as batches": (lambda: iter([1, 2]), {"batched": True}, SpecError, r"one value, expected a batch with one"),
+    "uneven batch": (
+        lambda: iter([(np.zeros(2), np.zeros(3))]),
+        {"batched": True},
+        SpecError,
+        r"components of a batch have \[2, 3\] rows",
+    ),
+    "other keys": (
+        lambda: iter([{"x": 1}, {"y": 1}]),
+        {},
+        SpecError,
+        r"record 1: the batch lacks the key 'x'.*must have the structure of the first",
+    ),
+    "other dtype": (
+        lambda: iter([np.zeros(2), np.zeros(2, int)]),
+        {},
+        SpecError,
+        r"record 1: the batch is int64 \[2\], but float64 \[2\] in record 0\. All records must have the same dtype",
+    ),
+    "other rank": (
+        lambda: iter([{"x": np.zeros(2)}, {"x": np.zeros((2, 1))}]),
+        {},
+        SpecError,
+        r"record 1: component 'x' is float64 \[2, 1\], but float64 \[2\] in record 0",
+    ),
+    "batches as arrays": (lambda: PLAIN, {"batched": True}, ValueError, r"batched=True, but arrays as data"),
+    "Keras Sequence": (Sequence, {}, ValueError, r"whose elements are batches\. Pass batched=True"),
+    "random transform": (
+        lambda: ArraySource(np.arange(3), batch_size=1, transform=lambda batch, rng: batch),
+        {},
+        ValueError,
+        r"draws random numbers, which would be the same in each epoch\. Pass the transform to cached\(\) instead",
+    ),
+    "padded source": (
+        lambda: MapSource([[1], [2, 3]], batch_size=1).pad(),
+        {},
+        ValueError,
+        r"which is padded, ragged or arranged by_length\(\)\. Pass the source as it was before, and call these methods",
+    ),
+    "empty list at first": (
+        lambda: iter([{"ids": []}, {"ids": [2**60 + 1, 7]}]),
+        {},
+        SpecError,
+        r"record 0: component 'ids' is an empty list, which has no dtype, .*such as np\.array\(words, np\.int64\)",
+    ),
+    "renamed fields": (
+        lambda: iter([Renamed(1, 2)]),
+        {},
+        SpecError,
+        r"the namedtuple 'Renamed', which cannot be made again: Field names cannot start with an underscore: '_1'\.",
+    ),
+    "odd key": (lambda: iter([{1.5: 1}]), {}, SpecError, r"got the key 1.5 in a dict of components, expected a string"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_cached_is_refused_and_leaves_nothing(kind: str, tmp_path: Path, graph: Any) -> None:
+    make, options, error, message = REFUSED[kind]
+    with pytest.raises(error, match=message):
+        cached(make(), tmp_path / "cache", batch_size=1, **options)
+    assert os.listdir(tmp_path) == []
+
+
+def test_spec_names_are_those_of_the_data(tmp_path: Path) -> None:
+    source = cached([{"x": 1, "y": [[1, 2]]}], tmp_path / "cache", batch_size=1, drop_remainder=True)
+    assert source.spec == {"x": ArraySpec((1,), np.int64, "x"), "y": ArraySpec((1, 1, 2), np.int64, "y")}
