@@ -10,6 +10,7 @@ Converted, where no value changes:
   arrays, eager tensors, pandas objects with numpy dtypes).
 
 Rejected, with a message that says how to convert:
+  integers that a float dtype would round, from 2**53 for float64 and 2**24 for float32;
   masked arrays and `np.matrix`; dates, structured arrays and other dtypes without a tensor type; extension arrays
   (pandas `Int64`, `category`), whose missing values a plain array cannot hold; sparse matrices; symbolic tensors.
 """
@@ -17,7 +18,9 @@ Rejected, with a message that says how to convert:
 from __future__ import annotations
 
 import contextlib
+import functools
 import numbers
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,6 +43,14 @@ _PLAIN = frozenset("?bBhHiIlLqQefdFD")
 # The common types. Comparing types takes a tenth of the time of isinstance with an abstract class.
 _PYTHON_TYPES = frozenset((int, float, bool, complex, str, bytes))
 _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
+_DTYPE_OF = operator.attrgetter("dtype")
+
+
+# What marks the ragged and the sparse values of TensorFlow and of this package, and what to do with them.
+_COMPOSITE_CURES = {
+    "nested_row_splits": " It stands for a whole batch. For records of different sizes see MapSource.ragged().",
+    "dense_shape": " It stands for a whole batch. Make it dense, or collate the records to one.",
+}
 
 
 def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
@@ -121,7 +132,8 @@ def kind_of(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)}"
     library = type(value).__module__.partition(".")[0]
-    return f"a {'' if library == 'builtins' else library + '.'}{type(value).__name__}"
+    name = f"{'' if library == 'builtins' else library + '.'}{type(value).__name__}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _has_tensor_type(dtype: np.dtype[Any]) -> bool:
@@ -147,7 +159,7 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarra
         if _is_python(value):
             return _from_python(value, dtype)
         if isinstance(value, (list, tuple)):
-            return np.asarray(_with_arrays(value, place))
+            return _stacked(_with_arrays(value, place))
         array = np.asanyarray(value)
     except (SpecError, MemoryError):
         raise
@@ -215,6 +227,9 @@ def _is_the_same(theirs: Any, ours: np.dtype[Any]) -> bool:
 
 def _cure(value: Any) -> str:
     """Suggest a conversion, based on the methods that `value` has."""
+    for part, cure in _COMPOSITE_CURES.items():
+        if hasattr(value, part):
+            return cure
     if _is_of_tensorflow(value):
         return " A graph tensor has no value yet: pass it to staged() directly, or pass the result of session.run."
     cures = {
@@ -255,11 +270,32 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _with_arrays(value: Any, place: str) -> Any:
     """Check each array in a nested list. numpy would silently drop masks and other extensions."""
+    if type(value) is np.ndarray:  # before the checks for abstract classes, which take longer
+        return checked_array(value, None, place)
     if isinstance(value, (list, tuple)):
         return [_with_arrays(element, place) for element in value]
     if isinstance(value, _PYTHON_VALUES) or value is None:
         return value
     return checked_array(value, None, place)
+
+
+def _stacked(parts: Any) -> np.ndarray[Any, Any]:
+    """Stack arrays, or arrays and numbers. Raises if an integer would be rounded."""
+    stacked = np.asarray(parts)
+    if stacked.dtype.kind not in "fc" or _all_have(stacked.dtype, parts):
+        return stacked
+    for leaf in _leaves(parts):
+        exact = np.asarray(leaf)
+        if exact.dtype.kind in "iuO":  # numpy makes objects of integers beyond uint64
+            _check_rounding(exact.reshape(-1).tolist(), exact.reshape(-1).astype(stacked.dtype))
+    return stacked
+
+
+def _all_have(dtype: np.dtype[Any], parts: Any) -> bool:
+    try:
+        return {dtype}.issuperset(map(_DTYPE_OF, parts))  # for hundreds of arrays, a loop would take noticeable time
+    except AttributeError:
+        return False
 
 
 def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any]:
@@ -276,6 +312,7 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
         integers = [leaf for leaf in _leaves(value) if isinstance(leaf, (int, np.integer))]
         if len(integers) == exact.size:  # numpy falls back to floats when no integer dtype holds all values
             raise ValueError(f"no integer dtype holds both {min(integers)} and {max(integers)}")
+        _check_rounding(value, exact)
     return exact
 
 
@@ -297,12 +334,46 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
     with np.errstate(all="ignore"):
         # The conversion that feed_dict does. Casting `exact` would drop imaginary parts.
         fitted = np.asarray(value, dtype)
+        is_integer = "int" in dtype.name  # numpy computes the name each time
+        if not is_integer and not isinstance(value, float):
+            _check_rounding(value, fitted)
         if exact.dtype == object:
             return fitted
-        lost = (np.isfinite(exact) & ~np.isfinite(fitted)) if "int" not in dtype.name else fitted.astype(float) != exact
+        lost = fitted.astype(float) != exact if is_integer else np.isfinite(exact) & ~np.isfinite(fitted)
     if lost.any():
         raise ValueError(f"{exact[lost].flat[0]} does not fit")
     return fitted
+
+
+def _check_rounding(value: Any, floats: np.ndarray[Any, Any]) -> None:
+    """Raise if an integer in `value` is another number in `floats`. Fractions may be rounded, identifiers may not."""
+    if floats.ndim and (np.abs(floats) < _first_rounded(floats.dtype)).all():
+        return
+    if isinstance(value, list) and {float}.issuperset(map(type, value)):  # a list of large floats costs little more
+        return
+    held = floats.real.astype(np.float64).reshape(-1).tolist()
+    for leaf, number in zip(_leaves(value), held):
+        # Python compares its integers with its floats exactly. numpy would round the integer first.
+        if isinstance(leaf, (int, np.integer)) and int(leaf) != number:
+            if not np.isfinite(number):
+                raise ValueError(f"{leaf} does not fit")
+            holder = next((name for name in ("int64", "uint64") if _holds(name, int(leaf))), None)
+            cure = f"Declare {holder}, or pass" if holder else "No integer dtype holds it: pass"
+            raise ValueError(f"{leaf} would be rounded to {number:.0f}. {cure} float(value) to round it")
+
+
+@functools.cache
+def _first_rounded(dtype: np.dtype[Any]) -> float:
+    """Return a power of two up to which a float dtype holds all integers: 2**53 for float64."""
+    digits = 1
+    while float(np.asarray(2**digits + 1).astype(dtype).real) == 2**digits + 1:
+        digits += 1
+    return 2.0**digits
+
+
+def _holds(name: str, number: int) -> bool:
+    limits = np.iinfo(name)
+    return limits.min <= number <= limits.max
 
 
 def _exact_integers(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arrays import as_array, describe, kind_of
+from staging_tf1.composite import CompositeSpec, arrays_of, as_composite, is_composite, is_composite_spec
 from staging_tf1.errors import SpecError
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, is_structure
+from staging_tf1.ragged import RaggedSpec, RaggedValue, ragged_of_rows
+from staging_tf1.sparse import SparseSpec
+from staging_tf1.spec import as_leaf_spec, component_name, flatten, flatten_up_to, is_structure
 
 __all__ = ["Conformer", "conform", "fits"]
+
+_TF_SPEC = {RaggedSpec: "tf.RaggedTensorSpec", SparseSpec: "tf.SparseTensorSpec"}
+_CURES = {
+    RaggedSpec: "Pass a list of rows, a tf.compat.v1.ragged.RaggedTensorValue, or sources.RaggedValue.from_rows(rows).",
+    SparseSpec: "Pass a tf.compat.v1.SparseTensorValue, or a sources.SparseValue.",
+}
 
 
 class Conformer:
@@ -19,6 +28,7 @@ class Conformer:
 
     A flat batch of arrays that matches the spec takes a fast path. All others go through `conform`.
 
+    >>> from staging_tf1.spec import ArraySpec
     >>> check = Conformer({"x": ArraySpec((None,), np.int32)})
     >>> check({"x": [1, 2]}, "batch 3")[0].dtype
     dtype('int32')
@@ -26,17 +36,28 @@ class Conformer:
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
-        leaves = map(_as_array_spec, flatten(spec))
-        self._leaves = [(leaf.dtype, leaf.shape, leaf.dtype == object) for leaf in leaves]
+        leaves = list(map(as_leaf_spec, flatten(spec)))
+        # The elements of an object array must be checked one by one, and so must those of a composite.
+        self._leaves = [(leaf.dtype, leaf.shape, leaf.dtype == object or is_composite_spec(leaf)) for leaf in leaves]
+        self._first = leaves[0] if leaves else None
         self._keys = sorted(spec) if type(spec) is dict and not any(map(is_structure, spec.values())) else None
         self._is_flat = type(spec) in (tuple, list) and not any(map(is_structure, spec))
 
     def __call__(self, batch: Any, owner: str) -> list[np.ndarray[Any, Any]]:
-        """Return the arrays of the batch in `tf.nest` order. Raises what `conform` raises."""
+        """Return the arrays of the batch in `tf.nest` order. Raises what `conform` raises.
+
+        The arrays of sparse and ragged components are in the order of `tf.nest.flatten(expand_composites=True)`.
+        """
         arrays = self._in_order(batch)
         if arrays is not None and all(map(self._is_as_declared, arrays, self._leaves)):
             return arrays
-        return conform(self._spec, batch, owner)
+        return [array for leaf in conform(self._spec, batch, owner) for array in arrays_of(leaf)]
+
+    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
+        """Return the number of records in the arrays of a batch. None if it is the number of rows in the first."""
+        if isinstance(self._first, RaggedSpec):
+            return len(arrays[1]) - 1
+        return int(arrays[2][0]) if isinstance(self._first, SparseSpec) else None
 
     def _in_order(self, batch: Any) -> list[Any] | None:
         if type(batch) is np.ndarray:
@@ -49,33 +70,58 @@ class Conformer:
 
     @staticmethod
     def _is_as_declared(value: Any, leaf: tuple[np.dtype[Any], tuple[int | None, ...] | None, bool]) -> bool:
-        dtype, shape, objects = leaf
-        # The elements of an object array must be checked one by one.
-        return type(value) is np.ndarray and not objects and value.dtype == dtype and fits(value.shape, shape)
+        dtype, shape, looks_inside = leaf
+        return type(value) is np.ndarray and not looks_inside and value.dtype == dtype and fits(value.shape, shape)
 
 
-def conform(spec: Any, batch: Any, owner: str = "batch") -> list[np.ndarray[Any, Any]]:
-    """Check a batch against `spec` and return its arrays in `tf.nest` order.
+def conform(spec: Any, batch: Any, owner: str = "batch") -> list[Any]:
+    """Check a batch against `spec` and return its components in `tf.nest` order: arrays, or checked composites.
 
     Batches are converted only here. Python numbers and lists become arrays of the declared dtype. Arrays in non-native
     byte order are converted. Arrays of another dtype are rejected, because a cast costs a copy. `staging_tf1.arrays`
     lists all conversions and rejections. The leaves of `spec` have `dtype` and `shape`. `owner` is for messages:
-    "generator 'digits': batch 3". Raises SpecError if the components, a dtype or a shape differ from the spec.
+    "generator 'digits': batch 3". Raises SpecError if the components, a dtype or a shape differ from the spec. If the
+    spec has sparse or ragged components, all components without a fixed number of rows must have equally many.
 
+    >>> from staging_tf1.spec import ArraySpec
     >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
     dtype('int32')
     """
-    return [
-        _conform_leaf(leaf, value, path, owner)
-        for leaf, (path, value) in zip(flatten(spec), flatten_up_to(spec, batch, owner))
+    leaves, named = list(map(as_leaf_spec, flatten(spec))), flatten_up_to(spec, batch, owner)
+    values = [_conform_leaf(leaf, value, path, owner) for leaf, (path, value) in zip(leaves, named)]
+    if any(map(is_composite_spec, leaves)):
+        _check_rows(leaves, values, [path for path, _ in named], owner)
+    return values
+
+
+def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: str) -> None:
+    """Raise if components have different numbers of records. TensorFlow may not see it in a sparse or ragged one."""
+    counted = [
+        (path, len(value))
+        for leaf, value, path in zip(leaves, values, paths)
+        if (leaf.shape is None or leaf.shape[:1] == (None,)) and getattr(value, "ndim", 1)
     ]
+    if len({count for _, count in counted}) > 1:
+        listed = ", ".join(f"{component_name(path)} has {count}" for path, count in counted)
+        raise SpecError(
+            f"{owner}: the components have different numbers of rows: {listed}. Give each one row for each record. If "
+            "a first dimension counts something else, declare its size, or deliver the arrays of a sparse component "
+            "as separate components and build the tensor in the graph."
+        )
 
 
-def _conform_leaf(leaf: Any, value: Any, path: str, owner: str) -> np.ndarray[Any, Any]:
-    declared = _as_array_spec(leaf)
+def _conform_leaf(declared: Any, value: Any, path: str, owner: str) -> Any:
+    if is_composite_spec(declared):
+        return _conform_composite(declared, value, f"{owner}: {component_name(path)}")
     expected = describe(declared.dtype, declared.shape)
     if isinstance(value, Mapping):
         raise SpecError(f"{owner}: {component_name(path)} got {kind_of(value)}, expected {expected}.")
+    if is_composite(value):
+        got = as_composite(value)._checked(f"{owner}: {component_name(path)}")._spec(None)
+        raise SpecError(
+            f"{owner}: {component_name(path)} got {got}, expected {expected}. Make it dense, or declare it as a "
+            f"{_TF_SPEC[type(got)]}."
+        )
     if not (type(value) is np.ndarray and value.dtype == declared.dtype != object):
         value = as_array(value, declared.dtype, f"{owner}: {component_name(path)}")
     if value.dtype != declared.dtype:
@@ -102,8 +148,16 @@ def _cast_cure(got: np.dtype[Any], declared: np.dtype[Any]) -> str:
     return f"Cast it: array.astype({target}), or declare {got.name}."
 
 
-def _as_array_spec(leaf: Any) -> ArraySpec:
-    return leaf if isinstance(leaf, ArraySpec) else ArraySpec(leaf.shape, leaf.dtype)
+def _conform_composite(declared: CompositeSpec, value: Any, place: str) -> Any:
+    if isinstance(value, list) and isinstance(declared, RaggedSpec):
+        value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, place)
+    if not is_composite(value):
+        raise SpecError(f"{place} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
+    found = as_composite(value)
+    if isinstance(found, RaggedValue) is not isinstance(declared, RaggedSpec):
+        got = found._checked(place)._spec(None)
+        raise SpecError(f"{place} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
+    return declared.conformed(found, place)
 
 
 def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:

@@ -1,7 +1,7 @@
 """Specs of batches: dtypes, shapes and structure, without TensorFlow.
 
 Structures are those of `tf.nest`: dicts (keys in sorted order), tuples, lists and namedtuples, arbitrarily nested.
-Everything else is a leaf.
+Everything else is a leaf: an array, or a sparse or ragged value, even if that is a namedtuple.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
+from staging_tf1.composite import as_composite, composite_spec, is_composite, is_composite_spec
 from staging_tf1.errors import SpecError
+from staging_tf1.ragged import RaggedSpec
+from staging_tf1.sparse import SparseSpec
 
 __all__ = [
     "ArraySpec",
+    "RaggedSpec",
+    "SparseSpec",
     "bytes_per_batch",
     "describe",
     "flatten",
@@ -62,7 +67,9 @@ def is_namedtuple(value: object) -> bool:
 
 def is_structure(value: object) -> bool:
     """Whether `value` is a dict, tuple, list or namedtuple of components."""
-    return isinstance(value, (tuple, list)) or _is_mapping(value)
+    if isinstance(value, tuple):
+        return type(value) is tuple or not is_composite(value)
+    return isinstance(value, list) or _is_mapping(value)
 
 
 def _is_mapping(value: object) -> bool:
@@ -237,7 +244,7 @@ def _listed_keys(keys: list[Any]) -> str:
 def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     place = f"{owner}: {component_name(path)}"
     expected = f"a {type(spec).__name__} of {_counted(spec)}"
-    if isinstance(value, Mapping) or not isinstance(value, (tuple, list)):
+    if isinstance(value, Mapping) or not is_structure(value):
         raise SpecError(f"{place} got {kind_of(value)}, expected {expected}.")
     got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
     if got and declared and got != declared:
@@ -260,29 +267,56 @@ def component_name(path: str) -> str:
 def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
     """Infer a spec from one batch: its structure, dtypes and shapes, with the first dimension left open.
 
-    As in `tf.data`, a list of plain numbers or strings is one array. A list that holds arrays is a structure. Raises
-    SpecError if a leaf cannot be converted to an array.
+    As in `tf.data`, a list of plain numbers or strings is one array. A list that holds arrays is a structure. Of a
+    sparse component only the rank is inferred. Raises SpecError if a leaf cannot be converted to an array.
 
     >>> infer_spec({"image": np.zeros((32, 784), np.float32), "label": [1, 2, 3]})
     {'image': ArraySpec(float32 [?, 784], name='image'), 'label': ArraySpec(int64 [?], name='label')}
     """
-    paths = component_paths(batch, owner)
-    leaves = []
-    for path, value in flatten_up_to(paths, batch, owner):
-        array = as_array(value, None, f"{owner}: {component_name(path)}")
-        leaves.append(ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, path or None))
-    return pack(paths, leaves)
+    return spec_of(batch, owner, component_spec)
+
+
+def component_spec(value: Any, name: str | None, place: str) -> Any:
+    """Return the spec of one component of a batch, with the first dimension left open."""
+    if is_composite(value):
+        return as_composite(value)._checked(place)._spec(name)
+    array = as_array(value, None, place)
+    return ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, name)
+
+
+def spec_of(values: Any, owner: str, leaf_spec: Callable[[Any, str | None, str], Any]) -> Any:
+    """Return the spec of a nest of values, with `leaf_spec(value, name, place)` for each."""
+    paths = component_paths(values, owner)
+    named = flatten_up_to(paths, values, owner)
+    return pack(paths, [leaf_spec(value, path or None, f"{owner}: {component_name(path)}") for path, value in named])
+
+
+def as_leaf_spec(leaf: Any, name: str | None = None) -> Any:
+    """Return the spec of one component, from one of TensorFlow or of this package. `name` is for one without a name."""
+    name = getattr(leaf, "name", None) or name
+    if isinstance(leaf, ArraySpec):
+        return leaf if leaf.name == name else dataclasses.replace(leaf, name=name)
+    return composite_spec(leaf, name) or ArraySpec(leaf.shape, leaf.dtype, name)
+
+
+def with_batch_dim(spec: Any, batch_dim: int | None) -> Any:
+    """Return a spec with another first dimension.
+
+    >>> with_batch_dim({"x": ArraySpec((None, 3), np.float32)}, 8)
+    {'x': ArraySpec(float32 [8, 3])}
+    """
+    return map_structure(lambda leaf: dataclasses.replace(leaf, shape=(batch_dim, *(leaf.shape or ())[1:])), spec)
 
 
 def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
-    """Count the bytes of a batch of `batch_size` records. None for strings and for unknown dimensions.
+    """Count the bytes of a batch of `batch_size` records. None for strings, unknown dimensions, and sparse components.
 
     >>> bytes_per_batch(ArraySpec((None, 784), np.float32), 32)
     100352
     """
     total = 0
     for leaf in flatten(spec):
-        if leaf.shape is None or leaf.dtype.hasobject or None in leaf.shape[1:]:
+        if leaf.shape is None or leaf.dtype.hasobject or None in leaf.shape[1:] or is_composite_spec(leaf):
             return None
         first = (batch_size if leaf.shape[0] is None else leaf.shape[0],) if leaf.shape else ()
         total += math.prod(first + leaf.shape[1:]) * leaf.dtype.itemsize

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ways_in import Given, GivenStream, makers, record_file
 
 import staging_tf1 as staging
@@ -20,7 +23,7 @@ from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.readers import StreamReader
 from staging_tf1.feed.skip import NONE_SKIPPED
-from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty, as_source
+from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 
 _EAGER = tf2.constant([1, 2])
@@ -345,6 +348,35 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
         ([-1], np.uint64, "-1 does not fit"),
         ([2], np.bool_, "2 does not fit"),
         ([1e40], np.float32, "1e\\+40 does not fit"),
+        (
+            2**60 + 1,
+            np.float64,
+            f"{2**60 + 1} would be rounded to {2**60}\\. Declare int64, or pass float\\(value\\) to round it\\.$",
+        ),
+        ([2**53 + 1, 0.5], np.float64, f"{2**53 + 1} would be rounded to {2**53}\\. Declare int64"),
+        ([2**53 + 1, 0.5], None, f"{2**53 + 1} would be rounded to {2**53}\\. Declare int64"),
+        ([[0], [-(2**24) - 1]], np.float32, f"-{2**24 + 1} would be rounded to -{2**24}\\. Declare int64"),
+        ((1, np.int32(2**24 + 1)), np.float32, f"{2**24 + 1} would be rounded to {2**24}\\. Declare int64"),
+        ([np.array(0.5), 2**60 + 1], None, f"{2**60 + 1} would be rounded to {2**60}\\. Declare int64"),
+        ([np.array(0.5), np.int64(2**53 + 1)], np.float64, f"{2**53 + 1} would be rounded to {2**53}\\. Declare int64"),
+        (([np.array(2**53 + 1)], [0.5]), None, f"{2**53 + 1} would be rounded to {2**53}\\. Declare int64"),
+        (
+            [np.array([-(2**53) - 1]), np.array([0.5])],
+            None,
+            f"-{2**53 + 1} would be rounded to -{2**53}\\. Declare int64",
+        ),
+        (2**24 + 1, np.complex64, f"{2**24 + 1} would be rounded to {2**24}\\. Declare int64"),
+        ([2049], np.float16, "2049 would be rounded to 2048\\. Declare int64"),
+        (257, ml_dtypes.bfloat16, "257 would be rounded to 256\\. Declare int64"),
+        ([2**64 - 1], np.float64, f"{2**64 - 1} would be rounded to {2**64}\\. Declare uint64, or pass"),
+        (
+            [2**70 + 1],
+            np.float64,
+            f"rounded to {2**70}\\. No integer dtype holds it: pass float\\(value\\) to round it",
+        ),
+        ([10**300], np.float32, "0 does not fit\\.$"),
+        (10**400, np.float64, "int too large to convert to float"),
+        ([2], ml_dtypes.int2, "2(\\.0)? does not fit"),
         ([1 + 2j], np.int32, "does not fit"),
         ([1 + 2j], np.float32, "cannot be converted to float32 values"),
         ([1, "a"], None, "the first has type int"),
@@ -357,6 +389,50 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
 def test_python_values_that_lose_something_are_refused(value: Any, dtype: Any, message: str) -> None:
     with pytest.raises(SpecError, match=f"^x .*{message}"):
         as_array(value, None if dtype is None else np.dtype(dtype), "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (2**53, np.float64),
+        ([2**60, 0.5, True], np.float64),
+        ([-(2**70)], np.float64),
+        ([2**24, 2**24 + 2], np.float32),
+        ([float(2**60 + 1)], np.float32),
+        (float(2**24 + 1), np.float32),
+        ([2**24 + 1, 0.5], np.float64),
+        ([1, float("inf"), 2**60], np.float64),
+        (3000, np.float16),
+        ([], np.float32),
+    ],
+)
+def test_integers_that_a_float_dtype_holds_and_all_floats_are_converted(value: Any, dtype: Any) -> None:
+    assert np.array_equal(as_array(value, np.dtype(dtype), "x"), np.array(value, np.float64).astype(dtype))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.lists(st.integers(-(2**65), 2**65) | st.integers(-(2**12), 2**12) | st.floats(width=16), min_size=1),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64, np.complex64, ml_dtypes.bfloat16]),
+)
+def test_no_integer_is_rounded_to_a_float(values: Any, dtype: Any) -> None:
+    try:
+        array = as_array(values, np.dtype(dtype), "x")
+    except SpecError:
+        return
+    held = array.real.astype(np.float64).tolist()
+    assert all(type(each) is float or each == number for each, number in zip(values, held, strict=True))
+
+
+def test_identifiers_beside_a_float_are_refused_by_name() -> None:
+    said = f"{2**60 + 1} would be rounded to {2**60}\\. Declare int64, or pass float\\(value\\) to round it\\.$"
+    with pytest.raises(SpecError, match=rf"^MapSource: record 1: the dataset: component 'id' got .* {said}"):
+        MapSource([{"id": 0.0}, {"id": 2**60 + 1}], batch_size=2, epochs=1).batch(0)
+    for rows in ([[0.5], [2**60 + 1]], [[0.5, 2**60 + 1]]):
+        with pytest.raises(SpecError, match=rf"^RaggedValue\.from_rows\(\) got .* {said}"):
+            RaggedValue.from_rows(rows)
+    assert RaggedValue.from_rows([[0.5], [float(2**60 + 1)]]).to_list() == [[0.5], [2.0**60]]
+    assert RaggedValue.from_rows([[1], [2**60 + 1]]).to_list() == [[1], [2**60 + 1]]
 
 
 def test_a_dtype_that_is_not_as_declared_is_told_with_a_cure_that_works() -> None:
@@ -425,8 +501,6 @@ def test_a_dtype_without_tensors_is_refused_where_it_is_declared() -> None:
 
 
 def test_small_dtypes_cannot_be_queued_by_the_record() -> None:
-    import ml_dtypes
-
     batch = np.zeros((2, 3), ml_dtypes.float8_e5m2)
     with (
         tf.Graph().as_default(),

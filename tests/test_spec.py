@@ -85,6 +85,6 @@ def test_unicode_becomes_bytes() -> None:
 def test_python_numbers_that_the_dtype_cannot_hold_are_refused(value: Any) -> None:
     with pytest.raises(
         SpecError,
-        match=r"^batch: the batch got a \w+( of 1)? that cannot be converted to uint8 values: .* does not fit",
+        match=r"^batch: the batch got an? \w+( of 1)? that cannot be converted to uint8 values: .* does not fit",
     ):
         conform(ArraySpec(None, np.dtype(np.uint8)), value)

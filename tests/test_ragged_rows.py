@@ -1,0 +1,282 @@
+"""`ragged()`: records of different sizes in one batch, from every source that reads them one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from staging_tf1 import testing
+from staging_tf1.errors import SpecError
+from staging_tf1.ragged import RaggedSpec
+from staging_tf1.sources import (
+    ArraySource,
+    GeneratorSource,
+    MapSource,
+    RaggedValue,
+    SparseValue,
+    TFRecordSource,
+    concatenate,
+    mix,
+    write_tfrecords,
+    zip_records,
+)
+from staging_tf1.sources.aligned import is_aligned
+from staging_tf1.spec import ArraySpec
+
+TEXTS = [{"words": list(range(n, n + n % 4 + 1)), "label": n % 2, "vector": np.full(3, n, "f")} for n in range(20)]
+OPTIONS: dict[str, Any] = dict(batch_size=4, shuffle=True, seed=1, epochs=2)
+
+
+def texts(**options: Any) -> Any:
+    return MapSource([{k: text[k] for k in ("words", "label")} for text in TEXTS], **{**OPTIONS, **options})
+
+
+def test_a_batch_keeps_the_size_of_each_record() -> None:
+    source = texts().ragged()
+    assert source.spec == {
+        "words": RaggedSpec((4, None), np.int64, name="words"),
+        "label": ArraySpec((4,), np.int64, "label"),
+    }
+    for k in range(10):
+        batch, ids = source.batch(k), source.record_ids(k)
+        assert batch["words"].to_list() == [TEXTS[n]["words"] for n in ids]
+        assert batch["label"].tolist() == [TEXTS[n]["label"] for n in ids]
+        assert is_aligned(batch["words"].flat_values)
+    testing.assert_resumes_everywhere(source)
+    testing.assert_deterministic(source)
+    testing.assert_shards_partition(texts(epochs=1).ragged(), 3)
+
+
+def test_collate_does_the_same() -> None:
+    one, other = texts(collate="ragged"), texts().ragged()
+    assert one.spec == other.spec
+    assert one.batch(3)["words"].to_list() == other.batch(3)["words"].to_list()
+    assert texts(collate="ragged").pad(6).batch(0)["words"].shape == (4, 6), "the last call decides"
+
+
+def test_dimensions_are_chosen_by_component() -> None:
+    records = [
+        {"rows": np.full((n + 1, 2), n), "image": np.full((n % 3, 4 - n, 5), n), "name": "ab"[:n]} for n in range(4)
+    ]
+    source = MapSource(records, batch_size=4, epochs=1).ragged({"rows": 1, "image": 2})
+    batch = source.batch(0)
+    assert source.spec["rows"] == RaggedSpec((4, None, 2), np.int64, name="rows")
+    assert source.spec["image"] == RaggedSpec((4, None, None, 5), np.int64, 2, name="image")
+    assert batch["rows"].flat_values.shape == (10, 2) and batch["rows"].nested_row_splits[0].tolist() == [
+        0,
+        1,
+        3,
+        6,
+        10,
+    ]
+    assert batch["image"].nested_row_splits[1].tolist() == [0, 3, 5, 7]
+    assert batch["name"].tolist() == [b"", b"a", b"ab", b"ab"]
+    both = MapSource([{"a": np.zeros((1, 2)), "b": np.zeros((2, 2))}] * 2, batch_size=2, epochs=1).ragged(2).batch(0)
+    assert both["a"].nested_row_splits[1].tolist() == [0, 2, 4] and len(both["b"].nested_row_splits[1]) == 5
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [[1, 2], [], [3]],
+        (np.array([1, 2]), np.array([], int), [3]),
+        RaggedValue.from_rows([[1, 2], [], [3]]),
+    ],
+    ids=["lists", "arrays", "a ragged value"],
+)
+def test_a_record_may_be_ragged_itself(document: Any) -> None:
+    dataset = [[[7]], document] if not isinstance(document, tuple) else [[[7]], list(document)]
+    batch = MapSource(dataset, batch_size=2, epochs=1).ragged(2).batch(0)
+    assert batch.to_list() == [[[7]], [[1, 2], [], [3]]]
+
+
+@pytest.mark.parametrize(
+    ("values", "splits", "said"),
+    [
+        ([0, 10, 20], [0, 2], "got row_splits that end at 2, expected 3, the number of values"),
+        ([0, 10, 20], [1, 3], "got row_splits that start at 1, expected 0"),
+        ([0, 10, 20], [0, 2, 9], "got row_splits that end at 9, expected 3, the number of values"),
+        ([0, 10, 20], [0, 2, 1, 3], "got row_splits that fall from 2 to 1 at row 1"),
+        ([0, 10, 20], [], "got row_splits that are"),
+    ],
+)
+def test_a_malformed_ragged_record_is_refused_wherever_it_stands(values: Any, splits: Any, said: str) -> None:
+    good = RaggedValue(np.arange(5), np.array([0, 2, 5]))
+    bad = RaggedValue(np.array(values), np.array(splits, np.int64))
+    for number, pair in enumerate([(bad, good), (good, bad)]):
+        source = MapSource(pair, batch_size=2, epochs=1).ragged(2)
+        with pytest.raises(SpecError, match=rf"^MapSource: record {number}: the batch.* {re.escape(said)}"):
+            source.batch(0)
+
+
+def test_lists_in_a_ragged_record_get_the_dtype_of_the_first_record() -> None:
+    records = [RaggedValue(np.array([0.5]), np.array([0, 1])), RaggedValue([1, 2], [0, 1, 2])]
+    batch = MapSource(records, batch_size=2, epochs=1).ragged(2).batch(0)
+    assert batch.flat_values.dtype == np.float64 and batch.to_list() == [[[0.5]], [[1.0], [2.0]]]
+
+
+def test_strings_empty_records_and_an_empty_epoch() -> None:
+    source = MapSource([["a", "bc"], [], ["\N{SNOWMAN}"]], batch_size=2, epochs=1).ragged()
+    assert [batch.to_list() for batch in source.batches()] == [[[b"a", b"bc"], []], [["\N{SNOWMAN}".encode()]]]
+    assert source.spec == RaggedSpec((None, None), np.object_)
+
+
+def test_records_of_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "words.tfrecord")
+    import tensorflow.compat.v1 as tf
+
+    with tf.io.TFRecordWriter(path) as writer:
+        for n in range(7):
+            writer.write(np.arange(n % 3).tobytes())
+    buffer = np.empty(3, np.int64)
+
+    def parse(record: bytes) -> Any:
+        words = np.frombuffer(record, np.int64)
+        buffer[: len(words)] = words
+        return {"words": buffer[: len(words)], "rows": RaggedValue(buffer[: len(words)], [0, len(words)])}
+
+    source = TFRecordSource(path, batch_size=3, epochs=1, parse_fn=parse).ragged({"words": 1, "rows": 2})
+    expected = [list(range(n % 3)) for n in range(7)]
+    assert [row for batch in source.batches() for row in batch["words"].to_list()] == expected
+    assert [row for batch in source.batches() for row in batch["rows"].to_list()] == [[row] for row in expected]
+
+
+def test_combinations_are_ragged_as_a_whole() -> None:
+    one, two = texts().take(10), texts().skip(10)
+    joined = concatenate([one, two]).ragged()
+    assert joined.batch(1)["words"].to_list() == [TEXTS[n]["words"] for n in joined.record_ids(1)]
+    mixed = mix([one, two], seed=3).ragged()
+    assert mixed.batch(0)["words"].to_list() == [TEXTS[n]["words"] for n in mixed.record_ids(0)]
+    zipped = zip_records({"text": texts(), "n": ArraySource(np.arange(20), **OPTIONS)}).ragged()
+    assert zipped.batch(2)["text"]["words"].to_list() == [TEXTS[n]["words"] for n in zipped.batch(2)["n"]]
+    with pytest.raises(ValueError, match=re.escape("which is ragged. Call ragged() on the result.")):
+        concatenate([one.ragged(), two])
+    arranged = texts().by_length([len(text["words"]) for text in TEXTS]).ragged()
+    assert len({len(row) for row in arranged.batch(1)["words"].to_list()}) < 4
+
+
+def test_collated_composites_are_zipped_but_not_joined() -> None:
+    def collate(records: list[Any]) -> Any:
+        return {"words": RaggedValue.from_rows([record["words"] for record in records])}
+
+    source = texts(collate=collate)
+    assert source.spec == {"words": RaggedSpec((4, None), np.int64, name="words")}
+    zipped = zip_records({"a": source, "b": ArraySource(np.arange(20), **OPTIONS)})
+    assert zipped.spec["a"]["words"] == RaggedSpec((4, None), np.int64, name="a.words")
+    assert zipped.batch(1)["a"]["words"].to_list() == source.batch(1)["words"].to_list()
+    with pytest.raises(SpecError) as caught:
+        concatenate([source, source])
+    assert str(caught.value) == (
+        "concatenate(): component 'words' of source 0 is ragged int64 [?, ?], expected an array, because rows of "
+        "several sources are put into one batch. Collate the result: concatenate(...).ragged()."
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: texts().ragged("words"), TypeError, "ragged() got rank='words', expected how many dimensions vary"),
+        (lambda: texts().ragged(0), ValueError, "ragged() got rank=0, expected a whole number from 1 to 31"),
+        (lambda: texts().ragged({"words": 1.5}), TypeError, "expected how many dimensions vary, or a dict of this by"),
+        (
+            lambda: texts().ragged({"wrds": 1}).spec,
+            ValueError,
+            "unknown component 'wrds', expected one of ['label', 'w",
+        ),
+        (
+            lambda: texts().ragged(2).spec,
+            SpecError,
+            "component 'words' has fewer dimensions than the 2 that ragged(rank=2) makes ragged. Name",
+        ),
+        (
+            lambda: MapSource([np.zeros(3)], batch_size=1).ragged(2).spec,
+            SpecError,
+            "record 0: the batch has fewer dimensions than the 2 that ragged(rank=2) makes ragged.",
+        ),
+        (
+            lambda: MapSource([np.zeros((1, 2)), np.zeros(3)], batch_size=2).ragged(2).batch(0),
+            SpecError,
+            "record 1: the batch has one array, float64 [3], expected a list or array of rows, because ragged() was",
+        ),
+        (
+            lambda: MapSource([RaggedValue([1], [0, 1])], batch_size=1).ragged().spec,
+            SpecError,
+            "record 0: the batch is ragged itself: 2 dimensions vary, expected at most 1. Name the components",
+        ),
+        (
+            lambda: MapSource([SparseValue([[0]], [1], [1])], batch_size=1).ragged().spec,
+            SpecError,
+            "got a staging_tf1.SparseValue, expected an array. It stands for a whole batch. Make it dense",
+        ),
+        (
+            lambda: MapSource([3], batch_size=1).ragged({"": 1}).spec,
+            SpecError,
+            "has fewer dimensions than the 1 that ragged(rank={'': 1}) makes ragged",
+        ),
+        (lambda: MapSource([[], [1]], batch_size=2).ragged().spec, SpecError, "is an empty list, which has no dtype"),
+        (
+            lambda: MapSource([[1], [1.5]], batch_size=2).ragged().batch(0),
+            SpecError,
+            "record 1: the batch got a list of 1 that cannot be converted to int64 values: 1.5 does not fit.",
+        ),
+        (
+            lambda: MapSource([np.zeros(1), np.zeros(1, "f")], batch_size=2).ragged().batch(0),
+            SpecError,
+            "record 1: the batch has float32 [1], but float64 [?] in the first record.",
+        ),
+        (
+            lambda: MapSource([np.zeros((1, 2)), np.zeros((1, 3))], batch_size=2).ragged().batch(0),
+            SpecError,
+            "has float64 [1, 3], but float64 [?, 2] in the first record. Convert or crop it; if another dimension",
+        ),
+        (lambda: MapSource([[1], 1], batch_size=2).ragged().batch(0), SpecError, "has int64 [], but int64 [?] in"),
+        (
+            lambda: MapSource([{"a": [1]}, [1]], batch_size=2).ragged().batch(0),
+            SpecError,
+            "got a list of 1, expected a",
+        ),
+        (
+            lambda: MapSource([{"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}], batch_size=2).ragged({"a": 1}).batch(0),
+            SpecError,
+            "component 'b' has int64 [2], but int64 [1] in the first record",
+        ),
+        (lambda: GeneratorSource([[1]]).ragged(), AttributeError, "GeneratorSource has no ragged()"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make: Callable[[], Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def test_records_that_the_graph_parses_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.tfrecord")
+    write_tfrecords({"x": np.arange(3)}, path)
+    with pytest.raises(
+        ValueError, match=re.escape("ragged() got TFRecordSource(3 records, batch_size=1) with features=")
+    ):
+        import tensorflow.compat.v1 as tf
+
+        TFRecordSource(path, batch_size=1, features={"x": tf.io.FixedLenFeature([], tf.int64)}).ragged()
+
+
+ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=3), max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=st.lists(ROWS, min_size=1, max_size=7), batch_size=st.integers(1, 4), rank=st.integers(1, 2))
+def test_any_records_come_back(records: Any, batch_size: int, rank: int) -> None:
+    """Records of arrays, so that the first one has a dtype even if it is empty."""
+    wanted = records if rank == 2 else [[value for row in record for value in row] for record in records]
+    made = [
+        RaggedValue.from_rows(record, dtype=np.int64) if rank == 2 else np.array(record, np.int64) for record in wanted
+    ]
+    source = MapSource(made, batch_size=batch_size, epochs=1).ragged(rank)
+    assert [row for batch in source.batches() for row in batch.to_list()] == wanted
