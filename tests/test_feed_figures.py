@@ -93,7 +93,7 @@ def test_exceptions_may_be_given_one_or_many() -> None:
 def test_a_state_lasts_until_the_next() -> None:
     state = ThreadState("feed:x:0")
     left: list[tuple[str, float, float]] = []
-    state.on_left = lambda of, start, end: left.append((of.doing, start, end))
+    state.on_left = lambda of, start, end, _: left.append((of.doing, start, end))
     began = state.since
     lasted = [state.now(doing) for doing in (WAITING_FOR_SOURCE, PUTTING, WAITING_FOR_SOURCE)]
     over = time.perf_counter()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,12 @@ import numpy as np
 import pytest
 
 from staging_tf1.sources import ArraySource, GeneratorSource, aligned_empty
-from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_shards_partition
+from staging_tf1.testing import (
+    assert_deterministic,
+    assert_resumes_everywhere,
+    assert_shards_partition,
+    assert_works_in_processes,
+)
 
 
 def _source(**options: Any) -> ArraySource:
@@ -147,3 +154,84 @@ def test_nan_equals_nan_and_given_away_arrays_may_be_spoiled() -> None:
     mine = aligned_empty(3, np.float32)
     mine[...] = 1
     assert_deterministic(ArraySource(mine, batch_size=2, epochs=1))
+
+
+class _HoldsAGenerator(ArraySource):
+    def __init__(self) -> None:
+        super().__init__(np.arange(12), batch_size=4, epochs=1)
+        self.words = {"new": (word for word in ())}
+
+
+class _KnowsItsProcess(ArraySource):
+    """Counts from 0 in a worker process, and from 100 in the process that made it."""
+
+    def __init__(self) -> None:
+        super().__init__(np.arange(12), batch_size=4, epochs=1)
+        self.home = os.getpid()
+
+    def batch(self, index: int) -> Any:
+        return super().batch(index) + (0 if self.home != os.getpid() else 100)
+
+
+class _RaisesElsewhere(_KnowsItsProcess):
+    def batch(self, index: int) -> Any:
+        if self.home != os.getpid() and index < 2:
+            raise KeyError("no such setting")
+        return ArraySource.batch(self, index)
+
+
+class _NeedsTensorFlow(_KnowsItsProcess):
+    def batch(self, index: int) -> Any:
+        if self.home != os.getpid():
+            # As if it were imported: a real import takes seconds.
+            sys.modules["tensorflow"] = sys
+        return ArraySource.batch(self, index)
+
+
+def test_sources_work_in_processes() -> None:
+    assert_works_in_processes(lambda: _source(shuffle=True), processes=1)
+    endless = _source(epochs=None, transform=lambda batch, rng: {"x": batch["x"] + rng.integers(9)})
+    assert_works_in_processes(endless, max_batches=5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            _HoldsAGenerator,
+            "staged(_HoldsAGenerator) got num_processes= with a source that cannot be moved to another process: "
+            "_HoldsAGenerator.words['new'] is a generator (TypeError: cannot pickle",
+        ),
+        (_KnowsItsProcess, "made by a worker process (does it depend on a state of this process?): differs in 4 of 4"),
+        (_RaisesElsewhere, "batch 1 raised in a worker process, but not here: KeyError: 'no such setting'"),
+        (_NeedsTensorFlow, "a worker process has imported TensorFlow to load"),
+    ],
+)
+def test_what_does_not_work_in_processes_is_told(make: Any, message: str) -> None:
+    with pytest.raises(AssertionError) as raised:
+        assert_works_in_processes(make, processes=1)
+    assert message in str(raised.value)
+
+
+def test_a_worker_may_import_tensorflow_if_the_test_says_so() -> None:
+    assert_works_in_processes(_NeedsTensorFlow, processes=1, allow_tensorflow=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"processes": 0}, ValueError, "assert_works_in_processes() got processes=0, expected"),
+        ({"processes": "2"}, TypeError, "assert_works_in_processes() got processes='2', expected"),
+        ({"max_batches": 0}, ValueError, "assert_works_in_processes() got max_batches=0, expected"),
+        ({"allow_tensorflow": "no"}, TypeError, "assert_works_in_processes() got allow_tensorflow='no', expected"),
+    ],
+)
+def test_arguments_of_the_check_of_processes(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        assert_works_in_processes(_source(), **options)
+    assert str(raised.value).startswith(message)
+
+
+def test_a_stream_does_not_work_in_processes() -> None:
+    with pytest.raises(TypeError, match="does not support random access"):
+        assert_works_in_processes(GeneratorSource(lambda: iter([np.zeros(1)])))  # type: ignore[arg-type]

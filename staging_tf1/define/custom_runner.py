@@ -10,8 +10,10 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
 from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.composite import is_composite_spec
+from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
-from staging_tf1.define.specs import as_tf_dtype, can_be_split
+from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
@@ -22,7 +24,7 @@ from staging_tf1.graph.feed_queue import FeedQueue
 from staging_tf1.graph.guards import building
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
-from staging_tf1.spec import component_name, describe, flatten, flatten_with_paths, map_structure
+from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
 
 # Default capacity of a queue of whole batches: enough to bridge a slow batch or two, and little memory.
 _BATCHES_AHEAD = 8
@@ -46,6 +48,7 @@ class CustomRunner:
       capacity: elements that the queue holds, up to 2**24: whole batches or records.
       min_after_dequeue: records that stay in a shuffle queue. More of them shuffle better but take memory.
       num_threads: feed threads, up to 1,024. With "fifo", the batches keep the source's order.
+      num_processes: as in `staged`, for one source.
       nice: as in `staged`.
       seed: seed of the shuffle queue. With a seed here or in the graph, and a single thread, the order is reproducible:
         a dequeue waits until the queue is filled, so the order does not depend on timing.
@@ -86,6 +89,7 @@ class CustomRunner:
         capacity: int | None = None,
         min_after_dequeue: int | None = None,
         num_threads: int = 1,
+        num_processes: int = 0,
         nice: int = 0,
         seed: int | None = None,
         ignored_exception_types: Any = (),
@@ -101,6 +105,7 @@ class CustomRunner:
             cluster = check_cluster(self._what, cluster)
             parts = parts_of(cluster, choice(self._what, "share", share, SHARES), 1)
             num_threads = whole(self._what, "num_threads", num_threads, 1, MOST_THREADS)
+            num_processes = check_processes(self._what, num_processes, num_threads)
             nice = check_nice(nice, self._what)
             rule = skip_rule(ignored_exception_types, max_ignored, self._what)
             batch_size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records")
@@ -109,6 +114,8 @@ class CustomRunner:
             seed = self._whole("seed", seed, -INT64_MAX - 1, INT64_MAX)
             with errors_only(self._what):
                 given = self._sources(source, num_threads)
+                if num_processes:
+                    self._check_in_processes(given, num_processes)
                 sources = [divided(each, parts, self._what, saves_seed=False)[0] for each in given]
                 self._spec = self._common_spec(sources)
                 limit = common_batches(given[0], parts, self._what)
@@ -121,24 +128,34 @@ class CustomRunner:
             capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
+            threads = threads_for(num_processes, num_threads)
             # With several feed threads, their timing would still decide the order.
             seeded = seed is not None or tf.get_default_graph().seed is not None
+            parts_of_element = tf.nest.flatten(self._type_specs(), expand_composites=True)
             self._queue = FeedQueue(
                 scope,
-                [as_tf_dtype(leaf.dtype) for leaf in flatten(self._spec)],
-                [leaf.shape for leaf in flatten(self._spec)],
+                [part.dtype for part in parts_of_element],
+                [part.shape for part in parts_of_element],
                 shuffle=queue == "shuffle",
                 whole_batches=whole_batches,
                 capacity=capacity,
                 min_after_dequeue=self._floor,
                 seed=seed,
-                reproducible=queue == "shuffle" and len(sources) == num_threads == 1 and seeded,
+                reproducible=queue == "shuffle" and len(sources) == threads == 1 and seeded,
                 device=None if cluster is None else cluster.own_device,
             )
             self.queue = self._queue.queue
             self.placeholders = self._packed(self._queue.placeholders)
             producer = Producer(
-                self.name, None, self._spec, num_threads, nice, in_order=queue == "fifo", skip_rule=rule, limit=limit
+                self.name,
+                None,
+                self._spec,
+                threads,
+                nice,
+                in_order=queue == "fifo",
+                skip_rule=rule,
+                limit=limit,
+                num_processes=num_processes,
             )
             self._pipeline = Pipeline(
                 self.name, site, (self._queue.sink(self.name),), self._producers(producer, sources), cluster=cluster
@@ -199,7 +216,10 @@ class CustomRunner:
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Packs tensors into the structure of a batch."""
-        return tf.nest.pack_sequence_as(map_structure(lambda leaf: 0, self._spec), list(tensors))
+        return tf.nest.pack_sequence_as(self._type_specs(), list(tensors), expand_composites=True)
+
+    def _type_specs(self) -> Any:
+        return map_structure(as_type_spec, self._spec)
 
     @staticmethod
     def _producers(one: Producer, sources: Sequence[Source | StreamSource]) -> tuple[Producer, ...]:
@@ -222,6 +242,14 @@ class CustomRunner:
             )
         return [source_from(self._what, "source", each) for each in source]
 
+    def _check_in_processes(self, sources: Sequence[Source | StreamSource], num_processes: int) -> None:
+        if len(sources) > 1:
+            raise ValueError(
+                f"{self._what} got {len(sources)} sources and num_processes={num_processes}, expected one source. Join "
+                f"them: staging_tf1.sources.concatenate or mix."
+            )
+        check_in_processes(self._what, sources)
+
     def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
         specs = [
             check_spec(self._what, each, each.spec if isinstance(each, Source) else each.resolve_spec())
@@ -237,6 +265,11 @@ class CustomRunner:
 
     def _check_records(self) -> None:
         for path, leaf in flatten_with_paths(self._spec):
+            if is_composite_spec(leaf):
+                raise SpecError(
+                    f"{self._what}: {component_name(path)} is {leaf}, which a queue of single records cannot hold. "
+                    f"Queue whole batches: queue='fifo' without batch_size."
+                )
             if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
                 raise SpecError(
                     f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "

@@ -20,7 +20,7 @@ from staging_tf1.graph.position import Position
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
+from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 
 
 class Tensors(NamedTuple):
@@ -50,7 +50,7 @@ class Input:
     shared: bool
     # Read by feed threads; None if the graph computes the values.
     source: Source | StreamSource | None = None
-    # A nest of ArraySpec; None without a source.
+    # A nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
     spec: Any = None
     # Of the input of all towers, for checkpoints; None if the input cannot start at a given batch.
     fingerprint: dict[str, int | str] | None = None
@@ -119,8 +119,10 @@ class _DatasetInput(Input):
 class _SourceInput(Input):
     def _made(self, position: Position | None) -> Tensors:
         assert self.source is not None
-        fed = map_structure(_placeholder, self.spec)
-        placeholders = tf.nest.flatten(fed)
+        type_specs = map_structure(specs.as_type_spec, self.spec)
+        names = [leaf.name for leaf in flatten(self.spec)]
+        fed = pack(self.spec, [_placeholders(each, name) for each, name in zip(flatten(type_specs), names)])
+        placeholders = _flat(fed)
         label = [tf.placeholder(tf.string, [], name="state")] if self.keeps_state else []
         if self.source.features is None:
             return Tensors(placeholders, fed, placeholders + label, *label)
@@ -248,14 +250,14 @@ def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, w
     if isinstance(source, Source):
         whole = fingerprint_of(source.fingerprint(), parts)
         shards = divided(source, parts, what, saves_seed=True)
-        checked = [check_spec(what, shard, shard.spec) for shard in shards]
+        checked = [specs.narrowed(check_spec(what, shard, shard.spec), declared) for shard in shards]
         limit = common_batches(source, parts, what)
         inputs = [_source_input(shard, spec, whole, shared=False) for shard, spec in zip(shards, checked)]
         return [replace(each, limit=limit) for each in inputs]
     check_divisible(what, f"a {type(source).__name__}", parts)
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
-    spec = check_spec(what, source, source.resolve_spec())
+    spec = specs.narrowed(check_spec(what, source, source.resolve_spec()), declared)
     dealt = fingerprint_of({**source.fingerprint(), **BY_BATCHES}, parts) if source.can_resume else None
     # Towers in rotation would all have to save the state of the last one, and workers of a cluster one each. They read
     # up to their position instead.
@@ -285,8 +287,12 @@ def _source_input(
     )
 
 
-def _placeholder(leaf: ArraySpec) -> Any:
-    return tf.placeholder(specs.as_tf_dtype(leaf.dtype), leaf.shape, name=_op_name(leaf.name or "batch"))
+def _placeholders(type_spec: Any, name: str | None) -> Any:
+    """Makes a tensor to feed; a sparse or ragged one is made of several."""
+    parts = tf.nest.flatten(type_spec, expand_composites=True)
+    names = [_op_name(name or "batch", *([str(i)] if len(parts) > 1 else [])) for i in range(len(parts))]
+    fed = [tf.placeholder(part.dtype, part.shape, name=each) for part, each in zip(parts, names)]
+    return tf.nest.pack_sequence_as(type_spec, fed, expand_composites=True)
 
 
 def _op_name(*parts: str) -> str:

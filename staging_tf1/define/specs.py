@@ -5,6 +5,7 @@ All of them are known before any op is made, so a refused call adds nothing to t
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 from collections.abc import Mapping
@@ -15,8 +16,11 @@ import numpy as np
 from staging_tf1._tf import tf
 from staging_tf1.arguments import shown
 from staging_tf1.arrays import as_numpy_dtype
+from staging_tf1.composite import composite_spec, is_composite_spec
 from staging_tf1.errors import SpecError
+from staging_tf1.ragged import RaggedSpec
 from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sparse import SparseSpec
 from staging_tf1.spec import ArraySpec, describe, flatten, flatten_with_paths, map_structure, pack
 
 # In the table of conflicts.
@@ -36,10 +40,20 @@ def of_dataset(dataset: Any) -> Any:
 def of_source(source: Source | StreamSource, spec: Any) -> Any:
     """Returns the specs of a source's batches as the graph sees them: parsed, if the graph parses them."""
     if source.features is None:
-        return map_structure(lambda leaf: tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype)), spec)
+        return map_structure(as_type_spec, spec)
     with tf.Graph().as_default():  # not the caller's: parse_example makes ops
         serialized = tf.placeholder(tf.string, flatten(spec)[0].shape)
         return map_structure(_of_value, tf.io.parse_example(serialized, source.features))
+
+
+def as_type_spec(leaf: Any) -> Any:
+    """Returns the `tf.TypeSpec` of one component of a source."""
+    dtype = as_tf_dtype(leaf.dtype)
+    if isinstance(leaf, SparseSpec):
+        return tf.SparseTensorSpec(leaf.shape, dtype)
+    if isinstance(leaf, RaggedSpec):
+        return tf.RaggedTensorSpec(leaf.shape, dtype, leaf.ragged_rank, as_tf_dtype(leaf.row_splits_dtype))
+    return tf.TensorSpec(leaf.shape, dtype)
 
 
 def as_tf_dtype(dtype: Any) -> Any:
@@ -74,6 +88,25 @@ def element_bytes(components: Any, batch_size: int | None) -> int | None:
     """
     sizes = [_bytes(leaf, batch_size) for leaf in tf.nest.flatten(components)]
     return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def narrowed(spec: Any, declared: Any) -> Any:
+    """Returns a source's spec with the sizes that `declared` adds to its sparse and ragged components.
+
+    No op can check these sizes, so the check of each batch does. Conflicts are left to `with_declared`.
+    """
+    if declared is None or not any(map(is_composite_spec, flatten(spec))):
+        return spec
+    wanted = dict(flatten_with_paths(declared))
+    return pack(spec, [_narrowed(leaf, wanted.get(path)) for path, leaf in flatten_with_paths(spec)])
+
+
+def _narrowed(leaf: Any, declared: Any) -> Any:
+    want = composite_spec(declared) if is_composite_spec(leaf) else None
+    if want is None or None in (leaf.shape, want.shape) or len(leaf.shape) != len(want.shape or ()):
+        return leaf
+    sizes = zip(leaf.shape, want.shape or ())
+    return dataclasses.replace(leaf, shape=tuple(wanted if size is None else size for size, wanted in sizes))
 
 
 def is_dense(spec: Any) -> bool:
@@ -139,8 +172,8 @@ def with_declared(components: Any, spec: Any, what: str) -> Any:
 
 
 def _checked(leaf: Any, path: str, what: str) -> Any:
-    if isinstance(leaf, ArraySpec):
-        return tf.TensorSpec(leaf.shape, as_tf_dtype(leaf.dtype))
+    if isinstance(leaf, (ArraySpec, RaggedSpec, SparseSpec)):
+        return as_type_spec(leaf)
     if not isinstance(leaf, tf.TypeSpec):
         raise TypeError(
             f"{what} got spec= with {shown(leaf)}{f' as component {path!r}' if path else ''}, expected a nest of "

@@ -14,6 +14,7 @@ from staging_tf1.cluster.acked import WINDOW
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define.inputs import Input, fitted, inputs_for
+from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
@@ -40,6 +41,7 @@ class _Options:
     capacity: int
     memory_limit: int
     num_threads: int
+    num_processes: int
     nice: int
     lockstep: bool
     skip_rule: SkipRule
@@ -56,6 +58,7 @@ def staged(
     device: str | None = None,
     devices: Sequence[str] | None = None,
     num_threads: int = 1,
+    num_processes: int = 0,
     nice: int = 0,
     lockstep: bool = False,
     cast: Any = None,
@@ -78,7 +81,8 @@ def staged(
     Args:
       values: any nest of tensors (dict, tuple, list, namedtuple, one tensor, `tf.SparseTensor`, `tf.RaggedTensor`),
         a source (`staging.sources`), an iterable or generator function of numpy batches, or a `tf.data.Dataset`. The
-        feed thread computes tensors anew for every batch.
+        feed thread computes tensors anew for every batch. Batches may hold sparse and ragged values, such as a
+        `tf.SparseTensorValue`: the result then has a `tf.SparseTensor` or `tf.RaggedTensor` (docs/sources.md).
       capacity: maximum number of elements (batches) in the area, up to 2**20.
       memory_limit: maximum number of bytes in the area; 0 is no limit. Lowers `capacity` to what fits, so the shapes
         must be known.
@@ -88,18 +92,25 @@ def staged(
         for takes nothing. The towers that still have batches can then be fetched separately.
       num_threads: feed threads per tower, up to 1,024 for all towers. Batches of a source keep their order; batches
         that the graph computes only keep it with one thread.
-      nice: lowers the priority of the feed threads, 0 to 19 as in nice(2). Linux only; ignored elsewhere. With 10, a
-        step of several milliseconds gets the cores it needs, and the threads get the rest. Steps of a millisecond get
-        slower, and so does everything if other programs need the cores (docs/performance.md).
+      num_processes: worker processes per tower that make the batches of a random-access source, in the same order as
+        threads. 0 uses threads. For sources whose work is done in Python, which holds the interpreter's lock. Each
+        batch is made in memory that it shares with this process, and is not copied. `memory_limit` also limits that
+        memory, which the next batch in order may exceed (docs/performance.md). The source must be picklable. Linux
+        only.
+      nice: lowers the priority of the feed threads and the worker processes, 0 to 19 as in nice(2). Linux only; ignored
+        elsewhere. With 10, a step of several milliseconds gets the cores it needs, and the threads get the rest. Steps
+        of a millisecond get slower, and so does everything if other programs need the cores (docs/performance.md).
       lockstep: no feed thread. Each step's `Session.run` puts one batch and takes the previous one. Needs
         `StagingSession` or `StagingHook`.
       cast: a dtype for all components, or a dict from component paths to dtypes, such as {"image": tf.float16}. The
         feed thread's run casts the components; they are staged and returned in that dtype. From float32 to float16
         this halves the memory of the area and the bytes copied to a device. Paths are those of messages: "image",
-        "obs.pixels", "[0]".
-      spec: a nest of `tf.TensorSpec` that the values must fit, before `cast`. If they do not, the error lists all
-        conflicts in a table. If a declared shape is more specific than that of the values, the returned tensors have
-        it, and a batch of another shape is an error. A generator with a spec is not read before the threads start.
+        "obs.pixels", "[0]". It is `tf.cast`: from floats to integers, fractions are dropped, and NaN and values out of
+        range become arbitrary integers without an error.
+      spec: a nest of `tf.TensorSpec`, `tf.SparseTensorSpec` and `tf.RaggedTensorSpec` that the values must fit, before
+        `cast`. If they do not, the error lists all conflicts in a table. If a declared shape is more specific than that
+        of the values, the returned tensors have it, and a batch of another shape is an error. A generator with a spec
+        is not read before the threads start.
       ignored_exception_types: exceptions of the source for which a batch is skipped, counted (`PipelineStats.ignored`)
         and logged. A generator ends at its first exception; other sources continue. In lockstep, the ops between a
         dataset or queue and `values` are part of the step: their exceptions fail it. A restored run resumes after the
@@ -151,6 +162,7 @@ def staged(
             capacity=whole(what, "capacity", capacity, 1, MOST_STAGED, "elements"),
             memory_limit=whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is no limit"),
             num_threads=whole(what, "num_threads", num_threads, 1, MOST_THREADS // len(towers)),
+            num_processes=check_processes(what, num_processes, num_threads, len(towers)),
             nice=check_nice(nice, what),
             lockstep=flag(what, "lockstep", lockstep),
             skip_rule=skip_rule(ignored_exception_types, max_ignored, what),
@@ -164,6 +176,8 @@ def staged(
         inputs = inputs_for(values, spec, parts, what, skips=bool(options.skip_rule.types))
         inputs = [fitted(each, spec, cast, what) for each in inputs]
         _check_lockstep(options, inputs, what)
+        if options.num_processes:
+            check_in_processes(what, [each.source for each in inputs])
         _check_resume(options, inputs, what)
         options = replace(options, capacity=_fit(options, inputs, what))
         # Without the caller's control dependencies, which every step that takes a batch would compute.
@@ -236,7 +250,7 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         sink.name,
         each.source,
         each.spec,
-        options.num_threads,
+        threads_for(options.num_processes, options.num_threads),
         options.nice,
         tower,
         shares_input=each.shared,
@@ -244,6 +258,8 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         skip_rule=options.skip_rule,
         keeps_state=each.keeps_state,
         limit=each.limit,
+        num_processes=options.num_processes,
+        memory_limit=options.memory_limit,
     )
 
 
@@ -282,6 +298,11 @@ def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> No
     if options.num_threads > 1:
         raise ValueError(
             f"{what} got num_threads={options.num_threads} with lockstep=True, which has no thread. Drop one."
+        )
+    if options.num_processes:
+        raise ValueError(
+            f"{what} got num_processes={options.num_processes} with lockstep=True, which reads each batch when a step "
+            f"needs it, so one process would work at a time. Drop one."
         )
     if options.nice:
         raise ValueError(f"{what} got nice={options.nice} with lockstep=True, which has no thread. Drop one.")

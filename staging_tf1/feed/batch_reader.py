@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from staging_tf1.feed.pipeline import Producer
-from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader, read_batch
+from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.skip import SkipCounter
 from staging_tf1.feed.source_errors import errors_only
@@ -104,6 +105,7 @@ class SuppliedReader(BatchReader):
     def __init__(self, producer: Producer, supply: Supply) -> None:
         super().__init__(producer, None, 0)
         self._supply = supply
+        self._naming = threading.Lock()
         # The number in the source of each batch that is read and not delivered, by its place.
         self._batches: dict[int, int] = {}
 
@@ -120,13 +122,17 @@ class SuppliedReader(BatchReader):
           ClusterError: the chief is gone.
         """
         state.now(WAITING_FOR_SHARE)
-        named = self._supply.next()
+        source, rule = self.producer.source, self.producer.skip_rule
+        assert isinstance(source, Source)
+        # The supply also lets one thread in at a time.
+        with self._naming:
+            named = self._supply.next()
+            if named is not None:
+                draw(source, named.batch)
         state.now(WAITING_FOR_SOURCE)
         if named is None:
             return None
         place, state.batch = named
-        source, rule = self.producer.source, self.producer.skip_rule
-        assert isinstance(source, Source)
         with errors_only(f"'{self.producer.name}'"):
             numbered = read_batch(source, rule, named.batch)
             refuse_if_forked("A feed thread")

@@ -29,7 +29,7 @@ class Producer:
     name: str
     # None if the graph computes the batches.
     source: Source | StreamSource | None
-    # The spec of a batch, a nest of ArraySpec; None without a source.
+    # The spec of a batch, a nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
     spec: Any
     num_threads: int
     # By how much the priority of the threads is lowered.
@@ -48,6 +48,10 @@ class Producer:
     keeps_state: bool = False
     # How many batches of the source to read; None is all.
     limit: int | None = None
+    # How many processes make the batches; 0 if the threads do.
+    num_processes: int = 0
+    # The most bytes of memory that it shares with these processes; 0 is no limit.
+    memory_limit: int = 0
     # Which batches to read, where workers share them dynamically; None for all from the first one on.
     supply: Supply | None = None
 
@@ -62,6 +66,10 @@ class Producer:
             return arrays
         assert isinstance(self.source, StreamSource)
         return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
+
+    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
+        """Returns the number of records in what `arrays` has returned. None if it is that of rows in the first."""
+        return self._conformer.records(arrays)
 
     @cached_property
     def _conformer(self) -> Conformer:

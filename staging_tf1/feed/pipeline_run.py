@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absl import logging
@@ -15,6 +15,7 @@ from staging_tf1.feed.batch_reader import BatchReaders
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.producer_run import ProducerRun
+from staging_tf1.feed.remote import with_workers
 from staging_tf1.feed.repair import repair
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
@@ -22,9 +23,15 @@ from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.sink import Sink
+from staging_tf1.workers.pool import WorkerPool
 
 # An attribute of the session, so that the runs are freed with it.
 _RUNS = "_staging_tf1_runs"
+# An attribute of the graph: the threads start before a hook sees the session.
+_FOLLOWED_BY = "_staging_tf1_followed_by"
+# Takes the sinks of a pipeline's producers, each with the states of its threads.
+Follow = Callable[[Sequence[tuple[Sink, Sequence[ThreadState]]]], None]
 
 
 class PipelineRun:
@@ -56,9 +63,12 @@ class PipelineRun:
         self._coord, self._canceller = coord, canceller
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
-        readers = BatchReaders(starts)
+        readers = BatchReaders(with_workers(starts))
         self.producers = tuple(ProducerRun(each, readers.rotation, self.delivery) for each in readers.for_threads())
         self.states = [state for producer in self.producers for state in producer.states]
+        follow = getattr(session.graph, _FOLLOWED_BY, None)
+        if follow is not None:
+            follow([(each.sink.sink, [*each.states, *each.traced]) for each in self.producers])
         self.threads = self._make_threads()
         canceller.runs.append(self)
         if not hasattr(session, _RUNS):
@@ -84,6 +94,10 @@ class PipelineRun:
     def states_of(self, tower: int) -> list[ThreadState]:
         """Returns the states of the threads that fill one tower's sink."""
         return [state for run in self.producers if run.producer.tower == tower for state in run.states]
+
+    def pools_of(self, tower: int) -> list[WorkerPool]:
+        """Returns the worker processes that make one tower's batches."""
+        return [run.pool for run in self.producers if run.producer.tower == tower and run.pool is not None]
 
     def stop(self) -> None:
         """Wakes all waiting threads and ends their puts. What is staged can still be taken. Does not join threads."""
@@ -162,6 +176,11 @@ class PipelineRun:
     def _session_is_gone(self, error: BaseException) -> bool:
         """Whether `error` only means that the user has closed the session."""
         return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)
+
+
+def follow_runs(graph: Any, follow: Follow | None) -> None:
+    """Makes each pipeline of `graph` that starts from now on known to `follow`; None ends that."""
+    setattr(graph, _FOLLOWED_BY, follow)
 
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:

@@ -12,6 +12,7 @@ from staging_tf1._tf import tf
 from staging_tf1.feed.batch_reader import BatchReader
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
+from staging_tf1.feed.remote import pool_of, traced_of
 from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
 
@@ -32,6 +33,9 @@ class ProducerRun:
         self.sink = delivery.sinks[producer.tower]
         self._batches, self._rotation, self._delivery = batches, rotation, delivery
         self._open_threads = producer.num_threads
+        # Threads that are in `feed`, and threads that have left it.
+        self._feeding = self._left = 0
+        self.pool, self.traced = pool_of(producer), traced_of(producer)
         self._finishing = threading.Event()
         self._lock = threading.Lock()
         self._sequencer = Sequencer(batches.start)
@@ -45,6 +49,8 @@ class ProducerRun:
         self._sequencer.stop()
         self._rotation.stop()
         self._batches.stop()
+        if self.pool is not None:
+            self.pool.stop()
 
     def finish(self) -> None:
         """Makes the threads end after their current batch, as at the end of the source."""
@@ -63,6 +69,23 @@ class ProducerRun:
 
     def feed(self, state: ThreadState) -> None:
         """Delivers batches until the end of the data, or until the pipeline stops."""
+        with self._lock:
+            self._feeding += 1
+        try:
+            self._feed(state)
+        finally:
+            self._end_workers()
+
+    def _end_workers(self) -> None:
+        """Ends the worker processes after the last thread."""
+        with self._lock:
+            self._feeding -= 1
+            self._left += 1
+            is_last = not self._feeding and (self._left == self.producer.num_threads or self._delivery.stopping)
+        if is_last and self.pool is not None:
+            self.pool.end()
+
+    def _feed(self, state: ThreadState) -> None:
         state.now(WAITING_FOR_SOURCE)
         be_nice(self.producer.nice)
         try:
@@ -89,18 +112,21 @@ class ProducerRun:
 
     def _feed_from_source(self, state: ThreadState) -> None:
         while not self._ending:
-            state.now(WAITING_FOR_SOURCE)
+            cpu_began = state.enter_source()
             batch = self._batches.next(state)
             if batch is None:
                 return
-            state.source_secs += state.now(WAITING_IN_ORDER)
+            state.has_read(batch.arrays)
+            state.leave_source(cpu_began, WAITING_IN_ORDER)
             with self._in_order(batch.number):
                 if batch.arrays is None:
                     continue
                 state.now(PUTTING)
                 self._put(batch.number, batch.arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
-            state.count(batch.arrays)
+            state.count(batch.arrays, self.producer.records(batch.arrays))
+            # Not held while the next one is made: its memory may be what that one waits for.
+            del batch
 
     def _in_order(self, number: int) -> AbstractContextManager[None]:
         return self._sequencer.at(number) if self._keeps_order else nullcontext()

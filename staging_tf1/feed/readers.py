@@ -9,13 +9,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from staging_tf1.arrays import checked_array, is_plain
+from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.sequencer import Rotation
+from staging_tf1.feed.remote import RemoteSource
+from staging_tf1.feed.sequencer import Rotation, Stopped
 from staging_tf1.feed.skip import SkipRule
 from staging_tf1.feed.source_errors import naming_batch
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.spec import map_structure
+from staging_tf1.workers.pool import CannotStart
 
 _IMMUTABLE = (int, float, complex, str, bytes, np.generic)
 _END = object()
@@ -64,7 +67,14 @@ class IndexReader:
             if self._numbers is not None and index not in self._numbers:
                 return None
             self._next += 1
+            draw(self._source, index)
         return read_batch(self._source, self._rule, index)
+
+
+def draw(source: Source, index: int) -> None:
+    """Note that batch `index` is the next one in the order of delivery. `read_batch` then reads it."""
+    if isinstance(source, RemoteSource):
+        source.draw(index)
 
 
 def read_batch(source: Source, rule: SkipRule, index: int) -> Numbered:
@@ -72,6 +82,9 @@ def read_batch(source: Source, rule: SkipRule, index: int) -> Numbered:
     try:
         with naming_batch(index):
             return Numbered(index, _given_away(source, source.batch(index)))
+    except (Stopped, CannotStart):
+        # No fault of the batch, even where the types to skip include Exception.
+        raise
     except rule.types as error:
         return Numbered(index, None, error)
 
@@ -189,6 +202,8 @@ def owned(batch: Any) -> Any:
 def _owned(leaf: Any) -> Any:
     if isinstance(leaf, _IMMUTABLE):
         return leaf
+    if is_composite(leaf):
+        return as_composite(leaf)._map(_owned)
     # The leaf may be a memoryview or a torch tensor, which share the buffer, too.
     array = leaf if is_plain(leaf) else checked_array(leaf, None, "")
     return array.copy() if array.dtype == object else aligned_copy(array)

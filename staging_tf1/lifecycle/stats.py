@@ -14,19 +14,9 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures, GetStats
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
+from staging_tf1.lifecycle.advice import SourceWork, bottleneck
 from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import Source
-
-# Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes
-# 7 us, which is 2 % of the shortest steps there are.
-_BOUND = 0.1
-
-_CURES = {
-    "source": "add feed threads (num_threads={more}), or make the source faster",
-    "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
-    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more})",
-    "lockstep": "let a thread read ahead: lockstep=False",
-}
 
 
 @dataclass(frozen=True)
@@ -41,6 +31,8 @@ class PipelineStats:
       wait_secs: seconds that the steps waited for a batch, in all.
       feeder_wait_secs: seconds that the feed threads spent in the put, mostly waiting for room, in all.
       source_secs: seconds that the feed threads spent in the source, in all.
+      source_cpu_secs: CPU seconds among them, estimated from one batch in eight.
+      lock_share: the share of the time in the source during which the GIL was held, from 0 to 1; None if unknown.
       occupancy: mean number of elements that a step found.
       capacity: elements that there is room for.
       failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
@@ -51,6 +43,8 @@ class PipelineStats:
         unknown.
       kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", or "lockstep".
       threads: feed threads.
+      processes: worker processes that make its batches; 0 if the feed threads do.
+      shared_bytes: the most memory that it shared with them at a time, in bytes.
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
         those of each tower, worker by worker. One number for all workers with share="dynamic". Empty elsewhere, and
         without a position.
@@ -71,7 +65,11 @@ class PipelineStats:
     full_bytes: int = 0
     kind: str = "source"
     threads: int = 0
+    processes: int = 0
+    shared_bytes: int = 0
     positions: tuple[int, ...] = ()
+    source_cpu_secs: float = 0.0
+    lock_share: float | None = None
 
     @property
     def waited_share(self) -> float:
@@ -81,12 +79,25 @@ class PipelineStats:
     @property
     def verdict(self) -> str:
         """Whether the loop is bound by its input or by its computation, and a suggestion."""
-        return bottleneck(self.waited_share, self.kind, self.threads)
+        if self.processes:
+            return bottleneck(self.waited_share, "processes", self.processes)
+        return bottleneck(self.waited_share, self.kind, self.threads, self._work)
+
+    @property
+    def _work(self) -> SourceWork:
+        step_secs = self.loop_secs - self.wait_secs
+        return SourceWork(
+            lock_share=self.lock_share,
+            cores=self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0,
+            per_step=self.source_cpu_secs / step_secs if step_secs > 0 else 0.0,
+        )
 
     def __str__(self) -> str:
         # The threads do not see the bytes of batches that the graph computes.
         moved = f", {_amount(self.bytes)}" if self.bytes else ""
         held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
+        if self.processes:
+            held += f"; {self.processes} worker processes shared at most {_amount(self.shared_bytes)}"
         return (
             f"{self.name}: {self.batches} batches{moved}; steps waited {self.wait_secs:.2f} s for input, feed threads "
             f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
@@ -100,31 +111,13 @@ def _amount(nbytes: int) -> str:
     return f"{nbytes / 2**10:.1f} KiB" if nbytes < 2**20 else f"{nbytes / 2**20:.1f} MiB"
 
 
-def bottleneck(waited_share: float, kind: str, threads: int) -> str:
-    """What binds the loop, with a suggestion.
-
-    Args:
-      waited_share: the share of the loop's time spent waiting for input, from 0 to 1.
-      kind: "source" (several threads can read it), "stream" (one at a time), "graph" (tensors), "lockstep".
-      threads: feed threads.
-
-    >>> bottleneck(0.612, "source", threads=1)
-    'input-bound: steps waited 61 % of the time; add feed threads (num_threads=2), or make the source faster'
-    >>> bottleneck(0.02, "source", threads=1)
-    'compute-bound: steps waited 2 % of the time, the input keeps up'
-    """
-    share = f"steps waited {waited_share:.0%}".replace("%", " %") + " of the time"
-    if waited_share < _BOUND:
-        return f"compute-bound: {share}, the input keeps up"
-    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads))}"
-
-
 def stats_of(
     pipelines: Sequence[Pipeline],
     session: Any,
     failed: FailedBatches | None = None,
     loop_secs: float = 0.0,
     reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
+    lock_share: Callable[[Pipeline], float | None] = lambda pipeline: None,
 ) -> list[PipelineStats]:
     """One record for each sink of `pipelines` in `session`.
 
@@ -134,6 +127,7 @@ def stats_of(
       failed: knows which batches failed.
       loop_secs: how long the loop has taken so far.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
+      lock_share: the share of the time in its source during which the GIL was held, by pipeline.
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
@@ -145,11 +139,20 @@ def stats_of(
     for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
         run = run_in(session, pipeline)
         threads = run.states_of(tower) if run is not None else []
+        pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
         numbers = failed.numbers.get(sink, ()) if failed is not None else ()
         figures = GetStats.figures(of_sink)
         record = _record(pipeline, sink, figures, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
-        found.append(replace(record, positions=positions.get(pipeline, ())))
+        found.append(
+            replace(
+                record,
+                positions=positions.get(pipeline, ()),
+                processes=sum(pool.processes for pool in pools),
+                shared_bytes=sum(pool.memory_bytes for pool in pools),
+                lock_share=lock_share(pipeline),
+            )
+        )
     return found
 
 
@@ -177,6 +180,7 @@ def _record(
         wait_secs=figures.wait_secs + sum(state.source_secs for state in steps),
         feeder_wait_secs=sum(state.put_secs for state in states),
         source_secs=sum(state.source_secs for state in states),
+        source_cpu_secs=sum(state.source_secs * state.cores_in_source for state in states),
         occupancy=figures.occupancy,
         capacity=sink.capacity,
         failed_batches=failed,

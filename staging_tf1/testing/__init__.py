@@ -7,23 +7,27 @@ differs.
 
 from __future__ import annotations
 
-import hashlib
-import threading
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, cast
 
-import numpy as np
-
-from staging_tf1.arguments import INT64_MAX, MOST_THREADS, function, shown, whole
-from staging_tf1.arrays import describe
-from staging_tf1.conform import conform
+from staging_tf1.arguments import INT64_MAX, MOST_THREADS, flag, function, shown, whole
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source, StreamSource
-from staging_tf1.spec import flatten, flatten_with_paths
+from staging_tf1.testing.comparing import assert_same, copied
+from staging_tf1.testing.reads import assert_independent, fitting, read_in_processes, read_in_threads
+from staging_tf1.testing.records import epoch_records
+from staging_tf1.workers.shipping import check_picklable
+from staging_tf1.workers.trial import Trial
 
-__all__ = ["assert_deterministic", "assert_resumes_everywhere", "assert_shards_partition"]
+__all__ = [
+    "assert_deterministic",
+    "assert_resumes_everywhere",
+    "assert_shards_partition",
+    "assert_works_in_processes",
+]
 
 AnySource = Source | StreamSource
 
@@ -65,7 +69,7 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
                 f"at least {len(expected)} follow."
             )
         for offset, (first, second) in enumerate(zip(expected, resumed)):
-            _assert_same(first, second, f"{restarted!r} restarted at batch {start}: batch {start + offset}")
+            assert_same(first, second, f"{restarted!r} restarted at batch {start}: batch {start + offset}")
 
 
 def assert_deterministic(source: Source | Callable[[], Source], *, threads: int = 4, max_batches: int = 64) -> None:
@@ -84,14 +88,53 @@ def assert_deterministic(source: Source | Callable[[], Source], *, threads: int 
     """
     what = "assert_deterministic()"
     threads = whole(what, "threads", threads, 1, MOST_THREADS)
-    max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
-    tested = cast(Source, _maker(what, source)())
-    if not isinstance(tested, Source):
-        raise TypeError(f"{tested!r} does not support random access. Use assert_resumes_everywhere.")
-    count = max_batches if tested.num_batches is None else min(max_batches, tested.num_batches)
-    reference = [_copied(_fitting(tested, number)) for number in range(count)]
-    _assert_independent(tested, reference)
-    _read_in_threads(tested, reference, threads)
+    tested = _with_random_access(what, source)
+    reference = [copied(fitting(tested, number)) for number in range(_count(what, tested, max_batches))]
+    assert_independent(tested, reference)
+    read_in_threads(tested, reference, threads)
+
+
+def assert_works_in_processes(
+    source: Source | Callable[[], Source],
+    *,
+    processes: int = 2,
+    max_batches: int = 16,
+    allow_tensorflow: bool = False,
+) -> None:
+    """Assert that a source works with `staged(source, num_processes=...)`.
+
+    It must be picklable, and its batches must be the same in a worker process as here. The workers should not import
+    TensorFlow, which takes each of them seconds and hundreds of megabytes.
+
+    Args:
+      source: a source with random access, or a function that creates one.
+      processes: the number of worker processes.
+      max_batches: the maximum number of batches to test.
+      allow_tensorflow: whether a worker may import TensorFlow.
+
+    Raises:
+      AssertionError: the source cannot be pickled (the message names the attribute), raises in a worker, delivers other
+        batches there, or imports TensorFlow.
+    """
+    what = "assert_works_in_processes()"
+    processes = whole(what, "processes", processes, 1, MOST_THREADS)
+    allow_tensorflow = flag(what, "allow_tensorflow", allow_tensorflow)
+    tested = _with_random_access(what, source)
+    count = _count(what, tested, max_batches)
+    if not hasattr(os, "memfd_create"):
+        raise ValueError(f"{what} needs Linux, as num_processes does.")
+    try:
+        check_picklable(f"staged({type(tested).__name__})", tested)
+    except TypeError as error:
+        raise AssertionError(str(error)) from error.__cause__
+    reference = [copied(fitting(tested, number)) for number in range(count)]
+    with Trial(tested, processes) as trial:
+        read_in_processes(tested, reference, trial, processes)
+        if trial.has_tensorflow and not allow_tensorflow:
+            raise AssertionError(
+                f"a worker process has imported TensorFlow to load {tested!r} or to make its batches. Define the "
+                f"source and its transform in a module that does not import it, or pass allow_tensorflow=True."
+            )
 
 
 def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> None:
@@ -111,7 +154,7 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
     what = "assert_shards_partition()"
     n = whole(what, "n", n, 1, INT64_MAX, "shards")
     undivided = cast(Source, _maker(what, source)())
-    expected = Counter(_epoch_records(undivided))
+    expected = Counter(epoch_records(undivided))
     total = sum(expected.values())
     if total != undivided.num_records:
         raise ValueError(
@@ -119,10 +162,10 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
             "Use a source that delivers all records."
         )
     shards = [undivided.shard(index, n) for index in range(n)]
-    sizes = [sum(1 for _ in _epoch_records(shard)) for shard in shards]
+    sizes = [sum(1 for _ in epoch_records(shard)) for shard in shards]
     if max(sizes) - min(sizes) > 1:
         raise AssertionError(f"the sizes of the shards of {undivided!r} differ by more than one record: {sizes}.")
-    union = Counter(record for shard in shards for record in _epoch_records(shard))
+    union = Counter(record for shard in shards for record in epoch_records(shard))
     missing, twice = sum((expected - union).values()), sum((union - expected).values())
     if missing or twice:
         raise AssertionError(
@@ -146,12 +189,20 @@ def _maker(what: str, source: Any) -> Callable[[], Any]:
     return make
 
 
+def _with_random_access(what: str, source: Any) -> Source:
+    made = _maker(what, source)()
+    if not isinstance(made, Source):
+        raise TypeError(f"{made!r} does not support random access. Use assert_resumes_everywhere.")
+    return made
+
+
+def _count(what: str, source: Source, max_batches: Any) -> int:
+    most = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
+    return most if source.num_batches is None else min(most, source.num_batches)
+
+
 def _batches(source: AnySource, start: int) -> Iterator[Any]:
-    return (_copied(batch) for batch in source.batches(start))
-
-
-def _copied(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    return [(path, np.array(leaf)) for path, leaf in flatten_with_paths(batch)]
+    return (copied(batch) for batch in source.batches(start))
 
 
 def _check_end(source: AnySource, seen: int, max_batches: int) -> None:
@@ -168,90 +219,3 @@ def _check_end(source: AnySource, seen: int, max_batches: int) -> None:
         raise AssertionError(
             f"{source!r} has {declared} batches, but batch({beyond}) returned a batch; it must raise IndexError."
         )
-
-
-def _fitting(source: Source, number: int) -> Any:
-    batch = source.batch(number)
-    try:
-        conform(source.spec, batch, f"batch {number}")
-    except ValueError as error:
-        raise AssertionError(f"{source!r}: a batch does not match the spec of the source. {error}") from error
-    return batch
-
-
-def _assert_independent(source: Source, reference: list[Any]) -> None:
-    """Read backwards, and overwrite the results of sources with `gives_away`.
-
-    Later reads must not be affected.
-    """
-    for number in reversed(range(len(reference))):
-        batch = source.batch(number)
-        _assert_same(reference[number], _copied(batch), f"{source!r}: batch {number}, read after later ones")
-        if source.gives_away:
-            for leaf in flatten(batch):
-                leaf.fill(b"" if leaf.dtype.hasobject else 0)
-    if not source.gives_away:
-        return
-    held = [source.batch(number) for number in range(len(reference))]
-    for number, batch in enumerate(held):
-        what = f"{source!r}: batch {number}, kept while others were read (does the source reuse its arrays?)"
-        _assert_same(reference[number], _copied(batch), what)
-
-
-def _read_in_threads(source: Source, reference: list[Any], threads: int) -> None:
-    barrier = threading.Barrier(threads)
-    failures: list[BaseException] = []
-
-    def read(thread: int) -> None:
-        order = np.random.default_rng(thread).permutation(len(reference))
-        barrier.wait()
-        try:
-            for number in order.tolist():
-                what = f"{source!r}: batch {number}, read by {threads} threads at the same time"
-                _assert_same(reference[number], _copied(source.batch(number)), what)
-        except BaseException as error:
-            failures.append(error)
-
-    workers = [threading.Thread(target=read, args=(index,)) for index in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failures:
-        raise failures[0]
-
-
-def _assert_same(expected: list[Any], got: list[Any], what: str) -> None:
-    paths, found = [path for path, _ in expected], [path for path, _ in got]
-    if paths != found:
-        raise AssertionError(f"{what} has the components {found}, expected {paths} as in the first read.")
-    for (path, first), (_, second) in zip(expected, got):
-        component = f" component {path!r}" if path else ""
-        if (first.dtype, first.shape) != (second.dtype, second.shape):
-            raise AssertionError(
-                f"{what}:{component} is {describe(second.dtype, second.shape)}, expected "
-                f"{describe(first.dtype, first.shape)} as in the first read."
-            )
-        differs = np.asarray(first != second)
-        # Two NaNs count as equal. Only NaN differs from itself, in every dtype.
-        differs &= ~np.asarray((first != first) & (second != second))
-        if differs.any():
-            place = tuple(int(axis[0]) for axis in np.nonzero(differs))
-            raise AssertionError(
-                f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
-                f"{list(place)}: got {second[place]!r}, expected {first[place]!r} as in the first read."
-            )
-
-
-def _epoch_records(source: Source) -> Iterator[bytes]:
-    batches = source.batches_per_epoch or source.num_batches
-    if batches is None:
-        raise ValueError(f"{source!r} has no end of epoch. Test its shards with epochs=1.")
-    for number in range(batches):
-        leaves = flatten(source.batch(number))
-        for row in zip(*leaves):
-            digest = hashlib.blake2b(digest_size=16)
-            for value in row:
-                digest.update(value if isinstance(value, bytes) else np.asarray(value).tobytes())
-                digest.update(b"|")
-            yield digest.digest()

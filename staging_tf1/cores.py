@@ -1,0 +1,14 @@
+"""How many cores this process may use. Imports no library, so that the start of `staging-tf1 check` stays short."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["usable_cores"]
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,67 @@
+"""What `num_processes` of `staged()` and `CustomRunner` needs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from staging_tf1.arguments import MOST_THREADS, whole
+from staging_tf1.errors import StagingWarning
+from staging_tf1.graph.callsite import call_site
+from staging_tf1.sources import Source, StreamSource
+from staging_tf1.workers.pool import LANES_EACH
+from staging_tf1.workers.shipping import check_picklable
+
+# Each has its own interpreter, and two feed threads that wait for it.
+_MOST_PROCESSES = MOST_THREADS // LANES_EACH
+
+
+def check_processes(what: str, num_processes: Any, num_threads: int, towers: int = 1) -> int:
+    """Returns the number of worker processes for each tower; 0 for none.
+
+    Raises:
+      TypeError, ValueError: the number is invalid, or cannot be combined with another argument or used on this system.
+    """
+    meaning = "worker processes for each tower; 0 makes the batches in threads"
+    number = whole(what, "num_processes", num_processes, 0, _MOST_PROCESSES // towers, meaning)
+    if number and num_threads != 1:
+        raise ValueError(
+            f"{what} got num_threads={num_threads} and num_processes={number}. Each worker process has feed threads of "
+            f"its own. Leave num_threads out."
+        )
+    if number and not hasattr(os, "memfd_create"):
+        raise ValueError(f"{what} got num_processes={number}, which needs Linux. Use num_threads instead.")
+    return number
+
+
+def check_in_processes(what: str, sources: Iterable[Any]) -> None:
+    """Checks that worker processes can read the sources. Warns of random generators that each of them would copy.
+
+    Raises:
+      TypeError: they have no random access, or cannot be moved to another process.
+    """
+    warning = None
+    for source in sources:
+        if not isinstance(source, Source):
+            raise TypeError(
+                f"{what} got num_processes= with {_named(source)}, which can only be read in order: no process could "
+                f"make batch 7 without the batches before it. Pass a source with random access, such as ArraySource, "
+                f"TFRecordSource or MapSource, or use num_threads= instead."
+            )
+        warning = check_picklable(what, source) or warning
+    if warning is not None:
+        site = call_site()
+        warnings.warn_explicit(warning, StagingWarning, site.filename, site.lineno)
+
+
+def threads_for(num_processes: int, num_threads: int) -> int:
+    """Returns the number of feed threads: enough to keep all worker processes busy."""
+    return num_processes * LANES_EACH or num_threads
+
+
+def _named(source: Any) -> str:
+    if source is None:
+        return "values that the graph computes"
+    return f"a {type(source).__name__}" if isinstance(source, StreamSource) else f"{source!r}"

@@ -1,0 +1,123 @@
+"""`RemoteSource`: a source whose batches worker processes make, in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from staging_tf1.feed.pipeline import Producer
+from staging_tf1.feed.resume import Start
+from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.threads import MAKING, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.sources import Source
+from staging_tf1.workers.pool import Job, PoolStopped, WorkerPool
+from staging_tf1.workers.shipping import SharedShipment
+
+
+class RemoteSource(Source):
+    """Reads the batches of `source` from worker processes. Batches are new memory, which TensorFlow does not copy.
+
+    Args:
+      source: the source.
+      pool: its workers.
+    """
+
+    gives_away = True
+
+    def __init__(self, source: Source, pool: WorkerPool) -> None:
+        self._source, self.pool = source, pool
+        # For a timeline of what the workers do.
+        self.traced = ThreadState(f"worker:{pool.name}")
+
+    def draw(self, index: int) -> None:
+        """Say that batch `index` is delivered after those of earlier calls. Memory is given out in that order."""
+        self.pool.draw(index)
+
+    def batch(self, index: int) -> Any:
+        """See base class.
+
+        Raises:
+          Stopped: the pipeline was stopped.
+          Exception: what the source raised, or why there is no worker.
+        """
+        try:
+            made = self.pool.make(index)
+        except PoolStopped:
+            raise Stopped from None
+        if self.traced.on_left is not None:
+            state = ThreadState(f"worker:{made.worker}", MAKING, batch=index)
+            self.traced.on_left(state, made.began, made.ended, WAITING_FOR_SOURCE)
+        return made.batch
+
+    @property
+    def spec(self) -> Any:
+        """See base class."""
+        return self._source.spec
+
+    @property
+    def batch_size(self) -> int:
+        """See base class."""
+        return self._source.batch_size
+
+    @property
+    def num_records(self) -> int | None:
+        """See base class."""
+        return self._source.num_records
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """See base class."""
+        return self._source.batches_per_epoch
+
+    @property
+    def num_batches(self) -> int | None:
+        """See base class."""
+        return self._source.num_batches
+
+    def shard(self, index: int, count: int) -> Source:
+        """See base class."""
+        return self._source.shard(index, count)
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """See base class."""
+        return self._source.fingerprint()
+
+
+def with_workers(starts: Sequence[Start]) -> list[Start]:
+    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts these.
+
+    The producers of one pipeline are shipped together, so that the workers also share what the sources share.
+    """
+    sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
+    shipment, place = SharedShipment(sources, users=len(sources)), 0
+    found = []
+    for producer, start in starts:
+        if producer.num_processes and isinstance(producer.source, Source):
+            pool = WorkerPool(_job(producer, producer.source, shipment, place))
+            place += 1
+            producer = replace(producer, source=RemoteSource(producer.source, pool))
+        found.append((producer, start))
+    return found
+
+
+def traced_of(producer: Producer) -> list[ThreadState]:
+    """Returns the record of what a producer's worker processes do, for a timeline; none if threads make its batches."""
+    return [producer.source.traced] if isinstance(producer.source, RemoteSource) else []
+
+
+def pool_of(producer: Producer) -> WorkerPool | None:
+    """Returns the workers of a producer in its session; None if threads make its batches."""
+    return producer.source.pool if isinstance(producer.source, RemoteSource) else None
+
+
+def _job(producer: Producer, source: Source, shipment: SharedShipment, place: int) -> Job:
+    return Job(
+        name=producer.name,
+        processes=producer.num_processes,
+        shipment=shipment,
+        place=place,
+        nice=producer.nice,
+        memory_limit=producer.memory_limit,
+        batch_bytes=source.bytes_per_batch,
+    )

@@ -1,0 +1,89 @@
+"""`bottleneck`: what a loop waits for, and what would help."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from staging_tf1.cores import usable_cores
+
+__all__ = ["BOUND", "SourceWork", "bottleneck"]
+
+# Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes
+# 7 us, which is 2 % of the shortest steps there are.
+BOUND = 0.1
+# Above this share, twice as many threads would need the GIL for most of the time.
+_HELD = 0.4
+# Above this number of cores, the threads compute. Below it, another part of the program holds the GIL.
+_COMPUTES = 0.25
+
+_CURES = {
+    "source": "add feed threads (num_threads={more}), or make the source faster",
+    "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
+    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more})",
+    "lockstep": "let a thread read ahead: lockstep=False",
+}
+_LOCK_CURES = {
+    "source": "use processes (num_processes={enough}), because more threads would wait for it",
+    "stream": "use a source with random access, such as MapSource, with processes (num_processes={enough})",
+}
+
+
+@dataclass(frozen=True)
+class SourceWork:
+    """What the feed threads of a pipeline do while they are in the source."""
+
+    # The share of that time during which some thread holds the GIL; None if unknown.
+    lock_share: float | None = None
+    # The mean number of cores that they use.
+    cores: float = 0.0
+    # CPU seconds for a batch over seconds that a step takes without its wait; 0 if unknown.
+    per_step: float = 0.0
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether processes would help: Python code that computes, on more than one core."""
+        return self.lock_share is not None and self.lock_share > _HELD and self.cores > _COMPUTES and usable_cores() > 1
+
+    @property
+    def enough(self) -> int:
+        """How many processes would keep up with the step: at least 2, and no more than there are cores."""
+        return max(2, min(math.ceil(self.per_step), usable_cores()))
+
+
+def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = SourceWork()) -> str:
+    """Return what the loop waits for, with a suggestion.
+
+    Args:
+      waited_share: the share of the loop's time spent waiting for input, from 0 to 1.
+      kind: "source" (several threads can read it), "processes" (worker processes do), "stream" (one thread at a time),
+        "graph" (tensors), "lockstep".
+      threads: feed threads, or worker processes.
+      work: what the threads do in the source.
+
+    >>> bottleneck(0.612, "source", threads=1)
+    'input-bound: steps waited 61 % of the time; add feed threads (num_threads=2), or make the source faster'
+    >>> bottleneck(0.02, "source", threads=1)
+    'compute-bound: steps waited 2 % of the time, the input keeps up'
+    """
+    share = f"steps waited {_percent(waited_share)} of the time"
+    if waited_share < BOUND:
+        return f"compute-bound: {share}, the input keeps up"
+    if kind == "processes":
+        return f"input-bound: {share}; {_more_processes(threads)}"
+    if kind in _LOCK_CURES and work.holds_lock:
+        assert work.lock_share is not None
+        cure = _LOCK_CURES[kind].format(enough=work.enough)
+        return f"input-bound: {share}; the source holds the GIL {_percent(work.lock_share)} of its time: {cure}"
+    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads))}"
+
+
+def _more_processes(processes: int) -> str:
+    cores = usable_cores()
+    if processes < cores:
+        return f"add worker processes (num_processes={min(2 * processes, cores)}), or make the source faster"
+    return f"make the source faster: its {processes} worker processes already have all {cores} cores"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")

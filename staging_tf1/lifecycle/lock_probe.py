@@ -1,0 +1,87 @@
+"""`LockProbe`: how often the GIL is held while feed threads are in their sources."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun
+from staging_tf1.feed.threads import ENDED, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.sources import Source, StreamSource
+
+if sys.platform == "linux":
+    import resource
+
+# Each sample takes the GIL once, for some 50 us: a thousandth of the time.
+_EVERY_SECS = 0.05
+# Fewer samples give no reliable share.
+_LEAST_SAMPLES = 8
+
+
+class LockProbe:
+    """One thread per session that wakes every 50 ms and notes whether another thread holds the GIL.
+
+    A thread that wakes up needs the GIL. If it is held, the thread sleeps a second time, and the kernel counts that as
+    one more voluntary context switch. Two other signs would mislead: on busy cores every thread wakes late, and numpy
+    uses CPU time without holding the GIL.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[tuple[Pipeline, list[ThreadState]]] = []
+        # By pipeline: the samples during which a feed thread was in the source, and those of them that met a held GIL.
+        self._samples: dict[Pipeline, tuple[int, int]] = {}
+        # Held until the end. A wait for it is one call of C, and so one sleep.
+        self._ending = threading.Lock()
+        self._ending.acquire()
+        self._thread = threading.Thread(target=self._watch, name="staging:lock", daemon=True)
+
+    def start(self, runs: Sequence[PipelineRun]) -> None:
+        """Start, unless no feed thread reads a source, or the kernel does not count per thread, as only Linux does."""
+        self._sources = [(run.pipeline, run.states) for run in runs if _reads(run.pipeline)]
+        if self._sources and sys.platform == "linux":
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and join the thread. May be called twice."""
+        if self._ending.locked():
+            self._ending.release()
+        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def held_share(self, pipeline: Pipeline) -> float | None:
+        """Return the share of the time in the source of `pipeline` during which the GIL was held, from 0 to 1.
+
+        None if there are too few samples to tell.
+        """
+        samples, held = self._samples.get(pipeline, (0, 0))
+        return held / samples if samples >= _LEAST_SAMPLES else None
+
+    def _watch(self) -> None:
+        before = _sleeps()
+        # A plain session that nobody closes must not be kept alive longer than its feed threads keep it.
+        while self._feeding() and not self._ending.acquire(timeout=_EVERY_SECS):
+            held = _sleeps() - before > 1
+            for pipeline, states in self._sources:
+                if any(state.doing == WAITING_FOR_SOURCE for state in states):
+                    samples, of_them = self._samples.get(pipeline, (0, 0))
+                    self._samples[pipeline] = samples + 1, of_them + held
+            before = _sleeps()
+
+    def _feeding(self) -> bool:
+        return any(state.doing != ENDED for _, states in self._sources for state in states)
+
+
+def _reads(pipeline: Pipeline) -> bool:
+    """Whether feed threads of this process make its batches."""
+    return any(
+        isinstance(producer.source, (Source, StreamSource)) and not producer.num_processes
+        for producer in pipeline.producers
+    )
+
+
+def _sleeps() -> int:
+    """Return how often the calling thread has gone to sleep."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw if sys.platform == "linux" else 0

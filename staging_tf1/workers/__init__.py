@@ -1,0 +1,1 @@
+"""Worker processes: make the batches of a random-access source without the interpreter of the training loop."""

@@ -1,0 +1,156 @@
+"""`WorkerProcess`: one worker process, seen from the training process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from staging_tf1.workers.channel import Channel
+from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, trace_signal
+from staging_tf1.workers.status import Status
+
+__all__ = ["LANES_EACH", "WorkerProcess"]
+
+# One batch is made while the request for the next one waits in its channel.
+LANES_EACH = 2
+# TensorFlow and others leave descriptors open in the processes that they start.
+_HIGHEST = 1 << 20
+_TRACE_BYTES = 64 << 10
+_TRACE_SECS = 1.0
+# Worker processes share the machine with each other and with TensorFlow. A library that starts a thread for each core
+# in each of them makes all of them slower. A GPU belongs to the training process.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class WorkerProcess:
+    """A process that runs `worker.main`. It ends with this process at the latest.
+
+    Attributes:
+      name: for messages.
+      channels: one for each request that it may have at a time.
+      requests: how many it has.
+      status: what it does.
+    """
+
+    def __init__(self, name: str, status_file: int, status: Status) -> None:
+        self.name, self.status, self.requests = name, status, 0
+        status.starting()
+        # What is open when a limit of the system stops this is closed.
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            lanes = [_pair(ours, theirs) for _ in range(LANES_EACH)]
+            self._life, life = _pair(ours, theirs)
+            self._traces, traces = os.pipe()
+            ours.callback(os.close, self._traces)
+            theirs.callback(os.close, traces)
+            os.set_blocking(self._traces, False)
+            given = {LIFE: life.fileno(), STATUS: status_file, TRACES: traces}
+            given |= {LANES + number: end.fileno() for number, (_, end) in enumerate(lanes)}
+            self.pid = _spawned(given)
+            ours.pop_all()
+        self.channels = [Channel(end) for end, _ in lanes]
+        self._exit_status: int | None = None
+
+    def stop(self) -> None:
+        """Ask it to end, and wake the threads that wait for it. Does not wait."""
+        for channel in self.channels:
+            channel.shut_down()
+
+    def end(self, grace_secs: float) -> None:
+        """End it, by force after `grace_secs`, and close everything. No thread may use its channels."""
+        poller = select.poll()
+        poller.register(self._life, select.POLLIN)
+        poller.poll(grace_secs * 1e3)
+        self._life.close()
+        if self._exit_status is None:
+            # Closing `_life` kills it, too, unless C code has forked: that child still has a copy of the socket.
+            self.kill()
+        self.exit_status()
+        for channel in self.channels:
+            channel.close()
+        with contextlib.suppress(OSError):
+            os.close(self._traces)
+        self._traces = -1
+
+    def exit_status(self) -> int | None:
+        """Wait until it ends, and return its exit code, or minus the signal; None if other code has waited for it."""
+        if self._exit_status is None:
+            with contextlib.suppress(ChildProcessError):
+                self._exit_status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._exit_status
+
+    def kill(self) -> None:
+        """Kill it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def disown(self) -> None:
+        """Close the descriptors in a process that was forked from this one."""
+        self._life.close()
+        for channel in self.channels:
+            channel.close()
+
+    def stack(self) -> str:
+        """Return the Python stack of its main thread, as faulthandler writes it; empty if it does not answer."""
+        with contextlib.suppress(OSError):
+            self._read_traces(0.0)
+            os.kill(self.pid, trace_signal())
+            return self._read_traces(_TRACE_SECS)
+        return ""
+
+    def _read_traces(self, wait_secs: float) -> str:
+        """Read up to the last line of a stack, which is that of the program's start."""
+        poller = select.poll()
+        poller.register(self._traces, select.POLLIN)
+        found = b""
+        while poller.poll(wait_secs * 1e3):
+            part = os.read(self._traces, _TRACE_BYTES)
+            found += part
+            if not part or b'File "<string>"' in found:
+                break
+        return found.decode(errors="replace")
+
+
+def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Connect two sockets. Each is closed with its stack."""
+    pair = socket.socketpair()
+    ours.enter_context(pair[0])
+    theirs.enter_context(pair[1])
+    return pair
+
+
+def _spawned(given: dict[int, int]) -> int:
+    """Start a process with the descriptors `given`: those that it has, and those of this process.
+
+    `posix_spawn` copies no memory and runs no code of Python between fork and exec, so the threads of TensorFlow do no
+    harm. Nobody else can inherit the descriptors.
+    """
+    highest = max(LANES + LANES_EACH, *given.values()) + 1
+    moves: list[Any] = []
+    # First to numbers that are free in both processes.
+    for offset, descriptor in enumerate(given.values()):
+        moves.append((os.POSIX_SPAWN_DUP2, descriptor, highest + offset))
+    for offset, wanted in enumerate(given):
+        moves.append((os.POSIX_SPAWN_DUP2, highest + offset, wanted))
+        moves.append((os.POSIX_SPAWN_CLOSE, highest + offset))
+    # At the end: if standard input is closed here, a given descriptor may have this number.
+    moves.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    program = (
+        f"import os, sys; os.closerange({LANES + LANES_EACH}, {_HIGHEST}); sys.path[:] = {list(map(str, sys.path))!r}; "
+        f"from staging_tf1.workers.worker import main; main({LANES_EACH})"
+    )
+    optimized = ["-O"] * sys.flags.optimize
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, *optimized, "-c", program],
+        {**_ENVIRONMENT, **os.environ, **_NO_GPU},
+        file_actions=moves,
+        # A Ctrl-C is for the training process, from the first moment on.
+        setsigmask=[signal.SIGINT, trace_signal()],
+        setsigdef=[signal.SIGPIPE, signal.SIGIO, signal.SIGTERM],
+    )

@@ -1,0 +1,84 @@
+"""Log records and warnings of a worker process, which appear in the training process.
+
+What it prints goes to the same standard output and standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from staging_tf1.workers.channel import Channel, Kind, Message
+
+__all__ = ["Shown", "forward"]
+
+
+def forward(worker: str, lane: Callable[[], Channel | None]) -> None:
+    """Forward log records and warnings of this process to the training process.
+
+    Args:
+      worker: the name of the worker.
+      lane: returns the channel on which somebody waits for a batch; None if nobody does.
+    """
+    logging.root.handlers[:] = [_Forwarding(worker, lane)]
+
+    def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        channel = lane()
+        if channel is None or file is not None:
+            text = warnings.formatwarning(message, category, filename, lineno, line)
+            (file or sys.stderr).write(text)
+            return
+        kind = category if category.__module__ in ("builtins", "staging_tf1.errors") else UserWarning
+        payload = pickle.dumps((str(message), kind, filename, lineno))
+        channel.send(Message(Kind.WARNING, payload=payload))
+
+    warnings.showwarning = show
+
+
+class _Forwarding(logging.Handler):
+    def __init__(self, worker: str, lane: Callable[[], Channel | None]) -> None:
+        super().__init__()
+        self._worker, self._lane = worker, lane
+
+    def emit(self, record: logging.LogRecord) -> None:
+        channel = self._lane()
+        try:
+            values = {**vars(record), "msg": f"[{self._worker}] {self.format(record)}"}
+            values |= {"args": None, "exc_info": None, "exc_text": None, "stack_info": None}
+            values["processName"] = self._worker
+            if channel is None:
+                sys.stderr.write(f"{values['msg']}\n")
+            else:
+                channel.send(Message(Kind.LOG, payload=pickle.dumps(values)))
+        except Exception:
+            self.handleError(record)
+
+
+class Shown:
+    """Shows log records and warnings of the workers in the training process."""
+
+    def __init__(self) -> None:
+        # Warnings of all workers count as those of one program: each is shown once for each line.
+        self._warned: dict[Any, Any] = {}
+
+    def show(self, message: Message) -> None:
+        """Show one message. If that fails, as with a warning that is an error here, print why: the batch is good."""
+        try:
+            self._show(message)
+        except Exception:
+            sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")
+
+    def _show(self, message: Message) -> None:
+        if message.kind == Kind.LOG:
+            record = logging.makeLogRecord(pickle.loads(message.payload))
+            logger = logging.getLogger(record.name)
+            if logger.isEnabledFor(record.levelno):
+                logger.handle(record)
+        else:
+            text, category, filename, lineno = pickle.loads(message.payload)
+            warnings.warn_explicit(text, category, filename, lineno, registry=self._warned)

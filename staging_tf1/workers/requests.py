@@ -1,0 +1,132 @@
+"""`Requests`: how a worker is asked for one batch, with a slot for it, and how its replies are read."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+from staging_tf1.workers.batches import unpacked
+from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone
+from staging_tf1.workers.failures import CannotStart, cannot_start, raised
+from staging_tf1.workers.process import WorkerProcess
+from staging_tf1.workers.reports import Shown
+from staging_tf1.workers.slots import Slot, Slots, SlotsClosed
+
+__all__ = ["Lane", "Made", "PoolStopped", "Requests"]
+
+
+class PoolStopped(Exception):
+    """The pool was stopped while a thread waited for a batch."""
+
+
+class Made(NamedTuple):
+    """A batch, the worker that made it, and when (perf_counter)."""
+
+    batch: Any
+    worker: str
+    began: float
+    ended: float
+
+
+class Lane(NamedTuple):
+    """Where one request at a time goes to a worker."""
+
+    worker: WorkerProcess
+    channel: Channel
+
+
+class Requests:
+    """The requests of one pool. Thread-safe; only one thread uses a lane at a time.
+
+    Args:
+      owner: the name of the pool, for messages.
+      slots: the memory for its batches.
+    """
+
+    def __init__(self, owner: str, slots: Slots) -> None:
+        self._owner, self._slots = owner, slots
+        self._shown = Shown()
+
+    def ask(self, lane: Lane, number: int) -> Made:
+        """Ask a worker for batch `number`, and return it in arrays that nothing else uses.
+
+        Raises:
+          PeerGone: the worker has died.
+          PoolStopped: the slots were closed.
+          CannotStart: the worker cannot load the source, or there is no memory for the batch.
+          BaseException: what the source raised.
+        """
+        slot: Slot | None = None
+        try:
+            slot = self.send_slot(lane, Kind.MAKE, number)
+            while True:
+                reply = self._reply(lane, number)
+                if reply.kind is Kind.MADE:
+                    memory = self._slots.lend(slot)
+                    # From here on, the slot returns when `memory` is freed.
+                    slot = None
+                    batch = unpacked(reply.payload, memory)
+                    return Made(batch, lane.worker.name, reply.first / 1e9, reply.second / 1e9)
+                if reply.kind is Kind.NEED:
+                    self._slots.drop(slot, number)
+                    slot = None
+                    slot = self.send_slot(lane, Kind.SLOT, number, reply.first, reply.second)
+                else:
+                    raise self._failure(reply, lane.worker)
+        except SlotsClosed:
+            self._slots.given_up(number, slot)
+            raise PoolStopped from None
+        except BaseException:
+            self._slots.given_up(number, slot)
+            raise
+
+    def _reply(self, lane: Lane, number: int) -> Message:
+        """Wait for the reply to the request for a batch. Shows what the worker logs and warns of in the meantime."""
+        try:
+            while (reply := lane.channel.receive()).kind in (Kind.LOG, Kind.WARNING):
+                self._shown.show(reply)
+        except PeerGone:
+            raise
+        except BaseException:
+            # The reply is still to come. The next request on this lane would receive it.
+            lane.worker.kill()
+            raise
+        if reply.number != number:
+            lane.worker.kill()
+            raise PeerGone
+        return reply
+
+    def send_slot(self, lane: Lane, kind: Kind, number: int, least: int = 0, wanted: int = 0) -> Slot:
+        """Send a message with a slot for batch `number`."""
+        try:
+            slot, forgotten = self._slots.take(lane.worker, number, least, wanted)
+        except OSError as error:
+            raise cannot_start(self._owner, error, "make shared memory for a batch") from error
+        try:
+            for each in forgotten:
+                self._drop(each)
+            new = [] if slot.descriptor < 0 else [slot.descriptor]
+            lane.channel.send(Message(kind, number, slot.number, slot.size, descriptors=new))
+            slot.sent()
+        except BaseException:
+            self._slots.given_up(number, slot)
+            raise
+        return slot
+
+    def _drop(self, slot: Slot) -> None:
+        """Tell a worker to forget a slot. If it has died, its memory is gone anyway."""
+        with contextlib.suppress(PeerGone):
+            slot.owner.channels[0].send(Message(Kind.DROP, slot.number))
+
+    def _failure(self, reply: Message, worker: WorkerProcess) -> BaseException:
+        error = raised(reply.payload, worker.name)
+        if not reply.first:
+            return error
+        kind = type(error).__name__
+        cannot = CannotStart(
+            f"worker process '{worker.name}' cannot load the source: {kind}: {error}. A worker imports the modules "
+            f"that the source was defined in, with this process's sys.path and working directory. Fix that exception, "
+            f"or use num_threads= instead."
+        )
+        cannot.__cause__ = error.__cause__
+        return cannot

@@ -1,0 +1,71 @@
+"""`Setup`: what a worker process takes over from the training process before it loads the source."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import signal
+import sys
+import warnings
+from typing import Any, NamedTuple, cast
+
+__all__ = ["LANES", "LIFE", "STATUS", "TRACES", "Setup", "trace_signal"]
+
+# Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
+LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
+
+
+def trace_signal() -> int:
+    """Return the signal that makes a worker write its stack. It is a real-time signal, which programs rarely use."""
+    return signal.SIGRTMAX - 3
+
+
+class Setup(NamedTuple):
+    """The settings of one worker."""
+
+    # "train:0", for messages.
+    name: str
+    # Among the workers of its pool.
+    number: int
+    # The source to read, among those that were shipped together.
+    place: int
+    nice: int
+    cwd: str
+    argv: list[str]
+    warning_filters: list[Any]
+    # The level of each logger that has one of its own; "" is the root.
+    log_levels: dict[str, int]
+
+    @classmethod
+    def of_this_process(cls, name: str, number: int, place: int, nice: int) -> Setup:
+        """Collect the settings for a worker of this process."""
+        cwd = ""
+        with contextlib.suppress(OSError):
+            cwd = os.getcwd()
+        levels = {"": logging.root.level}
+        for logger, found in list(logging.root.manager.loggerDict.items()):
+            if isinstance(found, logging.Logger) and found.level:
+                levels[logger] = found.level
+        return cls(name, number, place, nice, cwd, sys.argv, _filters(), levels)
+
+    def pickled(self) -> bytes:
+        """Return the settings as bytes."""
+        return pickle.dumps(self)
+
+    def apply(self) -> None:
+        """Apply the settings to this process."""
+        with contextlib.suppress(OSError):
+            os.chdir(self.cwd)
+        sys.argv[:] = self.argv
+        cast(Any, warnings.filters)[:] = self.warning_filters
+        for logger, level in self.log_levels.items():
+            logging.getLogger(logger or None).setLevel(level)
+        if self.nice:
+            os.nice(self.nice)
+
+
+def _filters() -> list[Any]:
+    """Return the filters whose category any process can find."""
+    return [each for each in warnings.filters if each[2].__module__ in ("builtins", "staging_tf1.errors")]

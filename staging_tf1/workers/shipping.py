@@ -1,0 +1,265 @@
+"""Moves sources to worker processes: what is large into memory that all of them share, the rest pickled.
+
+Arrays of `np.memmap` and record files are opened again by each worker.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import mmap
+import os
+import pickle
+import random
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+
+from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.workers import classes
+from staging_tf1.workers.arena import rounded
+from staging_tf1.workers.culprit import culprit_of
+
+__all__ = ["SharedShipment", "Shipment", "check_picklable", "unloaded"]
+
+# Smaller arrays are pickled, so that millions of them do not become as many buffers.
+_FROM_BYTES = 4 << 10
+_HEAD = struct.Struct("<QQ")
+_LOCK, _RLOCK = type(threading.Lock()), type(threading.RLock())
+_RANDOM = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+class Shipment:
+    """Sources in shared memory without a name, which the kernel frees when the last process has closed it.
+
+    An array that several sources have is moved once.
+
+    Attributes:
+      descriptor: the file to pass to each worker.
+      nbytes: its size.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        payload, buffers, _ = _pickled(list(sources))
+        ends = [_HEAD.size + 16 * len(buffers) + len(payload)]
+        spans = []
+        for buffer in buffers:
+            spans.append((rounded(ends[-1]), buffer.nbytes))
+            ends.append(rounded(ends[-1]) + buffer.nbytes)
+        self.nbytes = ends[-1]
+        self.descriptor = os.memfd_create("staging_tf1 source")
+        try:
+            os.ftruncate(self.descriptor, self.nbytes)
+            with mmap.mmap(self.descriptor, self.nbytes) as mapped:
+                mapped.write(_HEAD.pack(len(buffers), len(payload)))
+                mapped.write(np.array(spans, np.uint64).tobytes())
+                mapped.write(payload)
+                for (begin, nbytes), buffer in zip(spans, buffers):
+                    mapped[begin : begin + nbytes] = buffer
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file in this process. May be called twice."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+
+class SharedShipment:
+    """A shipment that several pools use: made for the first, closed by the last. Thread-safe.
+
+    Args:
+      sources: the sources.
+      users: how many pools will call `close`.
+    """
+
+    def __init__(self, sources: Sequence[Source], users: int) -> None:
+        self._sources, self._users = sources, users
+        self._shipment: Shipment | None = None
+        self._lock = threading.Lock()
+
+    def descriptor(self) -> int:
+        """Return the file to pass to a worker. It stays open until all users have closed the shipment."""
+        with self._lock:
+            if self._shipment is None:
+                self._shipment = Shipment(self._sources)
+            return self._shipment.descriptor
+
+    def close(self) -> None:
+        """Release the shipment for one user. The last one closes it."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._shipment is not None:
+                self._shipment.close()
+
+
+def unloaded(descriptor: int) -> list[Source]:
+    """Return the sources of a shipment, in a worker. Closes the descriptor. Shared arrays are read-only."""
+    mapped = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+    os.close(descriptor)
+    count, length = _HEAD.unpack_from(mapped)
+    spans = np.frombuffer(mapped, np.uint64, 2 * count, _HEAD.size).reshape(-1, 2).tolist()
+    begin = _HEAD.size + 16 * count
+    shared = np.frombuffer(mapped, np.uint8)
+    buffers = [shared[start : start + nbytes] for start, nbytes in spans]
+    sources: list[Source]
+    sources, known = pickle.loads(shared[begin : begin + length].data, buffers=buffers)
+    classes.learn(known)
+    return sources
+
+
+def check_picklable(what: str, source: Source) -> str | None:
+    """Raise TypeError, naming the attribute, if a source cannot be moved to another process. `what` is the caller.
+
+    Returns a warning if the source has random generators, which would be the same in all processes; else None.
+    """
+    try:
+        has_random = _pickled(source).random
+    except Exception as error:
+        path, value = culprit_of(source, type(source).__name__, _can_be_pickled)
+        raise TypeError(
+            f"{what} got num_processes= with a source that cannot be moved to another process: {path} is "
+            f"{_named(value)} ({type(error).__name__}: {error}). Create it in the function that uses it, or use "
+            f"num_threads= instead."
+        ) from error
+    return _random_in(what, source) if has_random else None
+
+
+def _random_in(what: str, source: Source) -> str:
+    path, value = culprit_of(source, type(source).__name__, _has_no_random)
+    return (
+        f"{what} got num_processes= with a source that has a random generator: {path} is {_named(value)}. Each "
+        f"process has a copy of it, so batches of several processes have the same random numbers. Use a transform with "
+        f"two arguments, transform(batch, rng), or make the generator from the number of the batch."
+    )
+
+
+def _named(value: Any) -> str:
+    kind = type(value)
+    return f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
+
+
+def _has_no_random(value: Any) -> bool:
+    try:
+        return not _pickled(value).random
+    except Exception:
+        return True
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        _pickled(value)
+    except Exception:
+        return False
+    return True
+
+
+class _Pickled(NamedTuple):
+    payload: bytes
+    buffers: list[memoryview]
+    # Whether there are random generators.
+    random: bool
+
+
+def _pickled(value: Any) -> _Pickled:
+    file = io.BytesIO()
+    buffers: list[memoryview] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _FROM_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    pickler = _Shipping(file, 5, keep)
+    # The list is filled while the value before it is pickled.
+    pickler.dump((value, pickler.classes))
+    return _Pickled(file.getvalue(), buffers, pickler.random)
+
+
+class _Shipping(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Pickles what is defined in the main program by value, so that workers need not run it again.
+
+    Attributes:
+      classes: those classes, with their numbers.
+      random: whether there are random generators.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.classes: list[tuple[int, type]] = []
+        self.random = False
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is _LOCK:
+            return threading.Lock, ()
+        if kind is _RLOCK:
+            return threading.RLock, ()
+        if isinstance(value, _RANDOM):
+            self.random = True
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            return _reduced_array(value)
+        if isinstance(value, (Source, StreamSource)) and value.features is not None:
+            # The graph parses with them. Their classes are TensorFlow's, which a worker should not import.
+            value = copy.copy(value)
+            value.features = None
+            return value.__reduce_ex__(5)
+        reduced = super().reducer_override(value)
+        if isinstance(value, type) and reduced is not NotImplemented:
+            self.classes.append((classes.numbered(value), value))
+        return reduced
+
+
+def _reduced_array(array: np.ndarray[Any, Any]) -> Any:
+    mapped = _file_of(array)
+    if mapped is not None and not _order(array):
+        return _view_of, (mapped, *_span_in(mapped, array))
+    if mapped is not None:
+        offset = mapped.offset + _address(array) - _address(mapped)
+        path = os.path.abspath(str(mapped.filename))
+        return _opened, (path, int(offset), array.dtype, array.shape, _order(array))
+    if type(array) is np.ndarray and not _order(array):
+        return np.ascontiguousarray(array).__reduce_ex__(5)
+    return NotImplemented
+
+
+def _file_of(array: Any) -> Any | None:
+    """Return the `np.memmap` of a whole file that holds an array; None if there is none, or it has private changes."""
+    base = array
+    while isinstance(base, np.ndarray) and not isinstance(base.base, mmap.mmap):
+        base = base.base
+    if not isinstance(base, np.memmap) or base.mode == "c" or base.filename is None:
+        return None
+    return base if _order(base) and base.nbytes else None
+
+
+def _order(array: np.ndarray[Any, Any]) -> str:
+    """Return the order of an array without gaps, "C" or "F"; empty for one with gaps."""
+    return "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else ""
+
+
+def _span_in(mapped: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> tuple[int, Any, Any, Any]:
+    return _address(array) - _address(mapped), array.dtype, array.shape, array.strides
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _opened(path: str, offset: int, dtype: Any, shape: tuple[int, ...], order: Any) -> np.ndarray[Any, Any]:
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    # A plain array: indexing a memmap makes one for each batch, in Python.
+    return np.asarray(np.memmap(path, dtype, "r", offset, shape, order))
+
+
+def _view_of(mapped: np.ndarray[Any, Any], offset: int, dtype: Any, shape: Any, strides: Any) -> np.ndarray[Any, Any]:
+    return np.ndarray(shape, dtype, mapped.reshape(-1, order="A").view(np.uint8), offset, strides)

@@ -1,0 +1,311 @@
+"""`Slots`: the shared memory that batches are written to, slot by slot, and when a slot is free again."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import sys
+import threading
+import weakref
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import SourceError
+from staging_tf1.workers.arena import rounded
+from staging_tf1.workers.channel import PeerGone
+from staging_tf1.workers.credit import Credit
+from staging_tf1.workers.mapping import mapped
+
+__all__ = ["Lent", "Slot", "Slots", "SlotsClosed"]
+
+_PAGE = mmap.PAGESIZE
+# The size of a slot if the size of a batch is unknown. Memory that is not written to takes no room.
+_FIRST_BYTES = 1 << 20
+
+
+class SlotsClosed(Exception):
+    """The pool was stopped while a thread waited for a slot."""
+
+
+class Lent(np.ndarray[Any, Any]):
+    """The memory of a slot while a batch in it is in use. The base of the arrays of the batch."""
+
+
+class _Loan(weakref.ref[Lent]):
+    """Goes to `Slots._returned` when the last array of its batch has been freed.
+
+    The callback is `SimpleQueue.put`, which is written in C, takes no lock that the same thread may hold, and runs no
+    Python code: TensorFlow may free an array at any moment.
+    """
+
+    __slots__ = ("slot",)
+    slot: Slot
+
+
+class Slot:
+    """One block of shared memory without a name, of one worker.
+
+    Attributes:
+      number: identifies it in messages.
+      size: in bytes.
+      owner: the worker that maps it.
+      descriptor: for the worker, until it has been sent; then -1.
+    """
+
+    def __init__(self, number: int, size: int, owner: Any) -> None:
+        self.number, self.size, self.owner = number, size, owner
+        self.descriptor = os.memfd_create("staging_tf1 batch")
+        try:
+            os.ftruncate(self.descriptor, size)
+            self._map = mapped(self.descriptor, size)
+        except BaseException:
+            self.sent()
+            raise
+
+    def sent(self) -> None:
+        """Close the descriptor: a mapping needs none."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+    def lend(self) -> Lent:
+        """Return the memory as an array."""
+        return np.ndarray.__new__(Lent, self.size, np.uint8, self._map)
+
+
+class Slots:
+    """All slots of one pool. Thread-safe.
+
+    Args:
+      limit: the most bytes of all slots together, which the earliest batch may exceed; 0 is no limit.
+      expected: the bytes of a batch; None if unknown.
+      what: the pool, for messages.
+    """
+
+    def __init__(self, limit: int, expected: int | None, what: str) -> None:
+        self._limit, self._what = limit, what
+        self._credit = Credit(limit) if limit else None
+        unknown = min(_FIRST_BYTES, limit // 16) if limit else _FIRST_BYTES
+        self._wanted = self._fitted(unknown if expected is None else expected + _PAGE)
+        self._returned: SimpleQueue[_Loan | None] = SimpleQueue()
+        self._free: dict[Any, list[Slot]] = {}
+        # By the number of the slot. If a slot held its own loan, only the garbage collector could free both.
+        self._lent: dict[int, _Loan] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._numbers = 0
+        self._nbytes = self._most = 0
+        # Dropped slots that their workers have not been told of.
+        self._forgotten: list[Slot] = []
+        self._waiting = 0
+        self._has_listener = self._closed = False
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that the slots had together."""
+        return self._most
+
+    def draw(self, batch: int) -> None:
+        """Note that a batch is next in the order of delivery. Call it in that order. May be called again for it."""
+        if self._credit is not None:
+            with self._lock:
+                self._credit.draw(batch)
+
+    def done(self, batch: int) -> None:
+        """Say that a drawn batch takes no slot any more."""
+        if self._credit is not None:
+            with self._changed:
+                self._credit.done(batch)
+                self._wake()
+
+    def take(self, owner: Any, batch: int, least: int = 0, wanted: int = 0) -> tuple[Slot, list[Slot]]:
+        """Take a slot of a worker for a batch. With a limit, waits for memory, in the order of `draw`.
+
+        Args:
+          owner: the worker.
+          batch: the number of the batch.
+          least: the bytes that the slot must have.
+          wanted: the bytes that the slots of the next batches should have, if there is memory.
+
+        Returns:
+          The slot, and slots that their workers should forget.
+
+        Raises:
+          SlotsClosed: `close` was called.
+          PeerGone: the worker has ended.
+          SourceError: the batch is larger than the limit.
+        """
+        if self._limit and least > self._limit:
+            raise SourceError(
+                f"{self._what}: batch {batch} needs {least:,} bytes of shared memory, but memory_limit is "
+                f"{self._limit:,}. Raise memory_limit, or make smaller batches."
+            )
+        with self._lock:
+            if least:
+                fits = not self._limit or _paged(wanted) <= self._limit
+                self._wanted = max(self._wanted, self._fitted(least), _paged(wanted) if fits else 0)
+            self._sweep()
+            self._wake()
+            while (slot := self._found(owner, batch)) is None:
+                self._wait()
+            # The next one in the order may have waited for this one.
+            self._wake()
+            forgotten, self._forgotten = self._forgotten, []
+            return slot, forgotten
+
+    def lend(self, slot: Slot) -> Lent:
+        """Lend the memory of a slot that holds a batch. It is free again when all arrays in it have been freed."""
+        memory = slot.lend()
+        # Without the lock, because every batch comes through here.
+        if self._closed:
+            return memory
+        self._lent[slot.number] = loan = _Loan(memory, self._returned.put)
+        loan.slot = slot
+        return memory
+
+    def given_up(self, batch: int, unused: Slot | None = None) -> None:
+        """Say that a batch has no slot. `unused` holds nothing."""
+        with self._changed:
+            if self._credit is not None:
+                self._credit.lose(batch)
+            if unused is not None:
+                self._put_back(unused)
+            self._wake()
+
+    def drop(self, slot: Slot, batch: int) -> None:
+        """Drop a slot that is too small for its batch.
+
+        Were it free instead, the batch could get it again: it is large enough if arrays of a source in it only left too
+        small gaps. As it is, each attempt drops a slot, and the last one has a new slot, which is empty.
+        """
+        with self._changed:
+            if self._credit is not None:
+                self._credit.give_back(slot.number)
+                self._credit.lose(batch)
+            self._drop(slot)
+            self._wake()
+
+    def forget(self, owner: Any) -> None:
+        """Drop the slots of a worker that has ended. Those in use are dropped when they are returned."""
+        with self._changed:
+            for slot in self._free.pop(owner, []):
+                self._drop(slot)
+            self._wake()
+
+    def add_owner(self, owner: Any) -> None:
+        """Let a worker have slots."""
+        with self._changed:
+            self._free[owner] = []
+
+    def close(self) -> None:
+        """Wake all waiting threads, and drop all free slots."""
+        with self._changed:
+            self._sweep()
+            self._closed = True
+            # What is in use is freed with its arrays.
+            self._lent.clear()
+            for owner in list(self._free):
+                for slot in self._free.pop(owner):
+                    self._drop(slot)
+            self._wake()
+
+    def _found(self, owner: Any, batch: int) -> Slot | None:
+        if self._closed:
+            raise SlotsClosed
+        free = self._free.get(owner)
+        if free is None:
+            raise PeerGone
+        slot = next((each for each in reversed(free) if each.size >= self._wanted), None)
+        if self._credit is not None and not self._credit.allows(batch, self._wanted if slot is None else slot.size):
+            return None
+        if slot is None:
+            slot = self._new(owner)
+        else:
+            free.remove(slot)
+        if self._credit is not None:
+            self._credit.take(batch, slot.number, slot.size)
+        return slot
+
+    def _new(self, owner: Any) -> Slot:
+        slot = Slot(self._numbers + 1, self._wanted, owner)
+        self._numbers += 1
+        # It takes the place of those that are too small, so that slots grow with the batches.
+        free = self._free[owner]
+        while free:
+            self._drop(free.pop())
+        if self._limit:
+            self._evict(slot.size)
+        self._nbytes += slot.size
+        self._most = max(self._most, self._nbytes)
+        return slot
+
+    def _evict(self, nbytes: int) -> None:
+        """Drop free slots of other workers, until the limit has room."""
+        for free in self._free.values():
+            while free and self._nbytes + nbytes > self._limit:
+                self._drop(free.pop())
+
+    def _wake(self) -> None:
+        """Let all waiting threads look again."""
+        if self._waiting:
+            self._changed.notify_all()
+            if self._has_listener:
+                self._returned.put(None)
+
+    def _wait(self) -> None:
+        """Wait until a slot may have become free. One thread listens for that, and wakes the others."""
+        self._waiting += 1
+        try:
+            if self._has_listener:
+                self._changed.wait()
+                return
+            self._has_listener = True
+            self._changed.release()
+            try:
+                loan = self._returned.get()
+            finally:
+                self._changed.acquire()
+                self._has_listener = False
+            if loan is not None:
+                self._put_back(loan.slot)
+            self._sweep()
+            self._changed.notify_all()
+        finally:
+            self._waiting -= 1
+
+    def _sweep(self) -> None:
+        """Take back all slots that were returned. It may take the listener's wake-up, so `_wake` must follow."""
+        with contextlib.suppress(Empty):
+            # Asking first is cheaper than the exception.
+            while not self._returned.empty():
+                loan = self._returned.get_nowait()
+                if loan is not None:
+                    self._put_back(loan.slot)
+
+    def _put_back(self, slot: Slot) -> None:
+        self._lent.pop(slot.number, None)
+        if self._credit is not None:
+            self._credit.give_back(slot.number)
+        if slot.owner in self._free:
+            self._free[slot.owner].append(slot)
+        else:
+            self._drop(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        slot.sent()
+        self._nbytes -= slot.size
+        if slot.owner in self._free:
+            self._forgotten.append(slot)
+
+    def _fitted(self, nbytes: int) -> int:
+        """Return the size of a slot for `nbytes`, which are at most the limit."""
+        return min(_paged(nbytes), self._limit or sys.maxsize)
+
+
+def _paged(nbytes: int) -> int:
+    """Round up to a whole number of pages, in steps of a sixteenth: batches of similar sizes share slots."""
+    step = max(_PAGE, 1 << max(0, rounded(nbytes).bit_length() - 4))
+    return max(_PAGE, -(-nbytes // step) * step)

@@ -1,0 +1,174 @@
+"""The program of a worker process: receives a source, and makes the batches that it is asked for.
+
+It must not import TensorFlow, which takes seconds, hundreds of megabytes and, on a GPU, all of its memory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import heapq
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from staging_tf1.sources.aligned import allocate_with
+from staging_tf1.sources.base import Source
+from staging_tf1.workers import reports
+from staging_tf1.workers.arena import Arena
+from staging_tf1.workers.batches import TooSmall, packed
+from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone, channel_at
+from staging_tf1.workers.failures import described
+from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Setup, trace_signal
+from staging_tf1.workers.shipping import unloaded
+from staging_tf1.workers.status import Status
+
+__all__ = ["main"]
+
+
+def main(lanes: int) -> None:
+    """Serve requests until the training process closes a channel. The descriptors are those of `setup.py`."""
+    for descriptor in (LIFE, STATUS, TRACES):
+        # A program that the source starts would keep them open.
+        os.set_inheritable(descriptor, False)
+    die_with(LIFE)
+    # The training process decides what a Ctrl-C ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    faulthandler.register(trace_signal(), file=TRACES, all_threads=False)
+    # Blocked until here, because by default it ends a process.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [trace_signal()])
+    channels = [channel_at(LANES + lane) for lane in range(lanes)]
+    try:
+        start = channels[0].receive()
+        _Worker(start, channels).serve()
+    except PeerGone:
+        return
+
+
+def die_with(life: int) -> None:
+    """Have the kernel kill this process when the other end of the socket `life` is closed, whatever runs here.
+
+    A thread that waits for that would need the GIL, which a long call in C may hold. PR_SET_PDEATHSIG would kill this
+    process as soon as the *thread* that started it ends.
+    """
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    poller = select.poll()
+    poller.register(life, select.POLLIN)
+    if poller.poll(0):  # it was closed before the kernel was asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Made(NamedTuple):
+    batch: Any
+    # When, in nanoseconds.
+    began: int
+    ended: int
+    # The size of a slot that would have held everything allocated while the batch was made.
+    peak: int
+
+
+class _Worker:
+    def __init__(self, start: Message, channels: Sequence[Channel]) -> None:
+        self._channels = {channel.fileno(): channel for channel in channels}
+        self._setup: Setup = pickle.loads(start.payload)
+        self._status = Status(STATUS, self._setup.number)
+        self._arenas: dict[int, Arena] = {}
+        self._source: Source | None = None
+        self._poller = select.poll()
+        for descriptor in self._channels:
+            self._poller.register(descriptor, select.POLLIN)
+        # Requests that are read but not answered, the earliest batch first.
+        self._asked: list[tuple[int, int, Message]] = []
+        # Batches that wait for a larger slot, by the descriptor of their lane. They wait in vain if there is none.
+        self._too_large: dict[int, _Made] = {}
+        # The answer to every request if the source cannot be loaded.
+        self._cannot: bytes | None = None
+        self._pid = os.getpid()
+        # On which somebody waits for a batch.
+        self._lane: Channel | None = None
+        (shipped,) = start.descriptors
+        try:
+            self._setup.apply()
+            reports.forward(self._setup.name, lambda: self._lane)
+            self._source = unloaded(shipped)[self._setup.place]
+        except BaseException as error:
+            self._cannot = described(error)
+
+    def serve(self) -> None:
+        while True:
+            self._read_requests()
+            _, descriptor, message = heapq.heappop(self._asked)
+            self._lane = self._channels[descriptor]
+            self._answer(self._lane, message)
+
+    def _read_requests(self) -> None:
+        while True:
+            for descriptor, _ in self._poller.poll(0 if self._asked else None):
+                message = self._channels[descriptor].receive()
+                if message.kind == Kind.DROP:
+                    self._arenas.pop(message.number, None)
+                    continue
+                # The payload is only valid until the next message.
+                heapq.heappush(self._asked, (message.number, descriptor, message._replace(payload=b"")))
+            if self._asked:
+                return
+
+    def _answer(self, lane: Channel, request: Message) -> None:
+        if self._cannot is not None:
+            for descriptor in request.descriptors:
+                os.close(descriptor)
+            lane.send(Message(Kind.FAILED, request.number, first=1, payload=self._cannot))
+            return
+        arena = self._arena(request)
+        self._status.making(request.number)
+        arena.begin()
+        allocate_with(arena.allocate)
+        try:
+            reply = self._made(request, arena)
+        except BaseException as error:
+            reply = Message(Kind.FAILED, request.number, payload=described(error))
+        finally:
+            allocate_with(None)
+        if os.getpid() != self._pid:
+            os._exit(1)  # the source forked, and this is the child
+        self._status.making(None)
+        lane.send(reply)
+
+    def _made(self, request: Message, arena: Arena) -> Message:
+        """Make the batch that is asked for, or move one to the larger slot that it needs."""
+        assert self._source is not None and self._lane is not None
+        made = self._too_large.pop(self._lane.fileno(), None)
+        was_empty = arena.is_empty
+        if request.kind == Kind.MAKE:
+            made = None  # frees it
+            began = time.perf_counter_ns()
+            batch = self._source.batch(request.number)
+            made = _Made(batch, began, time.perf_counter_ns(), arena.peak)
+        assert made is not None
+        try:
+            payload = packed(made.batch, arena, keeps=not self._source.gives_away)
+        except TooSmall as error:
+            if request.kind == Kind.SLOT and was_empty and error.nbytes <= arena.size:
+                raise RuntimeError(
+                    f"batch {request.number} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
+                    f"{arena.size:,} bytes. Please report this as a bug."
+                ) from None
+            # Other batches can be made in the meantime: earlier ones, which all others may wait for.
+            self._too_large[self._lane.fileno()] = made
+            wanted = max(made.peak, error.nbytes)
+            return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
+        return Message(Kind.MADE, request.number, made.began, made.ended, payload=payload)
+
+    def _arena(self, message: Message) -> Arena:
+        """Return the slot that a message names. A new slot comes with its descriptor."""
+        for descriptor in message.descriptors:
+            self._arenas[message.first] = Arena(descriptor, message.second)
+            os.close(descriptor)
+        return self._arenas[message.first]

@@ -1,0 +1,298 @@
+"""`num_processes`: pipelines whose batches worker processes make."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+import worker_sources
+from pipelines import to_the_end
+from worker_sources import OwnError, Reporting, digits, noisy
+
+import staging_tf1 as staging
+from staging_tf1 import errors
+from staging_tf1.errors import SourceError, StallError
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.workers.failures import WorkerTraceback
+from staging_tf1.workers.pool import WorkerPool
+
+
+def steps(source: Any, count: int | None = None, folder: Path | None = None, **options: Any) -> list[Any]:
+    """The batches of some steps, or of all."""
+    with tf.Graph().as_default():
+        batch = staging.staged(source, **options)
+        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        got = []
+        config: dict[str, Any] = dict(log_step_count_steps=0)
+        if folder is not None:
+            config |= dict(checkpoint_dir=str(folder), save_checkpoint_steps=1)
+        with staging.StagingSession(**config) as sess:
+            while count is None or len(got) < count:
+                try:
+                    got.append(sess.run((batch, train))[0])
+                except tf.errors.OutOfRangeError:
+                    break
+        return got
+
+
+def assert_equal(first: list[Any], second: list[Any]) -> None:
+    assert len(first) == len(second)
+    for one, other in zip(first, second):
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key])
+
+
+def pool_in(sess: Any, graph: Any) -> WorkerPool:
+    """The workers of the only pipeline."""
+    (pipeline,) = pipelines_of(graph)
+    run = run_in(sess._hook.runtime.session, pipeline)
+    assert run is not None
+    (pool,) = run.pools_of(0)
+    return pool
+
+
+def test_the_sequence_is_that_of_threads() -> None:
+    def source() -> Any:
+        return digits(shuffle=True, seed=5, transform=noisy)
+
+    expected = steps(source())
+    assert len(expected) == 20
+    for options in (dict(num_processes=1), dict(num_processes=3, capacity=5)):
+        assert_equal(steps(source(), **options), expected)
+
+
+def test_workers_make_the_batches_without_tensorflow() -> None:
+    got = steps(Reporting(12), num_processes=2)
+    assert [int(batch["x"][0]) for batch in got] == list(range(12))
+    assert os.getpid() not in {int(batch["pid"]) for batch in got}
+    assert not any(batch["has_tf"] for batch in got)
+
+
+def test_tensorflow_gets_the_shared_memory_itself(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fed are views of a slot, on 64-byte boundaries, for which TensorFlow takes the array itself."""
+    from staging_tf1.feed.sink_run import SinkRun
+    from staging_tf1.sources.aligned import is_aligned
+    from staging_tf1.workers.slots import Lent
+
+    fed, put = [], SinkRun.put
+
+    def watching(self: SinkRun, *arrays: Any, count: int = 1) -> None:
+        fed.extend((type(array.base), is_aligned(array)) for array in arrays)
+        put(self, *arrays, count=count)
+
+    monkeypatch.setattr(SinkRun, "put", watching)
+    batch = staging.staged(digits(transform=noisy, seed=1), num_processes=1)
+    with staging.StagingSession() as sess:
+        sess.run(batch)
+    assert set(fed) == {(Lent, True)}
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_every_batch_comes_exactly_once(graph: Any, towers: int) -> None:
+    parts = staging.staged(worker_sources.numbers(23), devices=["/cpu:0"] * towers, num_processes=2)
+    with staging.StagingSession() as sess:
+        got = to_the_end(sess.run, parts)
+        figures = sess.stats()
+    assert sorted(itertools.chain.from_iterable(got)) == list(range(23))
+    assert all(ids == sorted(ids) for ids in got)
+    assert [each.processes for each in figures] == [2] * towers
+    assert all(each.shared_bytes > 0 for each in figures)
+    assert "2 worker processes shared at most " in str(figures[0])
+
+
+def test_a_queue_of_records(graph: Any) -> None:
+    runner = staging.CustomRunner(worker_sources.numbers(40), batch_size=8, queue="shuffle", seed=3, num_processes=2)
+    ids, got = runner.get_inputs()["id"], []
+    with staging.StagingSession() as sess:
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                got += sess.run(ids).tolist()
+    assert sorted(got) == list(range(40)) and got != list(range(40))
+
+
+def test_a_run_resumes_with_other_numbers_of_processes(tmp_path: Path) -> None:
+    def source() -> Any:
+        return digits(200, shuffle=True, seed=5, transform=noisy)
+
+    got = []
+    for options in (dict(num_processes=2), dict(num_threads=2), dict(num_processes=1, capacity=6), dict()):
+        got += steps(source(), 7, tmp_path, **options)
+    assert_equal(got, steps(source(), 28))
+
+
+def test_bad_batches_are_skipped(graph: Any) -> None:
+    source = Reporting(9, worker_sources.fail_at(4, lambda: OwnError(4, reason="so")))
+    batch = staging.staged(source, num_processes=2, ignored_exception_types=OwnError)
+    with staging.StagingSession() as sess:
+        got = [int(sess.run(batch["x"])[0]) for _ in range(8)]
+        (figures,) = sess.stats()
+    assert got == [0, 1, 2, 3, 5, 6, 7, 8] and figures.ignored == 1
+
+
+def test_an_error_is_raised_where_the_step_waits(graph: Any) -> None:
+    source = Reporting(9, worker_sources.fail_at(2, lambda: OwnError(2, reason="so")))
+    batch = staging.staged(source, num_processes=2, name="train")
+    with pytest.raises(OwnError, match="2: so") as raised:
+        with staging.StagingSession() as sess:
+            for _ in range(9):
+                sess.run(batch)
+    assert raised.value.__notes__ == ["raised while the source made batch 2"]
+    assert isinstance(raised.value.__cause__, WorkerTraceback)
+    assert "in worker process 'train:" in str(raised.value.__cause__)
+
+
+def test_a_stop_iteration_is_no_end_of_data(graph: Any) -> None:
+    batch = staging.staged(Reporting(9, worker_sources.fail_at(2, StopIteration)), num_processes=1)
+    with pytest.raises(SourceError, match="the source raised StopIteration while it made batch 2"):
+        with staging.StagingSession() as sess:
+            for _ in range(9):
+                sess.run(batch)
+
+
+def test_killed_workers_are_replaced_while_the_steps_go_on(graph: Any) -> None:
+    batch = staging.staged(digits(4000, epochs=None), num_processes=2)
+    got = []
+    with staging.StagingSession() as sess:
+        pool = pool_in(sess, graph)
+        for step in range(60):
+            got.append(sess.run(batch))
+            if step % 20 == 10:
+                os.kill(pool.pids[step // 20 % 2], signal.SIGKILL)
+    assert_equal(got, steps(digits(4000, epochs=None), 60))
+
+
+def test_a_drain_delivers_what_was_read(graph: Any) -> None:
+    batch = staging.staged(digits(4000, epochs=None), num_processes=2, capacity=4)
+    with staging.StagingSession() as sess:
+        got = [sess.run(batch) for _ in range(3)]
+        sess.drain()
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                got.append(sess.run(batch))
+    assert_equal(got, steps(digits(4000, epochs=None), len(got)))
+
+
+def test_a_hanging_worker_is_in_the_stall_report(graph: Any) -> None:
+    batch = staging.staged(Reporting(9, worker_sources.hang_at(0)), num_processes=1)
+    with pytest.raises(StallError, match=r"worker_sources.py:\d+ in hold_the_lock\(\)"):
+        with staging.StagingSession(stall_secs=2, stall_raises=True) as sess:
+            sess.run(batch)
+
+
+class ReadInOrder:
+    """What has no random access, and how messages name it."""
+
+    generator = (lambda: iter([np.zeros(2)]), "a GeneratorSource")
+    dataset = (lambda: tf.data.Dataset.range(3).batch(2), "values that the graph computes")
+    tensor = (lambda: tf.constant([1, 2]), "values that the graph computes")
+
+
+@pytest.mark.parametrize("kind", ["generator", "dataset", "tensor"])
+def test_streams_are_refused(graph: Any, kind: str) -> None:
+    make, named = getattr(ReadInOrder, kind)
+    values = make if kind == "generator" else make()
+    with pytest.raises(TypeError, match=f"got num_processes= with {named}, which can only be read in order: no proc"):
+        staging.staged(values, num_processes=2)
+    assert not pipelines_of(graph)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "threads": (
+        lambda: staging.staged(digits(), num_processes=2, num_threads=3),
+        ValueError,
+        "got num_threads=3 and num_processes=2. Each worker process has feed threads of its own. Leave num_threads out",
+    ),
+    "lockstep": (
+        lambda: staging.staged(digits(), num_processes=2, lockstep=True),
+        ValueError,
+        "got num_processes=2 with lockstep=True, which reads each batch when a step needs it",
+    ),
+    "a negative number": (
+        lambda: staging.staged(digits(), num_processes=-1),
+        ValueError,
+        "got num_processes=-1, expected a whole number from 0 to 512 .worker processes for each tower; 0 makes the",
+    ),
+    "a bool": (lambda: staging.staged(digits(), num_processes=True), TypeError, "got num_processes=True, expected a w"),
+    "too many for the towers": (
+        lambda: staging.staged(digits(), num_processes=300, devices=["/cpu:0"] * 2),
+        ValueError,
+        "from 0 to 256",
+    ),
+    "several sources": (
+        lambda: staging.CustomRunner([digits(), digits()], num_processes=2),
+        ValueError,
+        "got 2 sources and num_processes=2, expected one source. Join them: staging_tf1.sources.concatenate or mix.",
+    ),
+    "a source with a generator": (
+        lambda: staging.staged(Reporting(3, (n for n in ())), num_processes=1),  # type: ignore[arg-type]
+        TypeError,
+        "a source that cannot be moved to another process: Reporting._make is a generator .TypeError: cannot pickle",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_go_together_is_refused_before_anything_is_made(graph: Any, case: str) -> None:
+    call, kind, message = REFUSED[case]
+    with pytest.raises(kind, match=message):
+        call()
+    assert not graph.get_operations()
+
+
+def test_the_warning_of_a_random_generator_names_the_line(graph: Any) -> None:
+    rng = np.random.default_rng(0)
+    source = digits(transform=lambda batch: {**batch, "x": batch["x"] + rng.random()})
+    for define in (staging.staged, staging.CustomRunner):
+        with pytest.warns(errors.StagingWarning, match="has a random generator: ArraySource._transform") as caught:
+            define(source, num_processes=1)
+        assert caught[0].filename == __file__
+
+
+def test_nothing_is_left_after_a_session(graph: Any) -> None:
+    batch = staging.staged(digits(epochs=None), num_processes=2)
+    with staging.StagingSession() as sess:
+        sess.run(batch)
+        pool = pool_in(sess, graph)
+        pids = pool.pids
+    assert len(pids) == 2 and not pool.pids
+    for pid in pids:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("feed:")]
+
+
+def test_each_worker_has_a_line_in_the_timeline(graph: Any, tmp_path: Path) -> None:
+    batch = staging.staged(digits(400, epochs=1), num_processes=2, capacity=1, name="train")
+    path = tmp_path / "trace.json"
+    with staging.StagingSession(trace_file=str(path)) as sess:
+        while not sess.should_stop():
+            sess.run(batch)
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    made = [event for event in events if event["ph"] == "X" and names[event["tid"]].startswith("worker:")]
+    assert {names[event["tid"]] for event in made} == {"worker:train:0", "worker:train:1"}
+    numbers = [event["args"]["batch"] for event in made]
+    assert sorted(numbers) == list(range(100)) and {event["name"] for event in made} == {"make"}
+    assert sorted(event["args"]["batch"] for event in events if event["name"] == "source") == list(range(100))
+    assert all(event["args"]["bytes"] > 0 for event in made)
+    # An arrow leads from the worker to the thread, and on to the step.
+    assert len([event for event in events if event["ph"] == "s" and event["tid"] in {m["tid"] for m in made}]) == 100
+    first, last = min(event["ts"] for event in events if "ts" in event), max(event["ts"] for event in made)
+    assert all(first - 1e6 < event["ts"] <= last and event["dur"] >= 0 for event in made), "the clocks are the same"
+
+
+def test_batches_that_the_chief_hands_out(graph: Any) -> None:
+    batch = staging.staged(worker_sources.numbers(20), share="dynamic", num_processes=2)
+    with staging.StagingSession() as sess:
+        (got,) = to_the_end(lambda parts: sess.run(parts), [batch])
+    assert got == list(range(20))

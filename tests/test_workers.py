@@ -1,0 +1,282 @@
+"""Worker processes without a session: the same batches as threads make, in memory that is not copied."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import worker_sources
+from worker_sources import Many, Reporting, digits, noisy
+
+from staging_tf1 import sources
+from staging_tf1.errors import SourceError
+from staging_tf1.sources import ArrayRecordSource, MapSource, Source, TFRecordSource
+from staging_tf1.sources.aligned import is_aligned
+from staging_tf1.spec import flatten
+from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.shipping import SharedShipment, Shipment, unloaded
+from staging_tf1.workers.slots import Lent
+
+
+@contextmanager
+def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list[WorkerPool]]:
+    """A pool of worker processes for each of `sources`, without a session."""
+    shipment = SharedShipment(sources, len(sources))
+    made = [WorkerPool(Job(f"test/{place}", processes, shipment, place, **options)) for place in range(len(sources))]
+    try:
+        yield made
+    finally:
+        for pool in made:
+            pool.end()
+
+
+def assert_same(first: Any, second: Any) -> None:
+    for one, other in zip(flatten(first), flatten(second), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def address_of(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def tfrecords(folder: Path) -> list[str]:
+    path = str(folder / "numbers.tfrecord")
+    sources.write_tfrecords((str(number * number).encode() for number in range(37)), path)
+    return [path]
+
+
+def all_kinds(folder: Path) -> dict[str, Source]:
+    files = tfrecords(folder)
+    records = dict(batch_size=5, shuffle=True, seed=3, epochs=2)
+    kinds: dict[str, Source] = {
+        "ArraySource": digits(),
+        "shuffled": digits(shuffle=True, seed=1),
+        "sharded": digits(shuffle=True, seed=1).shard(1, 3),
+        "with random numbers": digits(shuffle=True, seed=1, transform=noisy),
+        "memory-mapped": sources.ArraySource(np.load(_saved(folder), mmap_mode="r"), batch_size=4, epochs=1),
+        "TFRecordSource": TFRecordSource(files, **records),
+        "TFRecordSource, parsed": TFRecordSource(files, parse_fn=int, **records),
+        "TFRecordSource, pread, cached": TFRecordSource(files, access="pread", cache_bytes=200, **records),
+        "MapSource": MapSource(worker_sources.Texts(), **records),
+        "MapSource, padded": MapSource([np.arange(n) for n in range(1, 20)], collate="pad", **records),
+        "concatenated": sources.concatenate([digits(), digits(20)]),
+        "mixed": sources.mix([digits(epochs=None), digits(20, epochs=None)], [3, 1], seed=2),
+        "zipped": sources.zip_records({"a": digits(), "b": digits()}),
+        "a user's": Reporting(11),
+    }
+    try:
+        import array_record  # noqa: F401
+    except ImportError:
+        return kinds
+    paths = sources.write_array_records((str(n).encode() for n in range(30)), str(folder / "n.array_record"))
+    return {**kinds, "ArrayRecordSource": ArrayRecordSource(paths, parse_fn=int, **records)}
+
+
+def _saved(folder: Path) -> str:
+    path = str(folder / "array.npy")
+    np.save(path, np.arange(90).reshape(30, 3))
+    return path
+
+
+def test_every_source_makes_the_same_batches_in_a_process(tmp_path: Path) -> None:
+    kinds = all_kinds(tmp_path)
+    wanted = []
+    for kind, source in enumerate(kinds.values()):
+        source.batch(0)  # opens files and fills caches here, too
+        last = (source.num_batches or 6) - 1
+        wanted += [(kind, last), (kind, 0), (kind, last // 2)]
+    many = Many(list(kinds.values()), wanted)
+    with pools(many) as (pool,):
+        for index, (kind, number) in enumerate(wanted):
+            batch, has_tensorflow = pool.make(index).batch
+            expected = list(kinds.values())[kind].batch(number)
+            if list(kinds)[kind] == "a user's":
+                assert batch.pop("pid") in pool.pids and expected.pop("pid") == os.getpid()
+                assert not batch.pop("has_tf") and expected.pop("has_tf") in (True, False)
+            assert not has_tensorflow
+            assert_same(batch, expected)
+
+
+def test_the_training_process_sees_the_memory_that_the_worker_wrote() -> None:
+    """64-byte boundaries, so TensorFlow copies nothing, and one base, the slot."""
+    with pools(digits(400, transform=noisy)) as (pool,):
+        batch = pool.make(3).batch
+        assert {type(array.base) for array in flatten(batch)} == {Lent}
+        for array in flatten(batch):
+            assert is_aligned(array) and array.flags.writeable and type(array) is np.ndarray
+
+
+def test_a_transform_writes_into_the_slot() -> None:
+    """The transform's array is where `aligned_empty` has put it: nothing copies it on its way."""
+    with pools(Reporting(4, worker_sources.address_in_slot)) as (pool,):
+        for number in range(4):
+            batch = pool.make(number).batch
+            # The worker wrote the offset in its own mapping of the slot.
+            offset = batch["x"].__array_interface__["data"][0] - batch["x"].base.__array_interface__["data"][0]
+            assert batch["x"][0] % mmap.PAGESIZE == offset % mmap.PAGESIZE
+
+
+def test_a_slot_is_used_again_when_its_batch_is_gone() -> None:
+    with pools(digits(400)) as (pool,):
+        held = pool.make(0).batch
+        places = {address_of(pool.make(number).batch["x"]) for number in range(1, 9)}
+        assert len(places) == 1 and address_of(held["x"]) not in places
+        np.testing.assert_array_equal(held["label"], [0, 1, 2, 3])
+        once = pool.memory_bytes
+        del held
+        for number in range(20):
+            pool.make(number)
+        assert pool.memory_bytes == once
+
+
+def test_a_source_that_keeps_its_arrays_is_copied() -> None:
+    """The worker writes to the array again, in the slot of a batch that is still in use."""
+    with pools(worker_sources.Keeping()) as (pool,):
+        batches = [pool.make(number).batch for number in range(5)]
+        assert [batch["x"].tolist() for batch in batches] == [[number] * 3 for number in range(5)]
+
+
+def test_values_that_are_no_arrays_arrive_as_they_are() -> None:
+    with pools(Reporting(None, worker_sources.odd_values)) as (pool,):
+        got = pool.make(0).batch["x"]
+    assert type(got) is types.MappingProxyType
+    assert bytes(got["buffer"]) == b"its own"
+    expected = worker_sources.odd_values(0)
+    for key in ("view", "columns", "bytes"):
+        assert_same(got[key], np.asarray(expected[key]))
+
+
+def test_slots_grow_with_the_batches() -> None:
+    source = Reporting(None, worker_sources.growing)
+    with pools(source) as (pool,):
+        for number in [0, 1, 30, 2, 200, 3]:
+            assert_same(pool.make(number).batch["x"], worker_sources.growing(number))
+        assert 200 * 8192 <= pool.memory_bytes < 2.5 * 200 * 8192
+
+
+def test_the_memory_limit_holds_and_nothing_waits_forever() -> None:
+    """More batches are wanted at a time than fit, and all of them are held until they were delivered in order."""
+    limit = 5 << 20
+    with pools(Reporting(None, worker_sources.a_megabyte), processes=2, memory_limit=limit) as (pool,):
+        numbers, got = iter(range(40)), list[int]()
+        lock, turn = threading.Lock(), threading.Condition()
+
+        def feed() -> None:
+            while True:
+                with lock:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                made = pool.make(number)
+                with turn:
+                    turn.wait_for(lambda mine=number: len(got) == mine)
+                    got.append(int(made.batch["x"][0]))
+                    turn.notify_all()
+                del made
+
+        threads = [threading.Thread(target=feed) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert got == list(range(40))
+        assert pool.memory_bytes <= limit
+
+
+def test_a_batch_beyond_the_memory_limit_says_so() -> None:
+    with pools(Reporting(None, worker_sources.a_megabyte), memory_limit=1 << 20) as (pool,):
+        expected = r"'test/0': batch 7 needs 1,048,\d\d\d bytes of shared memory, but memory_limit is 1,048,576"
+        with pytest.raises(SourceError, match=expected):
+            pool.make(7)
+
+
+def test_arrays_are_shared_and_not_pickled_into_each_worker() -> None:
+    big = np.arange(3_000_000)
+    source = digits().shard(0, 2), digits().shard(1, 2)
+    shipments = [Shipment([sources.ArraySource(big, batch_size=4)]), Shipment(source)]
+    try:
+        assert big.nbytes < shipments[0].nbytes < big.nbytes + 10_000
+        both = sources.ArraySource(big, batch_size=4)
+        shipments.append(Shipment([both.shard(0, 2), both.shard(1, 2)]))
+        assert shipments[2].nbytes < big.nbytes + 10_000, "the shards have the same array"
+    finally:
+        for shipment in shipments:
+            shipment.close()
+
+
+def test_memory_mapped_arrays_are_opened_again(tmp_path: Path) -> None:
+    mapped = np.load(_saved(tmp_path), mmap_mode="r")
+    np.save(tmp_path / "columns.npy", np.asfortranarray(np.arange(9000).reshape(1000, 9)))
+    by_column = np.load(tmp_path / "columns.npy", mmap_mode="r")
+    views = {"whole": mapped, "part": mapped[3:], "columns": mapped[:, ::2], "plain": np.asarray(mapped)[5:]}
+    views |= {"by column": by_column, "a column": by_column[:, 3], "transposed": by_column.T, "rows": by_column[7::2]}
+    views |= {"last columns": by_column[:, 5:], "backwards": by_column[::-1]}
+    for name, view in views.items():
+        shipment = Shipment([sources.ArraySource(view, batch_size=4, epochs=1)])
+        try:
+            assert shipment.nbytes < 4000
+            (source,) = unloaded(os.dup(shipment.descriptor))
+            assert_same(source.batch(0), view[:4]), name
+        finally:
+            shipment.close()
+
+
+def test_memory_stays_flat_over_batches_of_all_sizes() -> None:
+    """The shared memory is that of the largest batches, and the worker's own does not grow."""
+    steps = int(os.environ.get("STAGING_TF1_WORKER_STEPS", "400"))
+    with pools(Reporting(None, worker_sources.of_random_size), processes=2) as (pool,):
+        rss = []
+        for number in range(steps):
+            assert (pool.make(number).batch["x"] == number).all()
+            if number in (steps // 2, steps - 1):
+                rss.append(sum(map(memory_of, [os.getpid(), *pool.pids])))
+        assert pool.memory_bytes < 4 * 1.5 * worker_sources.LARGEST
+        assert rss[1] < rss[0] + 2 * worker_sources.LARGEST
+
+
+def memory_of(pid: int) -> int:
+    """The memory of a process, in bytes."""
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+
+def test_programs_that_a_source_starts_inherit_no_descriptor() -> None:
+    with pools(Reporting(None, worker_sources.inheritable)) as (pool,):
+        assert pool.make(0).batch["x"].tolist() == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="Python keeps a descriptor for each mapping")
+def test_batches_that_are_held_need_no_descriptors() -> None:
+    with pools(digits(400)) as (pool,):
+        held = [pool.make(0)]
+        before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{pool.pids[0]}/fd"))
+        held += [pool.make(number) for number in range(1, 9)]
+        assert (len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{pool.pids[0]}/fd"))) == before
+
+
+def test_nothing_is_left_behind() -> None:
+    with pools(digits()) as (pool,):
+        pool.make(0)
+    gc.collect()  # of earlier tests
+    before = set(os.listdir("/proc/self/fd"))
+    with pools(digits(), digits(), processes=2) as made:
+        pids = []
+        for pool in made:
+            pool.make(0)
+            pids += pool.pids
+        assert len(set(pids)) == 4
+    assert set(os.listdir("/proc/self/fd")) == before
+    for pid in pids:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
