@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import select
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 from processes import RunPython
 
 from staging_tf1.bench import suites
+from staging_tf1.bench.cpu import cpu_secs
 from staging_tf1.bench.errors import BenchError, NotApplicable
 from staging_tf1.bench.measure import measure
 from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.process import Answer, ask_worker
+from staging_tf1.bench.process import Answer, _running, ask_worker
 from staging_tf1.bench.results import Bound, bound_of, make_rows
 from staging_tf1.bench.rounds import Outcome, play_rounds, rotated
 from staging_tf1.bench.systems import BOUNDS, SYSTEMS, default_systems, load_system, parse_system
@@ -30,21 +35,42 @@ from staging_tf1.bench.task import Task
 from staging_tf1.bench.worker import Request, answer, config_of
 from staging_tf1.bench.workloads import check_workload, load_workload, split_own
 from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.workloads.transforms import TOKENS, vocabulary
 from staging_tf1.cli import bench
 
 THREADS = 2
 # Systems that shuffle in a queue of records: an epoch's records are not delivered together.
 MIXED = {"classic", "hand_classic"}
+# Systems whose threads or processes shuffle on their own.
+ON_THEIR_OWN = {"tf_data_shuffled", "tensorpack_zmq"}
+# Systems that need a package, and its module.
+NEEDS = {
+    "tensorpack": "tensorpack",
+    "tensorpack_zmq": "tensorpack",
+    "grain_mp": "grain",
+    "torch_loader": "torch",
+}
 # The pairs of a workload and a system that cannot feed it.
-NOT_FOR = {("W3", "tf_data"), *((name, "tf_data_shuffled") for name in ("W1", "W2", "W3", "W4"))}
+NOT_FOR = {
+    ("W3", "tf_data"),
+    ("W6", "tf_data"),
+    *((name, "tf_data_shuffled") for name in FACTS if name != "W5"),
+    *((name, system) for name in ("W6", "W7") for system in ("staged_uint8", "staged_uint8_nice")),
+    *((name, system) for name in ("W1", "W2", "W3", "W5") for system in NEEDS if system != "tensorpack"),
+}
 PAIRS = [(name, system) for name in FACTS for system in SYSTEMS if (name, system) not in NOT_FOR]
 
 
 def needs(name: str, system: str = "") -> None:
     """Skip the test if a package is not installed."""
-    for module, needed in (("PIL", name == "W4"), ("tensorpack", system == "tensorpack")):
-        if needed and importlib.util.find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
+    if missing(name, system):
+        pytest.skip(f"{missing(name, system)} is not installed")
+
+
+def missing(name: str, system: str) -> str:
+    """Return the module that a workload or a system needs, and that is not installed."""
+    needed = [*(["PIL"] if name == "W4" else []), *([NEEDS[system]] if system in NEEDS else [])]
+    return next((module for module in needed if importlib.util.find_spec(module) is None), "")
 
 
 def look(batch: dict[str, Any]) -> dict[str, Any]:
@@ -108,12 +134,32 @@ def check_records(data: Any, batch: Any) -> list[int]:
     return [int.from_bytes(record[:8], "little") for record in records]
 
 
+def check_tokens(data: Any, batch: Any) -> list[int]:
+    """W6: the pieces of each row are the letters of its text, which may be cut."""
+    names = {number: piece for piece, number in vocabulary().items()}
+    for row, record in zip(batch["tokens"].tolist(), batch["label"]):
+        pieces = [names[number] for number in row if number]
+        letters = data["text"][record].decode().replace(" ", "")
+        assert row == [*(number for number in row if number), *[0] * (TOKENS - len(pieces))]
+        assert letters.startswith("".join(pieces)) and (len(pieces) == TOKENS or letters == "".join(pieces))
+    return batch["label"].tolist()
+
+
+def check_bytes(data: Any, batch: Any) -> list[int]:
+    """W7: each image is its record."""
+    assert batch["image"].dtype == np.uint8
+    np.testing.assert_array_equal(batch["image"], data["image"][batch["label"]])
+    return batch["label"].tolist()
+
+
 CHECKS: dict[str, Callable[[Any, Any], list[int]]] = {
     "W1": check_rows,
     "W2": check_flipped,
     "W3": check_rows,
     "W4": check_crops,
     "W5": check_records,
+    "W6": check_tokens,
+    "W7": check_bytes,
 }
 
 
@@ -125,11 +171,11 @@ def test_what_a_system_delivers(name: str, system: str, tmp_path: Path, graph: A
     threads = 1 if system == "hand_area" else THREADS
     numbers = delivered(name, system, tmp_path, threads)
     assert len(numbers) == records
-    if system in MIXED or system == "tf_data_shuffled":
+    if system in MIXED | ON_THEIR_OWN:
         assert set(numbers) <= set(range(records))
         return
     assert sorted(numbers) == list(range(records)), "each record once per epoch"
-    front_to_back = name == "W5" and not SYSTEMS[system].ours
+    front_to_back = name == "W5" and not SYSTEMS[system].ours and system != "py_function"
     assert (numbers == list(range(records))) == front_to_back
 
 
@@ -161,12 +207,12 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_pat
         before = tf.get_default_graph().get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
         measured = measure(step, secs=1, steps=2)
     assert measured.steps == 2 and measured.wall_ms > 0 and measured.cpu_ms > 0 and measured.peak_mb > 1
-    assert bool(before) == (name != "W5")
+    assert bool(before) == (name not in ("W5", "W7"))
 
 
 def test_batches_of_a_workload_are_the_tensors_that_its_model_takes(tmp_path: Path) -> None:
     for name in FACTS:
-        if name == "W4" and importlib.util.find_spec("PIL") is None:
+        if missing(name, ""):
             continue
         workload = load_workload(name)
         batch = next(workload.batches(workload.open(FACTS[name].quick_records, str(tmp_path)), seed=1))
@@ -187,6 +233,11 @@ def test_all_batches_of_a_workload_are_alike(name: str) -> None:
     [
         ("W3", "tf_data", "W3 waits in Python"),
         ("W1", "tf_data_shuffled", "tf_data already shuffles all of W1"),
+        ("W6", "tf_data", "W6 cuts texts in Python"),
+        ("W6", "staged_uint8", "W6 has no compact form of its batches"),
+        ("W7", "staged_uint8", "W7 stages bytes in any case"),
+        ("W1", "grain_mp", "its worker processes are measured on W4, W6, W7, where they may help"),
+        ("W5", "torch_loader", "its worker processes are measured on W4, W6, W7, where they may help"),
     ],
 )
 def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, tmp_path: Path, graph: Any) -> None:
@@ -199,6 +250,9 @@ def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, t
     ("module", "request_", "why"),
     [
         ("tensorpack", Request("W1", "tensorpack", ""), "tensorpack is not installed (pip install tensorpack)"),
+        ("tensorpack", Request("W6", "tensorpack_zmq", ""), "tensorpack is not installed (pip install tensorpack)"),
+        ("grain", Request("W6", "grain_mp", ""), "grain is not installed (pip install grain)"),
+        ("torch", Request("W6", "torch_loader", ""), "torch is not installed (pip install torch)"),
         (
             "PIL",
             Request("W4", "const", ""),
@@ -210,7 +264,7 @@ def test_what_is_not_installed_is_skipped_with_the_cure(
     module: str, request_: Request, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
-    assert answer(replace(request_, records=128)) == {"skipped": why}
+    assert answer(replace(request_, records=256)) == {"skipped": why}
 
 
 def test_as_many_steps_are_measured_as_fit_into_the_time() -> None:
@@ -246,6 +300,44 @@ def test_the_rounds_ask_each_once_a_round_and_never_again_what_is_skipped() -> N
     assert done == list("abcbcacab")
     assert outcomes["a"].wall_ms == [1, 5, 7] and outcomes["c"].wall_ms == [3, 4, 6]
     assert outcomes["b"].skipped == "not here" and outcomes["b"].wall_ms == []
+
+
+def test_a_system_that_may_hang_has_a_limit_of_its_own() -> None:
+    limits: dict[str, float] = {}
+
+    def ask(request: Request, timeout_secs: float) -> Answer:
+        limits[request.system] = timeout_secs
+        return measured(1.0)
+
+    (plan,) = suites.workload_plans(["W6"], default_systems([2]), secs=1, folder="x")
+    play_rounds(plan.requests, 1, ask=ask)
+    assert limits["tensorpack_zmq"] == 70 and limits["tensorpack"] == limits["staged"] == 310
+
+
+def test_the_step_of_w6_has_one_core_unless_a_system_sets_another_number() -> None:
+    systems = [parse_system("staged"), parse_system("staged@intra_op=2")]
+    plans = suites.workload_plans(["W1", "W6"], systems, secs=1, folder="x")
+    cores = [{name: request.intra_op for name, request in plan.requests.items()} for plan in plans]
+    assert cores[0] == {"const": 0, "source": 0, "staged:1": 0, "staged:1@intra_op=2": 2}
+    assert cores[1] == {"const": 1, "source": 1, "staged:1": 1, "staged:1@intra_op=2": 2}
+
+
+_PARENT = """
+import subprocess, sys
+sum(range(5_000_000))
+print(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE).pid, flush=True)
+input()
+"""
+
+
+def test_what_a_worker_has_started_ends_with_it() -> None:
+    with _running([sys.executable, "-c", _PARENT], dict(os.environ)) as worker:
+        assert worker.stdout is not None
+        child = os.pidfd_open(int(worker.stdout.readline()))
+        assert cpu_secs() - time.process_time() > 0.02
+    assert worker.poll() is not None
+    assert select.select([child], [], [], 60)[0], "it has ended"
+    os.close(child)
 
 
 def outcome(name: str, wall: list[float], cpu: list[float] | None = None) -> Outcome:
@@ -348,7 +440,7 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["W9"], "Unknown workload 'W9', expected one of W1, W2, W3, W4, W5."),
+        (["W9"], "Unknown workload 'W9', expected one of W1, W2, W3, W4, W5, W6, W7."),
         (["--systems", "stage"], f"Unknown system 'stage', expected one of {', '.join(SYSTEMS)}."),
         (
             ["--systems", "feed_dict:4"],
@@ -373,6 +465,11 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "--train got 'my_module', expected my_module:build, where build() returns (source, train).",
         ),
         (
+            ["--train", "no_module_of_this_name:build"],
+            f"--train no_module_of_this_name:build: found no module 'no_module_of_this_name' in {os.getcwd()} or in "
+            "the installed packages.",
+        ),
+        (
             ["W1", "--train", "my_module:build"],
             "--train measures your own step: remove workloads, --systems, --suite and --quick.",
         ),
@@ -386,7 +483,7 @@ def said_by(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
         (
             ["--json", "no/such/folder/o.json"],
-            "--json 'no/such/folder/o.json' cannot be written: No such file or directory.",
+            "--json 'no/such/folder/o.json' cannot be written: No such file or directory. Choose a writable folder.",
         ),
     ],
 )
@@ -409,7 +506,7 @@ def test_the_page_knows_every_workload_and_system_and_its_commands_are_understoo
     first_cells = {cell.strip("`").removesuffix(":N") for cell in re.findall(r"^\| (\S+) \|", page, re.MULTILINE)}
     assert {*FACTS, *SYSTEMS} <= first_cells
     commands = re.findall(r"^staging-tf1 bench(.*?)(?:#.*)?$", page, re.MULTILINE)
-    assert len(commands) == 9
+    assert len(commands) == 12
     for command in commands:
         options = bench.parser().parse_args(shlex.split(command))
         assert bench._plans(options)
@@ -518,55 +615,84 @@ def test_a_worker_that_dies_tells_its_last_words() -> None:
 
 
 @pytest.mark.timeout(2000)
-def test_the_quick_form_runs_every_workload_on_every_system(run_python: RunPython, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "systems"),
+    [
+        (["W1", "W5"], ["feed_dict", f"staged:{THREADS}", "tf_data_shuffled"]),
+        pytest.param(["W1", "W5"], [], marks=pytest.mark.slow),
+        pytest.param([], [], marks=pytest.mark.slow),
+    ],
+    ids=["some", "two", "all"],
+)
+def test_the_quick_form_runs_every_workload_on_every_system(
+    run_python: RunPython, tmp_path: Path, names: list[str], systems: list[str]
+) -> None:
     out = tmp_path / "out.json"
+    chosen = ["--systems", ",".join(systems)] if systems else ["--threads", THREADS]
     done = run_python(
-        *("-m", "staging_tf1", "bench", "--quick", "--threads", THREADS, "--cache", tmp_path, "--json", out),
+        *("-m", "staging_tf1", "bench", *names, "--quick", *chosen, "--cache", tmp_path, "--json", out),
         timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
     assert "TensorFlow" in done.stdout and "failed" not in done.stdout
     tables = json.loads(out.read_text(encoding="utf-8"))["tables"]
-    assert [table["title"][:2] for table in tables] == list(FACTS)
+    assert [table["title"][:2] for table in tables] == (names or list(FACTS))
     for table in tables:
         name = table["title"][:2]
-        expected = {*BOUNDS, *map(str, default_systems([THREADS]))}
+        references = {FACTS[name].reference} - {None}
+        expected = {*BOUNDS, *references, *(systems or map(str, default_systems([THREADS])))}
         assert {row["name"] for row in table["rounds"]} == expected
         for row in table["rounds"]:
             system = row["name"].split(":")[0]
-            applies = system in BOUNDS or (name, system) in PAIRS
-            missing = importlib.util.find_spec("PIL" if name == "W4" else "numpy") is None
-            missing = missing or (system == "tensorpack" and importlib.util.find_spec("tensorpack") is None)
-            assert bool(row["wall_ms"]) == (applies and not missing), row
+            applies = system in BOUNDS or system in references or (name, system) in PAIRS
+            assert bool(row["wall_ms"]) == (applies and not missing(name, system)), row
 
 
-_RUN_EXPERIMENTS = """
+_RUN_EXPERIMENT = """
 import runpy, sys
-for path in sys.argv[1:]:
-    sys.argv = [path, "--quick"]
-    sys.path.insert(0, path.rpartition("/")[0])
-    print("#", path, flush=True)
-    runpy.run_path(path, run_name="__main__")
+path = sys.argv[1]
+sys.argv = [path, "--quick"]
+sys.path.insert(0, path.rpartition("/")[0])
+runpy.run_path(path, run_name="__main__")
 """
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-EXPERIMENTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name not in ("cluster_tasks.py", "common.py"))
+_HELPERS = ("cluster_tasks.py", "common.py", "datasets_caches.py", "datasets_reading.py", "datasets_torch.py")
+EXPERIMENTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name not in _HELPERS)
+
+
+def check_experiment(name: str, said: str) -> None:
+    """Check the lines that the experiment prints."""
+    if name == "cast":
+        assert len(re.findall(r"MiB in the area", said)) == 3
+        assert re.findall(r"(\d+\.\d) MiB", said) == ["13.5", "6.8", "3.4"]
+    elif name == "cluster":
+        assert re.findall(r"^(\w+)$", said, re.MULTILINE) == ["step", "latency", "kills", "load"]
+    elif name == "overhead":
+        assert len(re.findall(r" [+-]\d+\.\d us ", said)) == 4
+    elif name == "scaling":
+        parts = ["bytes", "threads", "towers", "capacity", "steps"]
+        assert [line for line in said.splitlines() if ":" not in line] == parts
+    elif name == "datasets":
+        assert said.count("us per batch of 128") == 11 and said.count("padding") == 5
+    elif name == "shuffle":
+        assert said.count("of the time in order") == 2
+    else:
+        assert name == "synthetic" and "real over synthetic: " in said
 
 
 @pytest.mark.timeout(2000)
-def test_the_experiments_run(run_python: RunPython) -> None:
-    done = run_python("-c", _RUN_EXPERIMENTS, *EXPERIMENTS, timeout=1800)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_the_experiments_run(fork_server: ForkServer, path: Path) -> None:
+    done = fork_server.run("-c", _RUN_EXPERIMENT, path, timeout=1800)
     assert done.returncode == 0, done.stderr
-    said = dict(zip([path.stem for path in EXPERIMENTS], re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:]))
-    assert len(re.findall(r"MiB in the area", said["cast"])) == 3
-    assert re.findall(r"(\d+\.\d) MiB", said["cast"]) == ["13.5", "6.8", "3.4"]
-    assert re.findall(r"^(\w+)$", said["cluster"], re.MULTILINE) == ["step", "latency", "kills", "load"]
-    assert len(re.findall(r" [+-]\d+\.\d us ", said["overhead"])) == 4
-    assert [line for line in said["scaling"].splitlines() if ":" not in line] == [
-        *("bytes", "threads", "towers", "capacity", "steps")
-    ]
-    assert said["datasets"].count("us per batch of 128") == 11 and said["datasets"].count("padding") == 5
-    assert said["shuffle"].count("of the time in order") == 2
-    assert "real over synthetic: " in said["synthetic"]
+    check_experiment(path.stem, done.stdout)
+
+
+def test_the_part_about_caches_runs(fork_server: ForkServer) -> None:
+    done = fork_server.run(BENCHMARKS / "datasets.py", "--part", "cache", "--quick")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" of the time") >= 3 and done.stdout.count("of 1/64 of the bytes") == 3
 
 
 def test_the_list_of_experiments_leads_to_each() -> None:

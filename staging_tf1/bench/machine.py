@@ -8,15 +8,9 @@ import platform
 import time
 
 from staging_tf1 import __version__
+from staging_tf1.cores import usable_cores
 
-__all__ = ["describe_machine", "usable_cores"]
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use, which can be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+__all__ = ["describe_machine"]
 
 
 def describe_machine() -> dict[str, str]:

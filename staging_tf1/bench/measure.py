@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from staging_tf1.bench.cpu import cpu_secs
 from staging_tf1.bench.task import Step
 
 __all__ = ["Measurement", "measure"]
@@ -20,7 +21,7 @@ _WARM_UP_STEPS = 20
 class Measurement:
     """The figures of one system on one workload, measured by one process."""
 
-    # Milliseconds per step: wall time, and CPU time of all cores together.
+    # Milliseconds per step: wall time, and CPU time of all cores together, of this process and those that it started.
     wall_ms: float
     cpu_ms: float
     # The number of measured steps.
@@ -42,9 +43,9 @@ def measure(step: Step, secs: float, steps: int | None = None) -> Measurement:
     count = steps or _steps_that_fit(step, secs)
     if steps:
         _run(step, steps)
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), cpu_secs()
     _run(step, count)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - wall, cpu_secs() - cpu
     return Measurement(wall * 1e3 / count, cpu * 1e3 / count, count, _peak_mb())
 
 

@@ -70,7 +70,7 @@ def play_rounds(
         for name in rotated(list(requests), turn):
             if name not in final:
                 request = replace(requests[name], seed=requests[name].seed + turn)
-                answer = ask(request, _GRACE_SECS + 10 * request.secs)
+                answer = ask(request, (request.limit_secs or _GRACE_SECS) + 10 * request.secs)
                 outcomes[name].add(answer)
                 if answer.measured is None:
                     final[name] = answer
@@ -79,8 +79,15 @@ def play_rounds(
 
 
 def play_once(requests: Mapping[tuple[int, str], Request]) -> dict[tuple[int, str], Outcome]:
-    """Measure each request once, all in one process, for `--quick`. The keys are (table, name of the row)."""
+    """Measure each request once, for `--quick`. The keys are (table, name of the row).
+
+    All in one process, and those that may hang in a second one.
+    """
     outcomes = {key: Outcome(key[1]) for key in requests}
-    for outcome, answer in zip(outcomes.values(), ask_one_worker(list(requests.values()), _GRACE_SECS)):
-        outcome.add(answer)
+    for may_hang in (False, True):
+        group = {key: request for key, request in requests.items() if bool(request.limit_secs) == may_hang}
+        limit_secs = sum(request.limit_secs for request in group.values()) or _GRACE_SECS
+        if group:
+            for key, answer in zip(group, ask_one_worker(list(group.values()), limit_secs)):
+                outcomes[key].add(answer)
     return outcomes

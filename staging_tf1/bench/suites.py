@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from staging_tf1.bench.machine import usable_cores
+from staging_tf1.bench.choice import advice, own_systems
 from staging_tf1.bench.pools import POOLS
 from staging_tf1.bench.results import Bound, bound_of
 from staging_tf1.bench.rounds import Outcome, play_once, play_rounds
-from staging_tf1.bench.systems import BOUNDS, SystemName
+from staging_tf1.bench.systems import BOUNDS, SYSTEMS, SystemName
 from staging_tf1.bench.tables import Table
 from staging_tf1.bench.worker import Request
 from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.cores import usable_cores
 
 __all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
 
@@ -29,6 +30,8 @@ class Plan:
     requests: dict[str, Request]
     # Computes the bound from the outcomes.
     bound: Callable[[dict[str, Outcome]], Bound | None]
+    # Says from the outcomes what to choose.
+    advice: Callable[[dict[str, Outcome]], list[str]] = lambda outcomes: []
 
 
 def workload_plans(
@@ -49,21 +52,24 @@ def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool
 
 
 def own_plan(name: str, *, secs: float, folder: str) -> Plan:
-    """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged."""
+    """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged.
+
+    Staged with several numbers of threads and processes, of which the advice names the best.
+    """
     split_own(name)
     base = Request(workload=name, system="const", folder=folder, secs=secs)
-    systems = {
+    staged = own_systems(usable_cores())
+    requests = {
         "const": base,
         "feed_dict": replace(base, system="feed_dict"),
-        "staged:1": replace(base, system="staged"),
-        "staged:4": replace(base, system="staged", threads=4),
+        **{str(each): _request(base, each) for each in staged},
     }
 
     def bound(outcomes: dict[str, Outcome]) -> Bound | None:
         wall = outcomes["const"].wall_ms
         return Bound(wall, "the same step on constant data ('of bound' is real over synthetic)") if wall else None
 
-    return Plan(f"{name}: your own training step", systems, bound)
+    return Plan(f"{name}: your own training step", requests, bound, lambda outcomes: advice(outcomes, staged))
 
 
 def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
@@ -89,7 +95,7 @@ def run_quickly(plans: Sequence[Plan]) -> list[Table]:
 
 
 def _table(plan: Plan, outcomes: dict[str, Outcome]) -> Table:
-    return Table(plan.title, outcomes, plan.bound(outcomes))
+    return Table(plan.title, outcomes, plan.bound(outcomes), plan.advice(outcomes))
 
 
 def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> Plan:
@@ -98,8 +104,13 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     reference = FACTS[name].reference
     if reference is not None and SystemName(reference) not in rows:
         rows.append(SystemName(reference))
-    requests = {str(each): replace(base, system=each.system, threads=each.threads, **dict(each.pools)) for each in rows}
+    requests = {str(each): _request(base, each) for each in rows}
     return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
+
+
+def _request(base: Request, name: SystemName) -> Request:
+    limit_secs = SYSTEMS[name.system].limit_secs if name.system in SYSTEMS else 0.0
+    return replace(base, system=name.system, threads=name.threads, limit_secs=limit_secs, **dict(name.pools))
 
 
 def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
@@ -124,7 +135,9 @@ def _changes(request: Request) -> Iterator[tuple[str, Request]]:
 
 def _base(name: str, secs: float, folder: str, quick: bool) -> Request:
     facts = FACTS[name]
-    base = Request(workload=name, system="const", folder=folder, secs=secs, records=facts.records)
+    base = Request(
+        workload=name, system="const", folder=folder, secs=secs, records=facts.records, intra_op=facts.intra_op
+    )
     return replace(base, records=facts.quick_records, steps=_QUICK_STEPS) if quick else base
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from staging_tf1.bench.results import Bound, Row, make_rows
@@ -19,6 +19,8 @@ class Table:
     title: str
     outcomes: dict[str, Outcome]
     bound: Bound | None
+    # What to choose, for the user's own step.
+    advice: list[str] = field(default_factory=list)
 
     @property
     def rows(self) -> list[Row]:
@@ -27,7 +29,7 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """The description of the bound, and the reasons for missing rows."""
+        """The description of the bound, the reasons for missing rows, and the advice."""
         notes = [f"bound: {self.bound.meaning}"] if self.bound else []
         names: dict[str, list[str]] = {}
         for each in self.outcomes.values():
@@ -35,7 +37,7 @@ class Table:
                 names.setdefault(f"skipped: {each.skipped}", []).append(each.name)
             if each.failed:
                 names.setdefault(f"failed: {each.failed}", []).append(each.name)
-        return notes + [f"{', '.join(same)} {reason}" for reason, same in names.items()]
+        return notes + [f"{', '.join(same)} {reason}" for reason, same in names.items()] + self.advice
 
 
 # The head of each column, and the function that formats its cells.
@@ -84,6 +86,7 @@ def as_json(machine: Mapping[str, str], tables: Sequence[Table]) -> dict[str, An
             {
                 "title": table.title,
                 "bound": asdict(table.bound) if table.bound else None,
+                "advice": table.advice,
                 "rows": [asdict(row) for row in table.rows],
                 "rounds": [asdict(outcome) for outcome in table.outcomes.values()],
             }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1.bench.errors import BenchError, NotApplicable
+from staging_tf1.quiet import import_quietly
 
 __all__ = ["Request", "answer", "config_of", "main"]
 
@@ -39,10 +40,13 @@ class Request:
     # Whether idle threads of the pools sleep immediately instead of spinning for a while.
     no_spinning: bool = False
     input_device: str | None = None
+    # Seconds after which the measurement counts as hung; 0 is the usual limit.
+    limit_secs: float = 0.0
 
 
 def answer(request: Request) -> dict[str, Any]:
     """Measure, and return the answer to print."""
+    import_quietly()
     from staging_tf1._tf import tf
     from staging_tf1.bench.measure import measure
     from staging_tf1.bench.systems import load_system

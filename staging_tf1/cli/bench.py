@@ -17,7 +17,7 @@ from staging_tf1.bench.pools import POOLS
 from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, with_pools, workload_plans
 from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
-from staging_tf1.bench.workloads import check_workload
+from staging_tf1.bench.workloads import check_own, check_workload
 from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
 from staging_tf1.sources.files.tfrecord_index import cache_dir
@@ -32,8 +32,8 @@ def _listed(names: dict[str, str]) -> str:
 _EPILOG = f"""
 workloads:
 {_listed({name: facts.help_text for name, facts in FACTS.items()})}
-systems (append ':4' to a name marked * to set the number of feed threads; append '@inter_op=1', '@intra_op=1' or
-'@no_spinning' to any name to set TensorFlow's thread pools for that system only):
+systems (append ':4' to a name marked * to set the number of feed threads or processes; append '@inter_op=1',
+'@intra_op=1' or '@no_spinning' to any name to set TensorFlow's thread pools for that system only):
 {_listed({name + ("*" if listed.threaded else ""): listed.help_text for name, listed in SYSTEMS.items()})}
 examples:
   staging-tf1 bench W1 W2 --rounds 5 --json out.json --plot out.png
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help="the systems to measure (default: all; those marked * once for each number in --threads)",
     )
-    add("--threads", metavar="N,N", default="1,4", help="numbers of feed threads (default: %(default)s)")
+    add("--threads", metavar="N,N", default="1,4", help="numbers of feed threads or processes (default: %(default)s)")
     add(
         "--rounds",
         type=whole_number(1, 1000),
@@ -86,7 +86,8 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--train",
         metavar="MODULE:BUILD",
-        help="measure your own step: build() returns (source, train), and train(batch) returns an op",
+        help="find the best number of threads or processes for your own step: build() returns (source, train), and "
+        "train(batch) returns an op; or build(**feeding) calls staged(source, **feeding) and returns the op",
     )
     add("--quick", action="store_true", help="few records and five steps: checks that everything runs")
     add("--json", metavar="FILE", help="write all measurements to FILE")
@@ -107,6 +108,9 @@ def main(argv: list[str]) -> int:
     options = words.parse_args(argv)
     try:
         plans = _plans(options)
+        if options.train:
+            # Otherwise each of the systems would start a process to find out.
+            check_own(options.train)
         if options.plot:
             check_plot(options.plot)
         if options.json and (problem := problem_of_output("--json", options.json)) is not None:
@@ -166,7 +170,7 @@ def _threads(text: str) -> list[int]:
 
 def _measure(plans: list[Plan], rounds: int) -> list[Table]:
     tables = []
-    with tqdm(total=rounds * sum(len(plan.requests) for plan in plans), unit=" turns") as bar:
+    with tqdm(total=rounds * sum(len(plan.requests) for plan in plans), unit=" turns", disable=None) as bar:
 
         def on_done(name: str) -> None:
             bar.set_postfix_str(name, refresh=False)

@@ -27,11 +27,14 @@ __all__ = ["BOUNDS", "SYSTEMS", "SystemName", "default_systems", "load_system", 
 class _Listed:
     module: str
     help_text: str
-    # Whether the system supports several feed threads. Their number then follows the name, as in "staged:4".
+    # Whether the system supports several feed threads or worker processes. Their number then follows the name, as in
+    # "staged:4".
     threaded: bool = False
     # The function of the system, if its name differs, and its keyword arguments.
     function: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    # Seconds after which a measurement counts as hung, instead of the usual limit.
+    limit_secs: float = 0.0
 
     @property
     def ours(self) -> bool:
@@ -47,6 +50,8 @@ BOUNDS = {
     "const": "the same step on a batch that is in the graph, without input",
     "source": "only the batches, made in plain numpy, without a graph",
 }
+# Measured where they are the bound of a workload.
+REFERENCES = {"memcpy": "only a copy of one batch, to memory that is in use already"}
 
 SYSTEMS = {
     "feed_dict": _Listed("by_hand", "session.run(train_op, feed_dict)"),
@@ -57,12 +62,26 @@ SYSTEMS = {
         "by_hand", "by hand: FIFOQueue of whole batches, a staging area, make_callable", threaded=True
     ),
     "from_generator": _Listed("tf_data", "tf.data.Dataset.from_generator, prefetch"),
+    "py_function": _Listed("tf_data", "tf.data: our source in a tf.py_function, num_parallel_calls", threaded=True),
     "tf_data": _Listed("tf_data", "tf.data in TensorFlow ops, prefetch; W5: front to back"),
     "tf_data_shuffled": _Listed("tf_data", "W5: tf.data with a shuffle buffer of 10,000"),
     "tensorpack": _Listed("tensorpack", "tensorpack's QueueInput and StagingInput", function="run"),
+    "tensorpack_zmq": _Listed(
+        "tensorpack",
+        "tensorpack's MultiProcessRunnerZMQ, which forks",
+        threaded=True,
+        function="processes",
+        # Processes that were forked beside TensorFlow's threads may wait for a lock forever.
+        limit_secs=60.0,
+    ),
+    "grain_mp": _Listed("by_processes", "our source in Grain's mp_prefetch, and feed_dict", threaded=True),
+    "torch_loader": _Listed("by_processes", "our source in PyTorch's DataLoader, and feed_dict", threaded=True),
     "classic": _Listed("ours", "CustomRunner with a shuffle queue, StagingArea, put in the loop", threaded=True),
     "classic_fifo": _Listed("ours", "CustomRunner with a queue of whole batches, StagingArea", threaded=True),
     "staged": _staged("staged(), StagingSession.make_callable"),
+    "staged_processes": _Listed(
+        "ours", "staged(num_processes=N), StagingSession.make_callable", threaded=True, function="staged_processes"
+    ),
     "staged_uint8": _staged("staged() on bytes, which the step converts", compact=True),
     "staged_nice": _staged("staged(nice=10)", nice=10),
     "staged_uint8_nice": _staged("staged_uint8 with nice=10 and capacity=4", compact=True, nice=10, capacity=4),
@@ -72,7 +91,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class SystemName:
-    """A system, its number of feed threads and its thread pool settings, as in `staged:4@inter_op=1`."""
+    """A system, its number of feed threads or processes, and its thread pool settings, as in `staged:4@inter_op=1`."""
 
     system: str
     threads: int = 1
@@ -112,6 +131,6 @@ def default_systems(threads: Iterable[int]) -> list[SystemName]:
 
 def load_system(name: str) -> System:
     """Return the system or the bound of that name."""
-    listed = SYSTEMS.get(name) or _Listed("bounds" if name in BOUNDS else name, "")
+    listed = SYSTEMS.get(name) or _Listed("bounds" if name in {**BOUNDS, **REFERENCES} else name, "")
     module = importlib.import_module(f"staging_tf1.bench.systems.{listed.module}")
     return functools.partial(getattr(module, listed.function or name), **listed.options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from staging_tf1._tf import tf
 from staging_tf1.bench.task import Step, Task, open_session
 
@@ -26,5 +28,18 @@ def source(task: Task) -> Iterator[Step]:
 
     def step() -> None:
         next(batches)
+
+    yield step
+
+
+@contextmanager
+def memcpy(task: Task) -> Iterator[Step]:
+    """Only copy one batch, again and again, to memory that is in use already."""
+    batch = list(next(task.workload.batches(task.data, task.seed)).values())
+    copies = [np.array(array) for array in batch]
+
+    def step() -> None:
+        for copy, array in zip(copies, batch):
+            np.copyto(copy, array)
 
     yield step

@@ -18,9 +18,15 @@ _CAPACITY, _STAY, _AREA_CAPACITY = 8, 4, 4
 @contextmanager
 def feed_dict(task: Task) -> Iterator[Step]:
     """Make and feed each batch between two steps."""
+    with feeding(task, task.workload.batches(task.data, task.seed)) as step:
+        yield step
+
+
+@contextmanager
+def feeding(task: Task, batches: Iterator[Batch]) -> Iterator[Step]:
+    """Yield a step that is fed the next of `batches`."""
     placeholders = _batch_placeholders(task)
     fetches = task.model(placeholders)
-    batches = task.workload.batches(task.data, task.seed)
 
     with open_session(task) as session:
 

@@ -61,10 +61,25 @@ def _through_area(task: Task, batch: Any) -> Iterator[Step]:
 @contextmanager
 def staged(task: Task, *, compact: bool = False, **options: Any) -> Iterator[Step]:
     """Feed batches from `staged()` with these options; `compact` stages bytes, which the step converts."""
+    with _staged(task, {"num_threads": task.threads}, compact, options) as step:
+        yield step
+
+
+@contextmanager
+def staged_processes(task: Task) -> Iterator[Step]:
+    """Feed batches from `staged()` that `task.threads` processes make."""
+    with _staged(task, {"num_processes": task.threads}, False, {}) as step:
+        yield step
+
+
+@contextmanager
+def _staged(task: Task, feeding: dict[str, Any], compact: bool, options: dict[str, Any]) -> Iterator[Step]:
     workload = task.workload
-    source = (workload.compact_source if compact else workload.source)(task.data, task.seed)
-    batch = workload.named(staging.staged(source, num_threads=task.threads, device=task.input_device, **options))
-    fetches = task.model(workload.expand(batch) if compact else batch)
+    fetches = workload.own_step(feeding)
+    if fetches is None:
+        source = (workload.compact_source if compact else workload.source)(task.data, task.seed)
+        batch = workload.named(staging.staged(source, device=task.input_device, **feeding, **options))
+        fetches = task.model(workload.expand(batch) if compact else batch)
     with staging.StagingSession(config=task.config) as session:
         yield session.make_callable(fetches)
 

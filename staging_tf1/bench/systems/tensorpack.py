@@ -1,4 +1,4 @@
-"""tensorpack's `StagingInput(QueueInput(dataflow))`, run by a custom trainer.
+"""tensorpack's `StagingInput(QueueInput(dataflow))`, run by a custom trainer; with one process or several.
 
 The code follows its tutorials "Input Pipeline" and "Write a Trainer": a trainer sets `train_op`, registers the
 callbacks of its input, and steps through `hooked_sess`. It omits the default callbacks (progress bar, summaries).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,23 +16,55 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.bench.errors import NotApplicable
+from staging_tf1.bench.systems.by_processes import AHEAD, for_processes
 from staging_tf1.bench.task import Step, Task
 
 
 @contextmanager
 def run(task: Task) -> Iterator[Step]:
+    """Make the batches in a thread."""
     tensorpack = _tensorpack()
+    with _training(
+        task, tensorpack, tensorpack.dataflow.DataFromGenerator(lambda: _datapoints(task, task.seed))
+    ) as step:
+        yield step
+
+
+@contextmanager
+def processes(task: Task) -> Iterator[Step]:
+    """Make the batches in `task.threads` processes, by `MultiProcessRunnerZMQ`. Each shuffles on its own.
+
+    By default, tensorpack's socket and queue hold 50 batches each.
+    """
+    tensorpack = _tensorpack()
+    for_processes(task)
+
+    base: Any = tensorpack.dataflow.DataFlow
+
+    class Flow(base):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[list[Any]]:
+            # By the process, as in tensorpack's own random dataflows.
+            yield from _datapoints(task, task.seed + os.getpid())
+
+    flow = tensorpack.dataflow.MultiProcessRunnerZMQ(Flow(), task.threads, hwm=AHEAD)
+    queue = tf.FIFOQueue(AHEAD, [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()])
+    with _training(task, tensorpack, flow, queue) as step:
+        yield step
+
+
+def _datapoints(task: Task, seed: int) -> Iterator[list[Any]]:
+    for batch in task.workload.batches(task.data, seed):
+        yield [batch[name] for name in task.workload.spec]
+
+
+@contextmanager
+def _training(task: Task, tensorpack: Any, flow: Any, queue: Any = None) -> Iterator[Step]:
+    """Yield a step on the batches of a dataflow. They pass through `queue`, or through one of tensorpack's own."""
     names, size = list(task.workload.spec), task.workload.batch_size
     signature = [
         tf.TensorSpec([size, *shape], tf.as_dtype(dtype), name) for name, (shape, dtype) in task.workload.spec.items()
     ]
-
-    def datapoints() -> Iterator[list[Any]]:
-        for batch in task.workload.batches(task.data, task.seed):
-            yield [batch[name] for name in names]
-
-    flow = tensorpack.dataflow.DataFromGenerator(datapoints)
-    source = tensorpack.StagingInput(tensorpack.QueueInput(flow))
+    source = tensorpack.StagingInput(tensorpack.QueueInput(flow, queue))
     trainer = tensorpack.Trainer()
     trainer.register_callback(source.setup(signature))
     with tensorpack.tfutils.tower.TrainTowerContext(""):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from staging_tf1._tf import Dataset, tf
-from staging_tf1.bench.workloads.workload import Array, Batch, Empty, Workload
+from staging_tf1.bench.workloads.transforms import Change, scaled, unchanged
+from staging_tf1.bench.workloads.workload import Array, Batch, Workload
 from staging_tf1.sources import ArraySource, Source, aligned_empty
 
 __all__ = ["ArrayWorkload"]
@@ -19,41 +19,43 @@ __all__ = ["ArrayWorkload"]
 class ArrayWorkload(Workload):
     """A workload whose records are rows of arrays: `data` is a dict of arrays, all of the same length."""
 
+    # Transforms the rows before their conversion, while they are bytes. A function of a module that imports no
+    # TensorFlow, and no method: worker processes import what they call.
+    reshape: Change = staticmethod(unchanged)
     # Whether `reshape` draws random numbers. If not, the source need not make a generator for each batch.
     draws = False
 
+    @property
+    def convert(self) -> Change:
+        """Converts gathered rows to the model's input."""
+        return functools.partial(scaled, before=self.reshape)
+
     def batches(self, data: Batch, seed: int) -> Iterator[Batch]:
-        rng = np.random.default_rng(seed)
+        rng, convert = np.random.default_rng(seed), self.convert
         while True:
             order = rng.permutation(len(data["label"]))
             for start in range(0, len(order), self.batch_size):
                 records = order[start : start + self.batch_size]
-                yield self.convert({name: array[records] for name, array in data.items()}, rng, np.empty)
+                yield convert({name: array[records] for name, array in data.items()}, rng, np.empty)
 
     def source(self, data: Batch, seed: int, *, shuffle: bool = True) -> Source:
-        return self._source(data, seed, shuffle, self.convert)
+        return self._maker(data, seed, shuffle, self.convert)()
+
+    def maker(self, data: Batch, seed: int) -> Callable[[], Source]:
+        return self._maker(data, seed, True, self.convert)
 
     def compact_source(self, data: Batch, seed: int) -> Source:
-        return self._source(data, seed, True, self.reshape)
+        return self._maker(data, seed, True, self.reshape)()
 
-    def _source(self, data: Batch, seed: int, shuffle: bool, change: Callable[..., Batch]) -> Source:
+    def _maker(self, data: Batch, seed: int, shuffle: bool, change: Change) -> Callable[[], Source]:
         given = {"empty": aligned_empty} if self.draws else {"empty": aligned_empty, "rng": None}
         transform = functools.partial(change, **given)
-        return ArraySource(data, batch_size=self.batch_size, shuffle=shuffle, seed=seed, transform=transform)
+        return functools.partial(
+            ArraySource, data, batch_size=self.batch_size, shuffle=shuffle, seed=seed, transform=transform
+        )
 
     def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch | {"image": tf.cast(batch["image"], tf.float32) * np.float32(1 / 255)}
-
-    def convert(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """Convert gathered rows to the model's input: bytes to float32 from 0 to 1, in one pass."""
-        batch = self.reshape(batch, rng, empty)
-        image = empty(batch["image"].shape, np.float32)
-        np.multiply(batch["image"], np.float32(1 / 255), out=image)
-        return batch | {"image": image}
-
-    @abstractmethod
-    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """Transform the rows before their conversion, while they are bytes."""
 
     def gathered(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         """Return a dataset of gathered rows. It shuffles record numbers, which needs no buffer of rows.

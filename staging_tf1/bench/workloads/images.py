@@ -1,10 +1,9 @@
-"""W1 to W4: images in memory, as bytes or as JPEG files."""
+"""W1 to W4 and W7: images in memory, as bytes or as JPEG files."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
-import time
 from types import MappingProxyType
 from typing import Any
 
@@ -15,9 +14,10 @@ from staging_tf1.bench.errors import NotApplicable
 from staging_tf1.bench.workloads.arrays import ArrayWorkload, random_images
 from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.bench.workloads.models import convolutional_loss, dense_loss
-from staging_tf1.bench.workloads.workload import Array, Batch, Empty
+from staging_tf1.bench.workloads.transforms import Change, cropped, delayed, flipped
+from staging_tf1.bench.workloads.workload import Array, Batch
+from staging_tf1.sources import Source
 
-_WAIT_SECS = 0.020
 _SIZE, _CROP = 192, 96
 
 
@@ -34,9 +34,6 @@ class W1(ArrayWorkload):
     def open(self, records: int, folder: str) -> Batch:
         return random_images(records, (784,), classes=10)
 
-    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        return batch
-
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         return self.gathered(data, seed)
 
@@ -51,19 +48,13 @@ class W2(ArrayWorkload):
     """
 
     name = "W2"
+    reshape = staticmethod(flipped)
     draws = True
     batch_size = FACTS["W2"].batch_size
     spec = MappingProxyType({"image": ((96, 96, 3), np.float32), "label": ((), np.int32)})
 
     def open(self, records: int, folder: str) -> Batch:
         return random_images(records, (96, 96, 3), classes=10)
-
-    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        """Flip a random half of the images, in place: the gathered rows belong to this batch."""
-        image = batch["image"]
-        for number in np.flatnonzero(rng.random(len(image)) < 0.5):
-            image[number] = image[number, :, ::-1].copy()
-        return batch
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         return self.gathered(data, seed)
@@ -80,11 +71,7 @@ class W3(W1):
     """Remote storage: like W1, but each batch waits 20 ms; two hidden layers of 896."""
 
     name = "W3"
-
-    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        # The wait is part of the workload: it simulates remote storage with a latency of 20 ms and no CPU time.
-        time.sleep(_WAIT_SECS)
-        return batch
+    reshape = staticmethod(delayed)
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         raise NotApplicable("W3 waits in Python; tf.data cannot make its batches in TensorFlow ops")
@@ -100,6 +87,7 @@ class W4(ArrayWorkload):
     """
 
     name = "W4"
+    reshape = staticmethod(cropped)
     draws = True
     batch_size = FACTS["W4"].batch_size
     spec = MappingProxyType({"image": ((_CROP, _CROP, 3), np.float32), "label": ((), np.int32)})
@@ -110,16 +98,6 @@ class W4(ArrayWorkload):
         rng = np.random.default_rng(0)
         files = [_jpeg(rng) for _ in range(records)]
         return {"image": np.array(files, dtype=object), "label": (np.arange(records) % 10).astype(np.int32)}
-
-    def reshape(self, batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-        from PIL import Image
-
-        image = empty((len(batch["image"]), _CROP, _CROP, 3), np.uint8)
-        corners = rng.integers(0, _SIZE - _CROP + 1, size=(len(image), 2)).tolist()
-        for row, file, (left, top) in zip(image, batch["image"], corners):
-            with Image.open(io.BytesIO(file)) as decoded:
-                row[...] = np.asarray(decoded.crop((left, top, left + _CROP, top + _CROP)))
-        return batch | {"image": image}
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         """Decode the whole image with TensorFlow and crop it, as the other systems do with Pillow."""
@@ -136,6 +114,37 @@ class W4(ArrayWorkload):
 
     def model(self, batch: dict[str, Any]) -> Any:
         return tf.train.GradientDescentOptimizer(0.01).minimize(convolutional_loss(batch, (16, 32), classes=10))
+
+
+class W7(ArrayWorkload):
+    """Large batches from small work.
+
+    64x320x320x3 bytes, 20 MB, gathered from memory and staged as they are; no model.
+    """
+
+    name = "W7"
+    batch_size = FACTS["W7"].batch_size
+    spec = MappingProxyType({"image": ((320, 320, 3), np.uint8), "label": ((), np.int32)})
+
+    @property
+    def convert(self) -> Change:
+        return self.reshape
+
+    def open(self, records: int, folder: str) -> Batch:
+        return random_images(records, (320, 320, 3), classes=10)
+
+    def compact_source(self, data: Batch, seed: int) -> Source:
+        raise NotApplicable("W7 stages bytes in any case")
+
+    def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return batch
+
+    def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
+        return self.gathered(data, seed)
+
+    def model(self, batch: dict[str, Any]) -> Any:
+        # An op has no value. Fetching the images would copy them.
+        return tf.group(*batch.values())
 
 
 def _jpeg(rng: np.random.Generator) -> bytes:

@@ -7,15 +7,12 @@ from typing import Any
 
 from staging_tf1._tf import tf
 
-__all__ = ["convolutional_loss", "dense_loss"]
+__all__ = ["convolutional_loss", "dense_loss", "text_loss"]
 
 
 def dense_loss(batch: dict[str, Any], hidden: Sequence[int], classes: int) -> Any:
     """Return the mean cross-entropy of dense layers on flat images. Without hidden layers: a softmax regression."""
-    values = batch["image"]
-    for index, units in enumerate(hidden):
-        values = tf.nn.relu(_dense(f"hidden{index}", values, units))
-    return _cross_entropy(_dense("logits", values, classes), batch["label"])
+    return _layers_loss(batch["image"], batch["label"], hidden, classes)
 
 
 def convolutional_loss(batch: dict[str, Any], channels: Sequence[int], classes: int) -> Any:
@@ -25,6 +22,20 @@ def convolutional_loss(batch: dict[str, Any], channels: Sequence[int], classes: 
         kernel = _weights(f"conv{index}", [5, 5, values.shape[-1], units])
         values = tf.nn.relu(tf.nn.conv2d(values, kernel, strides=4 if index == 0 else 2, padding="SAME"))
     return _cross_entropy(_dense("logits", tf.reduce_mean(values, axis=[1, 2]), classes), batch["label"])
+
+
+def text_loss(batch: dict[str, Any], pieces: int, width: int, hidden: Sequence[int], classes: int) -> Any:
+    """Return the mean cross-entropy of dense layers on the mean embedding of a text's tokens. Token 0 is padding."""
+    embedded = tf.gather(_weights("embedding", [pieces, width]), batch["tokens"])
+    present = tf.cast(batch["tokens"] > 0, tf.float32)[:, :, None]
+    mean = tf.reduce_sum(embedded * present, axis=1) / (tf.reduce_sum(present, axis=1) + 1.0)
+    return _layers_loss(mean, batch["label"], hidden, classes)
+
+
+def _layers_loss(values: Any, labels: Any, hidden: Sequence[int], classes: int) -> Any:
+    for index, units in enumerate(hidden):
+        values = tf.nn.relu(_dense(f"hidden{index}", values, units))
+    return _cross_entropy(_dense("logits", values, classes), labels)
 
 
 def _dense(name: str, values: Any, units: int) -> Any:

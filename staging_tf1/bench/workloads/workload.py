@@ -52,6 +52,10 @@ class Workload(ABC):
     def source(self, data: Any, seed: int, *, shuffle: bool = True) -> Source:
         """Return an endless source of this package with the same batches."""
 
+    def maker(self, data: Any, seed: int) -> Callable[[], Source]:
+        """Return a function that makes `source`, in a form that can be sent to worker processes."""
+        raise NotApplicable(f"{self.name} is not made in the worker processes of others")
+
     def named(self, staged: Any) -> dict[str, Any]:
         """Return the tensors of a batch of `source` or `compact_source`, by component name."""
         batch: dict[str, Any] = staged
@@ -72,6 +76,10 @@ class Workload(ABC):
     def shuffled_dataset(self, data: Any, seed: int) -> tuple[Any, dict[Any, Any]]:
         """Return `dataset` with a shuffle buffer, for workloads whose `dataset` reads front to back."""
         raise NotApplicable(f"tf_data already shuffles all of {self.name}")
+
+    def own_step(self, feeding: Mapping[str, int]) -> Any | None:
+        """Return the fetches of a step that calls `staged(..., **feeding)` itself; None if the systems do that."""
+        return None
 
     @abstractmethod
     def model(self, batch: dict[str, Any]) -> Any:

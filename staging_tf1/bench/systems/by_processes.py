@@ -1,0 +1,72 @@
+"""Worker processes of other projects, whose batches are fed between two steps: Grain and PyTorch.
+
+Both start their processes by spawn. They get our source, which makes batch k for any k, so the order of their batches
+is ours, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from staging_tf1.bench.errors import NotApplicable
+from staging_tf1.bench.systems.by_hand import feeding
+from staging_tf1.bench.systems.numbered import Numbered
+from staging_tf1.bench.task import Step, Task
+from staging_tf1.bench.workloads.facts import FACTS
+
+# Batches that each worker process has ready. With large buffers, most of the measured batches could be made before.
+AHEAD = 2
+
+
+@contextmanager
+def grain_mp(task: Task) -> Iterator[Step]:
+    """Use Grain's `mp_prefetch`. Each process reads with one thread: the default of 16 would share one GIL."""
+    for_processes(task)
+    grain = import_named("grain")
+    source = Numbered(task.workload.maker(task.data, task.seed))
+    reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
+    workers = grain.MultiprocessingOptions(num_workers=task.threads, per_worker_buffer_size=AHEAD)
+    numbers = grain.MapDataset.range(len(source))
+    batches = iter(numbers.map(source.__getitem__).to_iter_dataset(reading).mp_prefetch(workers))
+    try:
+        with feeding(task, batches) as step:
+            yield step
+    finally:
+        batches.close()
+
+
+@contextmanager
+def torch_loader(task: Task) -> Iterator[Step]:
+    """Use PyTorch's `DataLoader`. Its tensors are fed as numpy arrays on the same memory."""
+    for_processes(task)
+    torch = import_named("torch")
+    loader = torch.utils.data.DataLoader(
+        Numbered(task.workload.maker(task.data, task.seed)),
+        batch_size=None,  # the elements are batches
+        sampler=itertools.count(),
+        num_workers=task.threads,
+        prefetch_factor=AHEAD,
+        multiprocessing_context="spawn",  # a fork would copy the locks of TensorFlow's threads
+    )
+    with feeding(task, ({name: tensor.numpy() for name, tensor in batch.items()} for batch in loader)) as step:
+        yield step
+
+
+def import_named(module: str) -> Any:
+    """Return a package, or raise NotApplicable if it is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise NotApplicable(f"{module} is not installed (pip install {module})")
+    return importlib.import_module(module)
+
+
+def for_processes(task: Task) -> None:
+    """Raise NotApplicable if a batch takes too little work for the processes of others."""
+    facts: Any = FACTS.get(task.workload.name)
+    if facts is None or not facts.for_processes:
+        suited = ", ".join(name for name, each in FACTS.items() if each.for_processes)
+        raise NotApplicable(f"its worker processes are measured on {suited}, where they may help")
