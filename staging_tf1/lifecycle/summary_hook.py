@@ -11,9 +11,11 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 
+_SAVE_STEPS = 100
+
 
 class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Writes the figures of each pipeline as TensorBoard scalars, every `every_steps` steps and at the end.
+    """Writes the figures of each pipeline as TensorBoard scalars, every `save_steps` steps and at the end.
 
     The scalars of a pipeline are under `staging/<pipeline>/`. Since the last time: fraction_full (how full the steps
     found the area or queue, 0 to 1), waited_share (the share of the time that steps waited for input, 0 to 1) and
@@ -21,20 +23,32 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     put). The x axis is the global step, or the number of runs if the graph has no global step.
 
     Args:
-      folder: folder of the event file; may be that of a MonitoredTrainingSession.
-      every_steps: steps between two sets of scalars.
+      output_dir: folder of the event file; may be that of a MonitoredTrainingSession.
+      save_steps: steps between two sets of scalars.
+      folder: the old name of `output_dir`.
+      every_steps: the old name of `save_steps`.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
 
-    >>> hook = StagingSummaryHook(folder="logs", every_steps=100)
+    >>> hook = StagingSummaryHook(output_dir="logs", save_steps=100)
     """
 
-    def __init__(self, *, folder: str | os.PathLike[str], every_steps: int = 100) -> None:
-        if folder is None or (isinstance(folder, str) and not folder):
-            raise ValueError("StagingSummaryHook got no folder. Pass the folder that TensorBoard reads: folder='logs'.")
-        self._folder = arguments.folder("StagingSummaryHook", "folder", folder)
-        self._every_steps = arguments.whole("StagingSummaryHook", "every_steps", every_steps, 1, arguments.INT64_MAX)
+    def __init__(
+        self,
+        *,
+        output_dir: str | os.PathLike[str] | None = None,
+        save_steps: int = _SAVE_STEPS,
+        folder: str | os.PathLike[str] = arguments.UNSET,
+        every_steps: int = arguments.UNSET,
+    ) -> None:
+        what = "StagingSummaryHook"
+        name, path = arguments.renamed(what, "output_dir", output_dir, None, "folder", folder)
+        if path is None or (isinstance(path, str) and not path):
+            raise ValueError(f"{what} got no {name}. Pass the folder that TensorBoard reads: {name}='logs'.")
+        self._folder = arguments.folder(what, name, path)
+        name, steps = arguments.renamed(what, "save_steps", save_steps, _SAVE_STEPS, "every_steps", every_steps)
+        self._save_steps = arguments.whole(what, name, steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
         self._step_tensor: Any = None
         self._pipelines: list[Pipeline] = []
@@ -56,12 +70,12 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """See base class."""
         self._runs += 1
-        if self._runs % self._every_steps == 0:
+        if self._runs % self._save_steps == 0:
             self._write(run_context.session)
 
     def end(self, session: Any) -> None:
         """See base class."""
-        if self._runs % self._every_steps:
+        if self._runs % self._save_steps:
             self._write(session)
         self._writer.flush()
 

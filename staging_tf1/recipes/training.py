@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 import staging_tf1 as staging
 from staging_tf1._tf import tf
 from staging_tf1.data import LabelledImages
+from staging_tf1.recipes.curve import Curve, Point
 from staging_tf1.recipes.model import Model, build_model
 from staging_tf1.recipes.settings import LogdirError, Settings
-from staging_tf1.recipes.workflows import WORKFLOWS, Feeding, check_workflow
+from staging_tf1.recipes.workflows import WORKFLOWS, Feeding, check_workflow, examples_of
 
 __all__ = ["Result", "train"]
 
@@ -36,6 +38,8 @@ class Result:
     tested: int
     correct: int
     pipelines: list[staging.PipelineStats]
+    # The course of the run; empty without `Settings.plot`.
+    points: list[Point] = field(default_factory=list)
 
     @property
     def accuracy(self) -> float:
@@ -71,11 +75,16 @@ def train(
         with staging.StagingSession(
             cluster=cluster, checkpoint_dir=settings.logdir, hooks=model.hooks, trace_file=settings.trace
         ) as sess:
+            curve = None
+            if settings.plot is not None:
+                curve = Curve(math.ceil(examples_of(data, settings, cluster) / settings.batch_size), sess.stats)
             start = time.perf_counter()
-            for count, loss in _steps(sess, model, feeding):
+            for count, loss, correct in _steps(sess, model, feeding, counts_correct=curve is not None):
                 examples += count
                 losses.append(loss)
                 on_step(count, loss)
+                if curve is not None:
+                    curve.add(count, loss, correct)
             secs = time.perf_counter() - start
             tested = correct = 0
             if cluster.is_chief:
@@ -83,7 +92,7 @@ def train(
                 cluster.wait_for_workers()
                 tested, correct = len(data.x_test), _count_correct(sess, model, data)
             pipelines = sess.stats()
-    return Result(examples, secs, losses, tested, correct, pipelines)
+    return Result(examples, secs, losses, tested, correct, pipelines, [] if curve is None else curve.points)
 
 
 def _check_checkpoint(logdir: str | None) -> None:
@@ -101,33 +110,33 @@ def _check_checkpoint(logdir: str | None) -> None:
             )
 
 
-def _steps(sess: Any, model: Model, feeding: Feeding) -> Iterator[tuple[int, float]]:
-    """Train batch by batch; yield the number of images and the loss of each."""
-    step = [model.count, model.loss, model.train_op]
+def _steps(sess: Any, model: Model, feeding: Feeding, *, counts_correct: bool) -> Iterator[tuple[int, float, int]]:
+    """Train batch by batch; yield the number of images, the loss and how many are classified correctly, if asked."""
+    step = [model.count, model.loss, model.correct if counts_correct else [], model.train_op]
     if feeding.put is None:
         yield from _until_the_end(sess, step)
     else:
         yield from _by_hand(sess, step, feeding)
 
 
-def _until_the_end(sess: Any, step: list[Any]) -> Iterator[tuple[int, float]]:
+def _until_the_end(sess: Any, step: list[Any]) -> Iterator[tuple[int, float, int]]:
     try:
         while not sess.should_stop():
-            count, loss, _ = sess.run(step)
-            yield int(count), float(loss)
+            count, loss, correct, _ = sess.run(step)
+            yield int(count), float(loss), int(correct or 0)
     except tf.errors.OutOfRangeError:
         return
 
 
-def _by_hand(sess: Any, step: list[Any], feeding: Feeding) -> Iterator[tuple[int, float]]:
+def _by_hand(sess: Any, step: list[Any], feeding: Feeding) -> Iterator[tuple[int, float, int]]:
     for _ in range(feeding.warm_up):
         # Without hooks: in its first run, the one that saves summaries fetches the loss, which takes a batch.
         sess.run_step_fn(lambda step_context: step_context.session.run(feeding.put))
     for number in range(feeding.num_batches):
         # The last steps only take staged batches. A put would wait for a batch that never comes, and fail the step.
         more = number < feeding.num_batches - feeding.warm_up
-        count, loss, *_ = sess.run([*step, feeding.put] if more else step)
-        yield int(count), float(loss)
+        count, loss, correct, *_ = sess.run([*step, feeding.put] if more else step)
+        yield int(count), float(loss), int(correct or 0)
 
 
 def _count_correct(sess: Any, model: Model, data: LabelledImages) -> int:

@@ -33,7 +33,12 @@ def classic(data: LabelledImages, settings: Settings, cluster: staging.Cluster) 
     """Use feed threads, a RandomShuffleQueue, and a staging area whose put runs in the training loop."""
     source = _source(data, settings, shuffle=False)
     runner = staging.CustomRunner(
-        source, num_threads=settings.threads, seed=settings.seed, cluster=cluster, name="classic"
+        source,
+        num_threads=settings.threads,
+        num_processes=settings.processes,
+        seed=settings.seed,
+        cluster=cluster,
+        name="classic",
     )
     batch = runner.get_inputs(settings.batch_size)
     area = staging.StagingArea.from_tensors(batch, capacity=settings.capacity)
@@ -48,7 +53,12 @@ def staged(data: LabelledImages, settings: Settings, cluster: staging.Cluster) -
     """Use `staged()`: the same in one call, and every record is delivered exactly once."""
     source = _source(data, settings, shuffle=True)
     batch = staging.staged(
-        source, capacity=settings.capacity, num_threads=settings.threads, cluster=cluster, name="staged"
+        source,
+        capacity=settings.capacity,
+        num_threads=settings.threads,
+        num_processes=settings.processes,
+        cluster=cluster,
+        name="staged",
     )
     return Feeding(batch["image"], batch["label"])
 

@@ -1,0 +1,258 @@
+"""Summarizes a timeline as text: the time by part, who waited for whom, and the slowest steps.
+
+Opens no session and needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from staging_tf1.lifecycle.advice import BOUND
+
+# The parts of a thread's time, in the order of a batch's life. A `get` is a part of its step.
+_PARTS = ("make", "source", "wait for share", "wait for order", "put", "step", "get", "run")
+
+
+class TraceFormatError(ValueError):
+    """The file is not a timeline of this package."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one thread spent its time on."""
+
+    thread: str
+    part: str
+    count: int
+    secs: float
+    # Of the time from the thread's first event to its last, from 0 to 1.
+    share: float
+    longest_ms: float
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long the steps waited for a pipeline, and its feed threads for the steps."""
+
+    pipeline: str
+    batches: int
+    steps_waited_secs: float
+    # Of the time of the steps that take from it, from 0 to 1.
+    steps_waited_share: float
+    feeders_waited_secs: float
+    source_secs: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Slow:
+    """One of the slowest steps."""
+
+    step: int
+    batch: int | dict[str, int]
+    # When it began, from the start of the timeline.
+    at_secs: float
+    ms: float
+    waited_ms: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a timeline says."""
+
+    secs: float
+    steps: int
+    not_delivered: int
+    not_taken: int
+    events_not_kept: int
+    parts: list[Part]
+    waits: list[Wait]
+    slowest: list[Slow]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a dict for JSON."""
+        return asdict(self)
+
+
+def read_trace(path: str) -> dict[str, Any]:
+    """Read a file that `trace_file=` has written.
+
+    Raises:
+      OSError: it cannot be read.
+      TraceFormatError: it is not such a file; the message says why.
+    """
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if not text:
+        raise TraceFormatError("is empty: a timeline is written when its session is closed")
+    try:
+        trace = json.loads(text)
+    except ValueError as error:
+        raise TraceFormatError(f"is not JSON: {error}") from None
+    if (
+        not isinstance(trace, dict)
+        or not isinstance(trace.get("otherData"), dict)
+        or "legend" not in trace["otherData"]
+    ):
+        raise TraceFormatError("is not a timeline of staging_tf1; write one with trace_file=, or with train --trace")
+    return trace
+
+
+def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
+    """Summarize a timeline, with its `slowest` steps."""
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    rows = {each["tid"]: each["args"]["name"] for each in trace["traceEvents"] if each["name"] == "thread_name"}
+    ends = [event["ts"] + event["dur"] for event in events]
+    steps = [event for event in events if event["name"] == "step"]
+    return Report(
+        secs=(max(ends) - min(event["ts"] for event in events)) / 1e6 if events else 0.0,
+        steps=len(steps),
+        not_delivered=sum(event["name"] == "source (not delivered)" for event in events),
+        not_taken=sum(event["name"] == "put (not taken)" for event in events),
+        events_not_kept=int(trace["otherData"].get("events not kept", 0)),
+        parts=[
+            part for tid, row in rows.items() for part in _parts(row, [each for each in events if each["tid"] == tid])
+        ],
+        waits=_waits(events, steps),
+        slowest=_slowest(events, steps, slowest),
+    )
+
+
+def _kind(event: dict[str, Any]) -> str:
+    return str(event["name"]).partition(" (")[0]
+
+
+def _parts(row: str, events: Sequence[dict[str, Any]]) -> list[Part]:
+    if not events:
+        return []
+    span = max(each["ts"] + each["dur"] for each in events) - min(each["ts"] for each in events)
+    made = []
+    for part in _PARTS:
+        lengths = [each["dur"] for each in events if _kind(each) == part]
+        if lengths:
+            share = sum(lengths) / span if span else 0.0
+            made.append(Part(row, part, len(lengths), sum(lengths) / 1e6, share, max(lengths) / 1e3))
+    return made
+
+
+def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> list[Wait]:
+    steps_us = sum(step["dur"] for step in steps)
+    names = dict.fromkeys(each["args"]["pipeline"] for each in events if "pipeline" in each["args"])
+    made = []
+    for name in names:
+        of_pipeline = [each for each in events if each["args"].get("pipeline") == name]
+        sums = {part: sum(each["dur"] for each in of_pipeline if _kind(each) == part) for part in _PARTS}
+        gets = [each for each in of_pipeline if each["name"] == "get"]
+        share = sums["get"] / steps_us if steps_us else 0.0
+        # In lockstep the puts are parts of the steps.
+        stepping = {step["tid"] for step in steps}
+        feeders = sum(each["dur"] for each in of_pipeline if _kind(each) == "put" and each["tid"] not in stepping)
+        made.append(
+            Wait(
+                pipeline=name,
+                batches=len(gets),
+                steps_waited_secs=sums["get"] / 1e6,
+                steps_waited_share=share,
+                feeders_waited_secs=feeders / 1e6,
+                source_secs=sums["source"] / 1e6,
+                verdict=_verdict(share, sums["source"], feeders),
+            )
+        )
+    return made
+
+
+def _verdict(waited_share: float, source_us: float, feeders_us: float) -> str:
+    if waited_share < BOUND:
+        return "the feed threads waited for the steps: the input keeps up"
+    if source_us >= feeders_us:
+        return "the steps waited for the source: make it faster, or add feed threads (num_threads=)"
+    return "the steps waited for the puts: a larger capacity= evens out the source's slow batches"
+
+
+def _slowest(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], most: int) -> list[Slow]:
+    gets = [event for event in events if event["name"] == "get"]
+    chosen = sorted(steps, key=lambda step: -step["dur"])[:most]
+    return [
+        Slow(
+            step=step["args"]["step"],
+            batch=step["args"]["batch"],
+            at_secs=step["ts"] / 1e6,
+            ms=step["dur"] / 1e3,
+            waited_ms=max((get["dur"] for get in gets if _is_within(get, step)), default=0.0) / 1e3,
+        )
+        for step in chosen
+    ]
+
+
+def _is_within(event: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(event["tid"] == other["tid"] and other["ts"] <= event["ts"] < other["ts"] + other["dur"])
+
+
+def as_text(report: Report) -> str:
+    """Format a report as tables."""
+    lines = [f"{report.steps} steps in {report.secs:.2f} s"]
+    lines += [
+        "",
+        "time by part",
+        *_table(("thread", "part", "count", "secs", "share", "longest ms"), _part_rows(report)),
+    ]
+    lines += ["", "who waited for whom"]
+    for wait in report.waits:
+        lines.append(
+            f"  {wait.pipeline}: steps waited {wait.steps_waited_secs:.2f} s ({_percent(wait.steps_waited_share)} of "
+            f"their time) for {wait.batches} batches; feed threads {wait.feeders_waited_secs:.2f} s for room, "
+            f"{wait.source_secs:.2f} s in the source"
+        )
+        lines.append(f"    {wait.verdict}")
+    if report.slowest:
+        slow = [
+            (str(each.step), _batch(each.batch), f"{each.at_secs:.3f}", f"{each.ms:.2f}", f"{each.waited_ms:.2f}")
+            for each in report.slowest
+        ]
+        lines += ["", "slowest steps", *_table(("step", "batch", "at secs", "ms", "waited ms"), slow)]
+    rest = [
+        f"{number} {what}"
+        for number, what in (
+            (report.not_delivered, "batches were read and not delivered"),
+            (report.not_taken, "batches were put and not taken"),
+            (report.events_not_kept, "earlier events were not kept"),
+        )
+        if number
+    ]
+    lines += ["", *rest] if rest else []
+    return "\n".join(lines)
+
+
+def _part_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (each.thread, each.part, str(each.count), f"{each.secs:.3f}", _percent(each.share), f"{each.longest_ms:.2f}")
+        for each in report.parts
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _batch(batch: int | dict[str, int]) -> str:
+    if isinstance(batch, int):
+        return str(batch)
+    return ", ".join(f"{name}: {number}" for name, number in batch.items())
+
+
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns of text to the left, of numbers to the right."""
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    texts = {"thread", "part", "batch"}
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if head in texts else cell.rjust(width)
+            for head, cell, width in zip(heads, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
