@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 from processes import RunPython
@@ -33,9 +35,7 @@ def test_the_help_of_each_command_has_an_example(name: str, capsys: pytest.Captu
     assert f"  staging-tf1 {name}" in re.split(r"^examples?:$", out, flags=re.MULTILINE)[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "got"), [([], "no command"), (["trian"], "'trian'"), (["trian", "--help"], "'trian'")]
-)
+@pytest.mark.parametrize(("words", "got"), [(["trian"], "'trian'"), (["trian", "--help"], "'trian'"), ([""], "''")])
 def test_a_command_that_is_not_there(words: list[str], got: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(words)
@@ -44,6 +44,24 @@ def test_a_command_that_is_not_there(words: list[str], got: str, capsys: pytest.
         "",
         f"staging-tf1: got {got}, expected one of {', '.join(NAMES)} (see staging-tf1 --help)\n",
     )
+
+
+def test_no_arguments_show_the_help(run_python: RunPython) -> None:
+    done, asked = run_python("-m", "staging_tf1"), run_python("-m", "staging_tf1", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == asked.stdout
+    assert "commands:" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["check"], ["migrate", "--diff"]])
+def test_a_closed_stdout_is_no_error(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old.py").write_text("import tensorflow as tf\n\nsess = tf.Session()\narea = tf.contrib.staging\n")
+    # As Python starts with `>&-`.
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main([*words, str(tmp_path / "old.py")]) in (0, 1)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_module_runs_as_a_program(run_python: RunPython) -> None:

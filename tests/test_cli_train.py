@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 from load import slowdown
 from processes import RunPython
 
@@ -24,13 +23,6 @@ from staging_tf1.recipes.workflows import WORKFLOWS
 
 WORKFLOW_NAMES = list(WORKFLOWS)
 DIGITS = load_images()
-
-
-@pytest.fixture(autouse=True)
-def _log_level() -> Iterator[None]:
-    before = tf.logging.get_verbosity()
-    yield
-    tf.logging.set_verbosity(before)
 
 
 def _complaint(capsys: pytest.CaptureFixture[str]) -> str:
@@ -70,6 +62,8 @@ def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureF
     assert float(share[1]) >= 0.93
     # The complete progress bar.
     assert re.search(rf"{workflow}: 100%.*examples/s, loss=\d\.\d{{4}}\]", err)
+    # In a file the bar is written every few seconds, not ten times a second.
+    assert err.count("%|") <= 3 + int(float(speed.partition(" in ")[2].split()[0]))
 
 
 @pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
@@ -124,10 +118,8 @@ def test_the_logdir_gets_a_checkpoint_and_summaries(workflow: str, tmp_path: Pat
     assert "loss" in tags
 
 
-def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "staging_tf1", "train", "--epochs", "1000000"]
-    root = str(Path(__file__).parent.parent)
-    with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) as child:
+def test_ctrl_c_ends_it_with_one_line(fork_server: ForkServer) -> None:
+    with fork_server.start("-m", "staging_tf1", "train", "--epochs", 1000000, stdout=subprocess.DEVNULL) as child:
         assert child.stderr is not None
         try:
             said = ""
@@ -158,6 +150,15 @@ BAD_FLAGS = [
     (
         ["--workflow", "lockstep", "--threads", "2"],
         "--workflow lockstep has no feed threads: got --threads 2, remove it",
+    ),
+    (["--processes", "-1"], "argument --processes: got '-1', expected a whole number from 0 to 256"),
+    (
+        ["--workflow", "lockstep", "--processes", "2"],
+        "--workflow lockstep reads in the step itself: got --processes 2, remove it",
+    ),
+    (
+        ["--processes", "2", "--threads", "3"],
+        "worker processes take the place of feed threads: got --processes 2 and --threads 3, remove one",
     ),
     (
         ["--workflow", "classic", "--capacity", "1"],
@@ -199,10 +200,12 @@ def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(tmp_path: Path, run_python: RunPython) -> None:
+def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     path = tmp_path / "images.npz"
     np.savez(path, **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([{}], dtype=object)))
-    done = run_python("-m", "staging_tf1", "train", "--data", path)
+    done = fork_server.run("-m", "staging_tf1", "train", "--data", path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"staging-tf1 train: data file {str(path)!r}: x_train holds Python objects, which are not loaded "
@@ -214,7 +217,8 @@ def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "logs"
     path.write_text("")
     assert main(["train", "--logdir", str(path)]) == 1
-    assert _complaint(capsys) == f"staging-tf1 train: --logdir {str(path)!r} cannot be created: File exists."
+    wanted = f"staging-tf1 train: --logdir {str(path)!r} cannot be created: File exists. Choose another folder."
+    assert _complaint(capsys) == wanted
 
 
 def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

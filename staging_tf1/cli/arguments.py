@@ -103,7 +103,7 @@ def problem_of_output(flag: str, path: str) -> str | None:
     try:
         output_file(flag, "path", path)
     except OSError as error:
-        return f"{flag} {path!r} cannot be written: {os.strerror(error.errno or 0)}."
+        return f"{flag} {path!r} cannot be written: {os.strerror(error.errno or 0)}. Choose a writable folder."
     except ValueError as error:
         return str(error)
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy.lint import configuration, files, report
@@ -59,5 +58,5 @@ def main(argv: list[str]) -> int:
             findings.extend(result)
     text = report.render(findings, options.format)
     if text:
-        sys.stdout.write(text + "\n")
+        print(text)
     return 2 if unreadable else int(bool(findings))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
+from staging_tf1.progress import progress_bar
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles, is_array_record
 from staging_tf1.sources.files.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
 from staging_tf1.sources.files.example_proto import feature_text
@@ -42,13 +41,14 @@ def main(argv: list[str]) -> int:
             return _write(options)
         paths = list(dict.fromkeys(matching_files(_PROG, options.files)))
     except (StagingError, ImportError, OSError, ValueError) as error:
-        complain(_PROG, error)
+        _complain(error)
         return 1
     return max([_look_at(path, options) for path in paths])
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
-    words = OneLineParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `index`."""
+    made = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} [--check] [--force] [--skip-corrupt] FILE...\n"
         f"       {_PROG} --write OUT --from DATA.npz [--shards N]",
@@ -56,15 +56,19 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    words.add_argument("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip or zlib files")
-    words.add_argument("--check", action="store_true", help="read every record and compare its checksum")
-    words.add_argument("--force", action="store_true", help="rebuild the index even if it seems up to date")
-    words.add_argument("--skip-corrupt", action="store_true", help="index a corrupt file up to the corrupt place")
-    words.add_argument("--write", metavar="OUT", help="write a TFRecord file with its index, or NAME.array_record")
-    words.add_argument("--from", metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
-    words.add_argument(
-        "--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="number of files to write (default: 1)"
-    )
+    add = made.add_argument
+    add("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip or zlib files")
+    add("--check", action="store_true", help="read every record and compare its checksum")
+    add("--force", action="store_true", help="rebuild the index even if it seems up to date")
+    add("--skip-corrupt", action="store_true", help="index a corrupt file up to the corrupt place")
+    add("--write", metavar="OUT", help="write a TFRecord file with its index, or NAME.array_record")
+    add("--from", metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
+    add("--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="number of files to write (default: 1)")
+    return made
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    words = parser()
     options = words.parse_args(argv)
     if (options.write is None) != (options.data is None):
         words.error("--write OUT and --from DATA.npz must be used together")
@@ -97,13 +101,18 @@ def _look_at(path: str, options: argparse.Namespace) -> int:
         index, files = _array_record(path) if is_array_record(path) else _index(path, options)
         corrupt = _corrupt_records(path, files) if options.check else []
     except (StagingError, ImportError, OSError) as error:
-        complain(_PROG, error)
+        _complain(error)
         return 1
     for problem in corrupt:
-        complain(_PROG, problem)
+        _complain(problem)
     checked = f", {len(corrupt)} corrupt" if options.check else ""
     print(f"{path}: {files.num_records} records{checked}{index}")
     return 1 if corrupt else 0
+
+
+def _complain(error: Exception) -> None:
+    """Print an error in one line, with the flag where the message names the argument of a source."""
+    complain(_PROG, str(error).replace("skip_corrupt=True", "--skip-corrupt"))
 
 
 def _array_record(path: str) -> tuple[str, SerializedFiles]:
@@ -111,26 +120,16 @@ def _array_record(path: str) -> tuple[str, SerializedFiles]:
 
 
 def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles]:
-    with _bar(path, "B") as bar:
-        index = open_index(
-            path,
-            skip_corrupt=options.skip_corrupt,
-            force=options.force,
-            progress=lambda position: bar.update(position - bar.n),
-        )
+    index = open_index(path, skip_corrupt=options.skip_corrupt, force=options.force, delay_secs=0)
     lost = f", {index.lost_bytes} bytes lost after them" if index.lost_bytes else ""
     return f"{lost}, index {index.location or 'not written'}", RecordFiles([index])
 
 
 def _corrupt_records(path: str, files: SerializedFiles) -> list[StagingError]:
     found: list[StagingError] = []
-    with _bar(path, " records") as bar:
+    with progress_bar(f"check {path}", files.num_records, " records") as bar:
         for start in range(0, files.num_records, _CHECKED_PER_READ):
             numbers = np.arange(start, min(start + _CHECKED_PER_READ, files.num_records))
             found += files.read(numbers)[1].values()
             bar.update(len(numbers))
     return found
-
-
-def _bar(path: str, unit: str) -> Any:
-    return tqdm(desc=path, unit=unit, unit_scale=True, leave=False, disable=not sys.stderr.isatty())

@@ -18,21 +18,26 @@ from staging_tf1.cli.arguments import OneLineParser
 COMMANDS = {
     "train": "train a small model on handwritten digits, with the classic workflow",
     "bench": "compare ways to feed a training loop",
+    "trace": "say what a timeline of a run shows",
     "run": "run a TensorFlow 1 program, unmodified",
     "launch": "run a cluster of tasks on this machine",
     "check": "find mistakes in code that uses staging areas and feed threads",
     "migrate": "rewrite TensorFlow 1 code for this package",
     "index": "index record files for random access",
+    "cache": "build, show and remove caches of datasets",
+    "completion": "print a script for the completion of a shell",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2."""
+    """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2; none print the help."""
     words = parser()
     options = words.parse_args(argv)
+    if options.command is None:
+        words.print_help()
+        return 0
     if options.command not in COMMANDS:
-        got = "no command" if options.command is None else repr(options.command)
-        words.error(f"got {got}, expected one of {', '.join(COMMANDS)}")
+        words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import sys
 from typing import Any
 
 from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
+from staging_tf1.progress import with_progress
 
 _PROG = "staging-tf1 migrate"
 _EPILOG = """
@@ -55,7 +55,8 @@ def main(argv: list[str]) -> int:
         from staging_tf1.legacy.codemod import atomic, migration
     results = []
     unreadable: list[str] = []
-    for found in source_files.find(options.paths):
+    paths = list(source_files.find(options.paths))
+    for found in with_progress(paths, len(paths), "migrate"):
         try:
             if isinstance(found, source_files.UnreadableError):
                 raise found
@@ -81,14 +82,13 @@ def main(argv: list[str]) -> int:
 def _print(results: list[Any], options: argparse.Namespace) -> None:
     for changes in results:
         if options.diff and changes.changed:
-            sys.stdout.writelines(
-                difflib.unified_diff(
-                    changes.before.splitlines(keepends=True),
-                    changes.after.splitlines(keepends=True),
-                    changes.path,
-                    changes.path,
-                )
+            lines = difflib.unified_diff(
+                changes.before.splitlines(keepends=True),
+                changes.after.splitlines(keepends=True),
+                changes.path,
+                changes.path,
             )
+            print("".join(lines), end="")
         for note in changes.left:
             print(f"{changes.path}:{note.line}: left: {note.what}: {note.advice}")
     changed = [changes for changes in results if changes.changed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
 import os
 import sys
@@ -14,7 +15,8 @@ from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
 from staging_tf1.errors import ClusterError
-from staging_tf1.recipes.settings import LogdirError, Settings, TraceFileError, WorkflowError
+from staging_tf1.quiet import import_quietly
+from staging_tf1.recipes.settings import LogdirError, PlotError, Settings, TraceFileError, WorkflowError
 from staging_tf1.recipes.workflows import WORKFLOWS, check_workflow, examples_of
 
 if TYPE_CHECKING:
@@ -28,18 +30,21 @@ _NUMBERS = (
     ("--batch-size", whole_number(1, 10**6), "examples per batch"),
     ("--epochs", whole_number(1, 10**6), "passes over the training data"),
     ("--threads", whole_number(1, 256), "feed threads"),
+    ("--processes", whole_number(0, 256), "worker processes, in place of feed threads; 0 uses threads"),
     ("--capacity", whole_number(1, 10_000), "capacity of the staging area, in batches"),
     ("--seed", whole_number(0, 2**31 - 1), "random seed; with one thread, the same seed gives the same losses"),
 )
-# How often the progress bar is printed where each update is a line of its own, as under `staging-tf1 launch`.
+# How often the progress bar is printed where each update remains: in a file, and under `staging-tf1 launch`.
 _SECS_PER_LINE = 2.0
+# What matplotlib writes without further libraries.
+_PICTURES = (".png", ".svg", ".pdf")
 _EPILOG = """
 On a cluster that TF_CONFIG describes, each worker trains on its share of the examples. The chief tests and reports.
 
 examples:
   staging-tf1 train
   staging-tf1 train --workflow classic --threads 2
-  staging-tf1 train --epochs 2 --trace trace.json
+  staging-tf1 train --epochs 2 --trace trace.json --plot curve.png
   staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist
   staging-tf1 launch --workers 2 --ps 1 -- staging-tf1 train --trace {task}.json
 """
@@ -72,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         add(flag, type=kind, default=default, metavar="N", help=f"{help_text} (default: {default})")
     add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or ui.perfetto.dev")
+    add("--plot", metavar="FILE.png", help="draw loss, accuracy, examples/s and waiting (needs the extra 'bench')")
     return made
 
 
@@ -100,8 +106,10 @@ def main(argv: list[str]) -> int:
         if layout.is_chief:
             _make_folder(settings.logdir)
         _check_trace(settings.trace)
+        if layout.is_chief:
+            _check_plot(settings.plot)
         _train(data, settings)
-    except (ClusterError, DataFileError, LogdirError, TraceFileError, WorkflowError) as error:
+    except (ClusterError, DataFileError, LogdirError, PlotError, TraceFileError, WorkflowError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:
@@ -116,9 +124,9 @@ def _make_folder(path: str | None) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise LogdirError(f"--logdir {path!r} cannot be created: {error.strerror}.") from error
+        raise LogdirError(f"--logdir {path!r} cannot be created: {error.strerror}. Choose another folder.") from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise LogdirError(f"--logdir {path!r} is not writable.")
+        raise LogdirError(f"--logdir {path!r} is not writable. Choose another folder.")
 
 
 def _check_trace(path: str | None) -> None:
@@ -129,12 +137,25 @@ def _check_trace(path: str | None) -> None:
         raise TraceFileError(problem)
 
 
+def _check_plot(path: str | None) -> None:
+    if path is None:
+        return
+    if importlib.util.find_spec("matplotlib") is None:
+        raise PlotError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
+    problem = problem_of_output("--plot", path)
+    if problem is None and not path.lower().endswith(_PICTURES):
+        problem = f"--plot got {path!r}, expected a name that ends with {', '.join(_PICTURES)}."
+    if problem is not None:
+        raise PlotError(problem)
+
+
 def _train(data: LabelledImages, settings: Settings) -> None:
     cluster = _cluster(settings)
     from staging_tf1.recipes.training import train
 
     total = examples_of(data, settings, cluster)
-    every = _SECS_PER_LINE if cluster.is_distributed else 0.1
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    every = _SECS_PER_LINE if cluster.is_distributed or not is_terminal else 0.1
     quiet = not cluster.is_chief
     with tqdm(
         total=total, desc=settings.workflow, unit=" examples", unit_scale=True, mininterval=every, disable=quiet
@@ -145,14 +166,17 @@ def _train(data: LabelledImages, settings: Settings) -> None:
             bar.update(count)
 
         result = train(data, settings, on_step, cluster)
+    if settings.plot is not None and cluster.is_chief:
+        from staging_tf1.recipes.curve import draw
+
+        draw(result.points, f"{settings.workflow}, batches of {settings.batch_size}", settings.plot)
     report(result, cluster, len(data.x_train) * settings.epochs)
 
 
 def _cluster(settings: Settings) -> Cluster:
     """Import TensorFlow, keep it quiet, and return this process's cluster."""
-    # The C++ side of TensorFlow logs every GPU library that it does not find.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Importing TensorFlow takes seconds, which --help should not.
+    import_quietly()
     import staging_tf1
     from staging_tf1._tf import tf
 

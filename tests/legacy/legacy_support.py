@@ -27,6 +27,17 @@ def last_json(ran: subprocess.CompletedProcess[str]) -> Any:
     return json.loads(ran.stdout.splitlines()[-1])
 
 
+def names_to_test(request: pytest.FixtureRequest, test: str) -> set[str]:
+    """Return the values of the parameter `name` of the cases of `test` that this run has.
+
+    For fixtures with parameters of their own: of the cases with the same ones.
+    """
+    mine = getattr(request, "param", None)
+    cases = [item for item in request.session.items if getattr(item, "originalname", None) == test]
+    params = [case.callspec.params for case in cases if case.path == request.path]  # type: ignore[attr-defined]
+    return {each["name"] for each in params if mine is None or mine in each.values()}
+
+
 def goldens(folder: str = "") -> dict[str, str]:
     """Return the output under TensorFlow 1.15.5 of the programs in a folder, by program."""
     return {path.stem: path.read_text() for path in sorted((HERE / "goldens" / folder).glob("*.txt"))}

@@ -77,7 +77,9 @@ def test_variables_on_parameter_servers_are_staged(two: TestCluster) -> None:
     ends = [two.log(f"worker{index}") for index in range(2)]
     for index, log in enumerate(ends):
         first, last = map(float, only(rf"worker {index}: 10 steps of all, loss from (.*) to (.*)", log).groups())
-        assert last < first / 2
+        # A gradient is 6 * (1 + index)**2 * weight, and the rate 0.01. The weights of the last step are staged, so they
+        # lack one update; the other worker may take all its steps later.
+        assert last <= first * (1 - 0.06 * (1 + index) ** 2) ** (2 * 3) + 1e-3
     assert only(r"weights (.*)", ends[0])[1] == only(r"weights (.*)", ends[1])[1]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("libcst")
 
+from forked import ForkServer
 from legacy_support import QUIET, Run, assert_same_numbers, goldens
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,7 +28,7 @@ def commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_command_prints_what_the_page_says(run_python: Run, tmp_path: Path) -> None:
+def test_every_command_prints_what_the_page_says(run_python: Run, fork_server: ForkServer, tmp_path: Path) -> None:
     text = PAGE.read_text()
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert program is not None
@@ -40,7 +41,8 @@ def test_every_command_prints_what_the_page_says(run_python: Run, tmp_path: Path
             printed = (tmp_path / rest[0]).read_text()
         else:
             words = ["-m", "staging_tf1", *rest] if first == "staging-tf1" else rest
-            ran = run_python(*words, cwd=tmp_path, env=QUIET)
+            run = fork_server.run if first == "python" else run_python
+            ran = run(*words, cwd=tmp_path, env=QUIET)
             assert ran.returncode <= 1, ran.stderr[-2000:]
             printed = ran.stdout
         if command.startswith(("python ", "staging-tf1 run ")):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 
 pytest.importorskip("libcst")
 
-from legacy_support import HERE, PROGRAMS, QUIET, Run, assert_same_numbers, goldens, last_json
+from forked import ForkServer
+from legacy_support import HERE, PROGRAMS, QUIET, Run, assert_same_numbers, goldens, last_json, names_to_test
 
 from staging_tf1.cli import check, migrate
 from staging_tf1.legacy import source_files
@@ -48,18 +49,24 @@ def migrated(text: str, tmp_path: Path, level: str = "import") -> str:
     return migration.migrate(source_files.read(str(path)), level).after
 
 
+@functools.cache
+def migrated_corpus(path: Path, level: str) -> str:
+    return migration.migrate(source_files.read(str(path)), level).after
+
+
 @pytest.fixture(scope="module", params=LEVELS)
 def without_shim(request: Any, run_python: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the output of the programs in plain Python, after `migrate --write`."""
+    """Return the output of the programs that this run tests in plain Python, after `migrate --write`."""
     folder = tmp_path_factory.mktemp(request.param)
-    for path in PROGRAMS.glob("*.py"):
-        shutil.copy(path, folder)
+    names = names_to_test(request, "test_same_numbers_without_the_shim")
+    for name in names | RECOGNISED:
+        shutil.copy(PROGRAMS / f"{name}.py", folder)
     migrate.main([str(folder), "--write", "--level", request.param])
     for path in folder.glob("*.py"):
         assert ("staging_tf1.StagingSession(" in path.read_text()) == (
             request.param == "idiom" and path.stem in RECOGNISED
         )
-    paths = sorted(map(str, folder.glob("*.py")))
+    paths = [folder / f"{name}.py" for name in sorted(names)]
     printed: dict[str, str] = last_json(run_python(HERE / "run_programs.py", *paths, env=QUIET))
     return printed
 
@@ -72,7 +79,7 @@ def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str) 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: Path) -> None:
-    once = migrated(path.read_text(), tmp_path, level)
+    once = migrated_corpus(path, level)
     assert migrated(once, tmp_path, level) == once
     compile(once, str(path), "exec", dont_inherit=True)
 
@@ -82,8 +89,7 @@ def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: 
 def test_the_result_passes_check_but_for_planted_mistakes(
     path: Path, level: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    text = migrated(path.read_text(), tmp_path, level)
-    (tmp_path / "program.py").write_text(text)
+    (tmp_path / "program.py").write_text(migrated_corpus(path, level))
     check.main([str(tmp_path / "program.py"), "--format", "json"])
     found = {finding["code"] for finding in json.loads(capsys.readouterr().out)}
     expected = set(re.findall(r"STG\d+", " ".join(re.findall(r"# bad: (.*)", path.read_text()))))
@@ -340,25 +346,29 @@ def test_python_2_is_named_and_the_others_are_done(tmp_path: Path, capsys: Captu
     assert out == "1 file read, 1 changed, 1 change, 0 things left to do by hand\n"
 
 
-def test_beside_tf_upgrade_v2(run_python: Run, tmp_path: Path) -> None:
+# What the command tf_upgrade_v2 runs.
+UPGRADE = "tensorflow.tools.compatibility.tf_upgrade_v2_main"
+
+
+def test_beside_tf_upgrade_v2(fork_server: ForkServer, tmp_path: Path) -> None:
     """The program gives the same numbers whichever of the two tools runs first."""
-    upgrade = Path(sys.executable).with_name("tf_upgrade_v2")
-    if not upgrade.exists():
+    if not Path(sys.executable).with_name("tf_upgrade_v2").exists():
         pytest.skip("this TensorFlow has no tf_upgrade_v2")
     before, after = tmp_path / "before.py", tmp_path / "after.py"
     for path in (before, after):
         shutil.copy(PROGRAMS / "placeholder_feed.py", path)
 
     def theirs(path: Path) -> None:
-        command = [upgrade, "--infile", path, "--outfile", path, "--reportfile", tmp_path / "report.txt"]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **QUIET})
+        command = ["-m", UPGRADE, "--infile", path, "--outfile", path, "--reportfile", tmp_path / "report.txt"]
+        ran = fork_server.run(*command, env=QUIET)
+        assert ran.returncode == 0, ran.stderr
 
     assert migrate.main([str(before), "--write"]) == 0
     theirs(before)
     theirs(after)
     assert migrate.main([str(after), "--write"]) == 0
     assert "contrib" not in before.read_text() + after.read_text()
-    printed = last_json(run_python(HERE / "run_programs.py", before, after, env=QUIET))
+    printed = last_json(fork_server.run(HERE / "run_programs.py", before, after, env=QUIET))
     for text in printed.values():
         assert_same_numbers(text, goldens()["placeholder_feed"])
 
@@ -385,9 +395,9 @@ def test_programs_with_keras_two_run_by_themselves_in_plain_python(run_python: R
     assert run_python(path, env=QUIET).stdout == "(1, 20) (1, 2)\n"
 
 
-def test_keras_two_says_what_is_missing_or_late(run_python: Run) -> None:
+def test_keras_two_says_what_is_missing_or_late(run_python: Run, fork_server: ForkServer) -> None:
     version = "import keras; print(keras.__version__)"
-    if run_python("-c", version, env=QUIET).stdout.startswith("2."):
+    if fork_server.run("-c", version, env=QUIET).stdout.startswith("2."):
         pytest.skip("this TensorFlow comes with Keras 2")
     without = "import sys; sys.modules['tf_keras'] = None\nimport importlib.util as u; find = u.find_spec\n"
     without += "u.find_spec = lambda name, *rest: None if name == 'tf_keras' else find(name, *rest)\n" + KERAS_TWO
@@ -396,7 +406,7 @@ def test_keras_two_says_what_is_missing_or_late(run_python: Run) -> None:
         "this program uses tf.layers, tf.nn.rnn_cell or tf.keras of TensorFlow 1, which need Keras 2"
     )
     assert said.endswith("Install Keras 2 as well: pip install tf_keras.\n")
-    late = run_python("-W", "always", "-c", "import tensorflow\n" + KERAS_TWO, env=QUIET)
+    late = fork_server.run("-W", "always", "-c", "import tensorflow\n" + KERAS_TWO, env=QUIET)
     assert "Import it in the first line of the main program." in late.stderr
     early = KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])"
     assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"

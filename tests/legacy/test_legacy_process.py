@@ -9,6 +9,7 @@ import statistics
 from typing import Any
 
 import pytest
+from forked import ForkServer
 from legacy_support import PROMISES, Run, last_json
 
 
@@ -86,12 +87,12 @@ def test_install_from_inside_a_program(run_python: Run) -> None:
     assert lines[2].endswith("Call install() once, at the start of the program.")
 
 
-def test_install_after_tensorflow_was_loaded(run_python: Run) -> None:
+def test_install_after_tensorflow_was_loaded(fork_server: ForkServer) -> None:
     code = (
         "import tensorflow as tf; from staging_tf1 import legacy; legacy.install(old_names=True)\n"
         "import numpy as np; print(tf.contrib.staging.StagingArea.__name__, np.object, tf.executing_eagerly())"
     )
-    assert run_python("-c", code).stdout == "StagingArea <class 'object'> False\n"
+    assert fork_server.run("-c", code).stdout == "StagingArea <class 'object'> False\n"
 
 
 def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from legacy_support import PROGRAMS
 
+from staging_tf1 import progress
 from staging_tf1.cli import check
 from staging_tf1.legacy.lint import files
 from staging_tf1.legacy.lint.configuration import Configuration
@@ -94,19 +95,19 @@ def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) 
     paths = [str(PROGRAMS / "planted"), str(PROGRAMS / "clean")]
     alone = list(files.check_all(paths, Configuration()))
     monkeypatch.setattr(files, "_WORTH_A_PROCESS_BYTES", 1)
-    monkeypatch.setattr(files, "_processors", lambda: 2)
+    monkeypatch.setattr(files, "usable_cores", lambda: 2)
     assert list(files.check_all(paths, Configuration())) == alone
     assert sum(len(one) for one in alone if not isinstance(one, str)) > 20
 
 
 def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setattr(files, "_SILENT_SECS", 0.0)
+    monkeypatch.setattr(progress, "SILENT_SECS", 0.0)
     list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert "file" in capsys.readouterr().err
-    monkeypatch.setattr(files, "_SILENT_SECS", 600.0)
+    monkeypatch.setattr(progress, "SILENT_SECS", 600.0)
     list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert capsys.readouterr().err == ""
 

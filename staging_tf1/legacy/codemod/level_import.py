@@ -101,7 +101,7 @@ class _Rewriter(cst.CSTTransformer):
         self.done: list[Note] = []
         self.left: list[Note] = []
         self.modules: set[str] = set()  # modules that the new names need
-        self.emptied: set[str] = set()  # parts of tf.contrib of which a name has moved
+        self.emptied: set[str] = set()  # parts of tf.contrib that have lost a name to another home
         self.needs_v1 = False
         self._outer: list[cst.Attribute] = []
 

@@ -218,3 +218,6 @@ ESTIMATOR_HOOKS = (
     "StopAtStepHook",
     "SummarySaverHook",
 )
+
+# The parts that a program can import. Of all others, the import itself raises.
+OFFERED = LENIENT | set(ALIASES) | set(MODULES) | set(PACKAGES) | set(LENT)

@@ -17,7 +17,7 @@ from staging_tf1.legacy.submodules import Make, substitute
 
 _ROOT = "tensorflow.contrib"
 _LEARN = {"learn"}  # a part of homes.OURS
-_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT) | _LEARN
+_OFFERED = homes.OFFERED | _LEARN
 
 
 def maker(fullname: str) -> Make:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from staging_tf1.cores import usable_cores
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.configuration import Configuration
@@ -17,7 +18,6 @@ Result = list[Finding] | str
 # Below this size the start of other processes takes longer than they save.
 _WORTH_A_PROCESS_BYTES = 3_000_000
 _MOST_PROCESSES = 8
-_SILENT_SECS = 2.0
 
 
 def check_all(paths: Sequence[str], configuration: Configuration) -> Iterator[Result]:
@@ -38,7 +38,7 @@ def check_file(path: str, configuration: Configuration) -> Result:
 
 
 def _checked(files: Sequence[str], configuration: Configuration) -> Iterator[Result]:
-    processes = min(_processors(), _MOST_PROCESSES, sum(map(_size, files)) // _WORTH_A_PROCESS_BYTES + 1)
+    processes = min(usable_cores(), _MOST_PROCESSES, sum(map(_size, files)) // _WORTH_A_PROCESS_BYTES + 1)
     if processes < 2:
         yield from (check_file(path, configuration) for path in files)
         return
@@ -53,20 +53,12 @@ def _checked(files: Sequence[str], configuration: Configuration) -> Iterator[Res
 
 
 def _with_progress(results: Iterable[Result], total: int) -> Iterable[Result]:
-    """Show a bar on a terminal, if the checks take longer than `_SILENT_SECS`."""
+    """Show a bar on a terminal, if the checks take long."""
     if total < 2 or not sys.stderr.isatty():
         return results
-    from tqdm import tqdm
+    from staging_tf1.progress import with_progress  # here, because it takes a part of the start-up time
 
-    bar: Iterable[Result] = tqdm(results, total=total, unit="file", delay=_SILENT_SECS, leave=False)
-    return bar
-
-
-def _processors() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
+    return with_progress(results, total, "check")
 
 
 def _size(path: str) -> int:

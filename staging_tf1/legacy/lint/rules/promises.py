@@ -9,7 +9,6 @@ from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.lint.rules import contrib_names
 
 _CONTRIB = targets.CONTRIB
-_OFFERED = homes.LENIENT | set(homes.ALIASES) | set(homes.MODULES) | set(homes.PACKAGES) | set(homes.LENT)
 # contrib.layers.python.layers.initializers and similar modules have the names of contrib.layers.
 _INNER = ("python", "ops")
 
@@ -35,7 +34,7 @@ def is_module(full: str) -> bool:
     if any(f"{ours}.".startswith(f"{full}.") for ours in homes.OURS):
         return True
     part, *below = _path(full)
-    if part not in _OFFERED:
+    if part not in homes.OFFERED:
         return False
     if not below or below[0] in contrib_names.only_imported(part):
         return True
@@ -48,7 +47,7 @@ def is_brought_back(full: str) -> bool:
     if any(f"{full}.".startswith(f"{ours}.") for ours in homes.OURS):
         return True
     part, *below = _path(full)
-    if part not in _OFFERED:
+    if part not in homes.OFFERED:
         return False
     if below and below[0] in _INNER:
         below = [name for name in below if name not in _INNER]
@@ -101,7 +100,7 @@ def _migrating(full: str) -> str:
 def _by_hand(full: str) -> str:
     part = _path(full)[0]
     replacement = homes.REPLACEMENTS.get(part)
-    if part in _OFFERED and replacement:
+    if part in homes.OFFERED and replacement:
         # What continues this part lacks this name, so it would be no help to name it as the replacement.
         return f"rewrite the code that uses it (other names of tf.contrib.{part} are in {replacement})"
     return targets.advice(full) or "rewrite the code that uses it"

@@ -1,0 +1,359 @@
+"""The terminal is quiet: the commands print what is theirs, errors come through, and our calls earn no advice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import RunPython
+
+from staging_tf1.quiet.filter_process import END_OF_PERIOD, Filter, without_noise
+
+# A new terminal: what conftest.py sets for TensorFlow is not set there.
+_UNSET = ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "STAGING_TF1_LOG_LEVEL")
+# Each state of the progress bar; the pipe's text has no carriage returns.
+_BARS = r"(\n?staged: +\d+%\|[^|\n]*\|[^|\n]*)+\n"
+_WAITS = r"steps waited [\d.]+ s for input, feed threads [\d.]+ s for room; occupancy [\d.]+ of 2; .*"
+
+
+@pytest.fixture(autouse=True)
+def _new_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _UNSET:
+        monkeypatch.delenv(name, raising=False)
+
+
+# What is noise.
+
+_NOISE = [
+    "2026-11-22 23:53:28.957939: I tensorflow/core/platform/cpu_feature_guard.cc:182] This binary is fast.\n",
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate "
+    "compiler flags.\n",
+    "2026-11-22 23:53:28.957939: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:9261] Unable to register "
+    "cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered\n",
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+    "I0000 00:00:1795391621.979824   20808 port.cc:153] oneDNN custom operations are on. You may see slightly.\n",
+    "W0000 00:00:1795391621.979824   20808 computation_placer.cc:177] computation placer already registered.\n",
+    "E0000 00:00:1795391626.508585   20808 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error (303)\n",
+    "I0000 00:00:1795391618.801304   20676 mlir_graph_optimization_pass.cc:401] MLIR V1 optimization pass is not on\n",
+]
+_KEPT = [
+    "E0000 00:00:1795392706.599470    9578 grpc_server_lib.cc:615] UNKNOWN: Could not start gRPC server\n",
+    "2026-11-23 00:09:01.251762: E tensorflow/c/logging.cc:40] an error of 7\n",
+    "2026-11-23 00:09:01.251806: F tensorflow/core/framework/tensor.cc:844] Check failed: dtype() == expected\n",
+    "F0000 00:00:1795392706.599470    9578 tensor.cc:844] Check failed: 1 == 2\n",
+    "*** Check failure stack trace: ***\n    @     0x7f2b8c1d2a4c  abort\n",
+    "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n",
+    "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nKeyError: 'I0000'\n",
+    "I wrote this: 2026-11-22 I think.\n",
+    "WARNING: mine\nWARNING:tensorflow:mine, too\n",
+    "To enable the following: nothing\n",
+    "no end of line",
+    "\x1b[31mred\x1b[0m \xe9\n",
+    "",
+]
+
+
+@pytest.mark.parametrize("kept", _KEPT)
+@pytest.mark.parametrize("noise", ["", *_NOISE])
+def test_noise_is_left_out_and_all_else_is_kept(noise: str, kept: str) -> None:
+    before = kept if kept.endswith("\n") else ""
+    assert without_noise(f"{before}{noise}{kept}".encode()) == f"{before}{kept}".encode()
+
+
+@pytest.mark.parametrize("noise", [line for line in _NOISE if "] " in line])
+def test_noise_behind_a_progress_bar_is_left_out(noise: str) -> None:
+    assert (
+        without_noise(f"staged: 0%| | 0/9 [00:00<?]{noise}\rstaged: 1%".encode())
+        == b"staged: 0%| | 0/9 [00:00<?]\rstaged: 1%"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
+def test_text_in_pieces_is_forwarded_in_order(size: int) -> None:
+    written: list[bytes] = []
+    text = "".join(noise + kept for noise, kept in zip(_NOISE, [*_KEPT, *_KEPT], strict=False) if kept.endswith("\n"))
+    sent = text.encode() + b"half a line" + END_OF_PERIOD + b"rest\n"
+    ends: list[int] = []
+    lines = Filter(written.append, lambda: ends.append(len(b"".join(written))))
+    for first in range(0, len(sent), size):
+        lines.feed(sent[first : first + size])
+    whole = without_noise(text.encode()) + b"half a line"
+    assert b"".join(written) == whole + b"rest\n"
+    assert ends == [len(whole)]
+
+
+# What ends a process in the meantime. No TensorFlow here: the filter cannot tell.
+
+_PROLOGUE = """
+import ctypes, faulthandler, os, signal, subprocess, sys
+faulthandler.enable()
+from staging_tf1.quiet.stderr_filter import StderrFilter
+quiet = StderrFilter.start()
+noise = b"I0000 00:00:1795391621.979824   20808 port.cc:153] noise\\n"
+"""
+_ENDS = {
+    "abort": ("os.abort()", -signal.SIGABRT, r"before\nlast wordsFatal Python error: Aborted\n\n(.*\n)+"),
+    "segfault": ("ctypes.string_at(0)", -signal.SIGSEGV, r"before\nlast wordsFatal Python error: Segment.*\n\n(.*\n)+"),
+    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, r"before\nlast words"),
+    "_exit": ("os._exit(3)", 3, r"before\nlast words"),
+    "exit": ("sys.exit('why')", 1, r"before\nlast wordswhy\n"),
+    "exception": ("raise KeyError('why')", 1, r"before\nlast wordsTraceback \(most recent(.*\n)+KeyError: 'why'\n"),
+    "interrupt": ("raise KeyboardInterrupt", -signal.SIGINT, r"before\nlast wordsTraceback(.*\n)+KeyboardInterrupt\n"),
+}
+
+
+@pytest.mark.parametrize("end", _ENDS)
+def test_last_words_come_through(run_python: RunPython, end: str) -> None:
+    code, expected, words = _ENDS[end]
+    body = f"""
+with quiet.active():
+    sys.stderr.write("before\\n")
+    os.write(2, noise + b"last words")
+    {code}
+"""
+    done = run_python("-c", _PROLOGUE + body)
+    assert done.returncode == expected
+    assert re.fullmatch(words, done.stderr), done.stderr
+
+
+def test_the_order_of_inside_and_outside_is_kept(run_python: RunPython) -> None:
+    body = """
+print("1", file=sys.stderr)
+with quiet.active():
+    print("2", file=sys.stderr)
+    subprocess.run([sys.executable, "-c", "import os; os.write(2, b'3\\\\n')"])
+    os.write(2, noise)
+    with quiet.active():
+        print("4", end="", file=sys.stderr)
+print("5", file=sys.stderr)
+with quiet.active():
+    os.write(2, noise + b"6\\n" + noise)
+quiet.end()
+with quiet.active():
+    os.write(2, b"7 " + noise)
+"""
+    done = run_python("-c", _PROLOGUE + body)
+    assert done.stderr == "1\n2\n3\n45\n6\n7 I0000 00:00:1795391621.979824   20808 port.cc:153] noise\n"
+
+
+def test_a_child_that_goes_on_delays_nothing_and_keeps_its_words(run_python: RunPython) -> None:
+    child = "import sys; sys.stdin.read(); print('child', file=sys.stderr)"
+    body = f"""
+with quiet.active():
+    child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE)
+print("parent", file=sys.stderr)
+child.stdin.close()
+child.wait()
+"""
+    assert run_python("-c", _PROLOGUE + body).stderr == "parent\nchild\n"
+
+
+def test_the_process_has_no_children_that_it_did_not_start(run_python: RunPython) -> None:
+    body = """
+with quiet.active():
+    pass
+try:
+    os.wait()
+except ChildProcessError:
+    print("none")
+"""
+    assert run_python("-c", _PROLOGUE + body).stdout == "none\n"
+
+
+@pytest.mark.parametrize("level", ["0", "1", "2", "3", ""])
+def test_a_level_that_the_user_has_chosen_holds(run_python: RunPython, level: str) -> None:
+    code = _PROLOGUE + "print(quiet, os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    assert run_python("-c", code, env={"TF_CPP_MIN_LOG_LEVEL": level}).stdout == f"None {level}\n"
+
+
+def test_a_child_process_is_quiet_as_its_parent(run_python: RunPython) -> None:
+    code = f"{_PROLOGUE}\nif len(sys.argv) < 2: subprocess.run([sys.executable, '-c', {_PROLOGUE + 'print(quiet)'!r}])"
+    assert "StderrFilter" in run_python("-c", code).stdout
+
+
+def test_without_stderr_nothing_is_filtered(run_python: RunPython) -> None:
+    code = "import os; os.close(2)\n" + _PROLOGUE.replace("faulthandler.enable()", "") + "print(quiet)"
+    assert run_python("-c", code).stdout == "None\n"
+
+
+# The real commands, both streams complete.
+
+
+def test_train_prints_its_bar_and_its_report(run_python: RunPython) -> None:
+    done = run_python("-m", "staging_tf1", "train", "--epochs", "1")
+    assert re.fullmatch(_BARS, done.stderr), done.stderr
+    assert re.fullmatch(
+        rf"staged: 46 batches, 95.8 KiB; {_WAITS}\n"
+        r"trained on 1,442 examples in [\d.]+ s \([\d,]+ examples/s\)\n"
+        r"test accuracy 0\.\d+ \(\d+ of 355\)\n",
+        done.stdout,
+    ), done.stdout
+
+
+_TF1_PROGRAM = """
+import sys
+import tensorflow as tf
+tf.logging.set_verbosity(tf.logging.INFO)
+print("begun")
+sys.stderr.write("mine\\n")
+queue = tf.FIFOQueue(10, [tf.float32])
+area = tf.contrib.staging.StagingArea([tf.float32], [[]])
+put, got = area.put([queue.dequeue()]), area.get()
+tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(1.0)]))
+with tf.Session() as sess:
+    coord = tf.train.Coordinator()
+    threads = tf.train.start_queue_runners(sess, coord)
+    sess.run(put)
+    print(sess.run([got, put])[0])
+    coord.request_stop()
+    sess.run(queue.close(cancel_pending_enqueues=True))
+    coord.join(threads)
+tf.logging.info("done")
+"""
+
+
+def test_run_leaves_the_output_of_a_program_as_tf1_had_it(run_python: RunPython, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_TF1_PROGRAM)
+    done = run_python("-m", "staging_tf1", "run", path)
+    assert done.stdout == "begun\n[1.0]\n" or done.stdout == "begun\n1.0\n"
+    # The program's own calls, which TensorFlow 1.15 warned of, too.
+    advice = "".join(
+        f"WARNING:tensorflow:From {path}:{line}: {name} (from tensorflow.python.training.queue_runner_impl) is "
+        f"deprecated and will be removed in a future version.\nInstructions for updating:\nTo construct input "
+        f"pipelines, use the `tf.data` module.\n"
+        for line, name in ((10, "QueueRunner.__init__"), (10, "add_queue_runner"), (13, "start_queue_runners"))
+    )
+    assert done.stderr == f"mine\n{advice}INFO:tensorflow:done\n"
+
+
+_PROGRAM_WITH_AN_ERROR = """
+import socket
+import tensorflow as tf
+taken = socket.socket()
+taken.bind(("127.0.0.1", 0))
+taken.listen()
+tf.train.Server({"worker": ["127.0.0.1:%d" % taken.getsockname()[1]]}, job_name="worker", task_index=0)
+"""
+
+
+def test_an_error_of_tensorflows_cpp_log_comes_through(run_python: RunPython, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_PROGRAM_WITH_AN_ERROR)
+    done = run_python("-m", "staging_tf1", "run", path)
+    assert done.returncode == 1
+    assert re.search(
+        r"^\S*E\S* .*grpc_server_lib.cc:\d+\] UNKNOWN: Could not start gRPC server$", done.stderr, re.M
+    ) or (": E tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc" in done.stderr)
+    assert done.stderr.endswith("UnknownError: Could not start gRPC server\n")
+    assert "Traceback (most recent call last):\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (
+            ["index", "--write", "d.tfrecord", "--from", "d.npz"],
+            r"wrote 4 records to d\.tfrecord\nto read them: (.*\n)+",
+        ),
+        (["index", "--check", "d.tfrecord"], r"d\.tfrecord: 4 records, 0 corrupt, index .*\n"),
+        (["check", "p.py"], ""),
+        (["migrate", "p.py"], r"1 file read, 0 would be changed, 0 changes, 0 things left to do by hand\n"),
+        (
+            ["launch", "--workers", "1", "--", "p.py"],
+            r"\[chief 0\] hi\n\[ps 0\]    hi\n|\[ps 0\]    hi\n\[chief 0\] hi\n",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_the_other_commands_print_what_is_theirs(
+    run_python: RunPython, commands_folder: Path, words: list[str], out: str
+) -> None:
+    done = run_python("-m", "staging_tf1", *words, cwd=commands_folder)
+    assert done.stderr == ""
+    assert re.fullmatch(out, done.stdout), done.stdout
+
+
+@pytest.fixture(scope="module")
+def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import numpy as np
+
+    folder = tmp_path_factory.mktemp("commands")
+    np.savez(folder / "d.npz", x=np.arange(4))
+    (folder / "p.py").write_text("print('hi')\n")
+    return folder
+
+
+# Programs of users.
+
+_OWN_PROGRAM = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+tf.disable_eager_execution()
+x = staging.staged(staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1))
+y = staging.CustomRunner(staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1)).get_inputs()
+class Hook(tf.train.SessionRunHook):
+    def begin(self):
+        tf.train.limit_epochs(tf.constant(1), 1)
+        print("end of the hook", file=sys.stderr, flush=True)
+with tf.Graph().as_default(), staging.StagingSession(hooks=[Hook()]) as sess:
+    pass
+with staging.StagingSession() as sess:
+    sess.run([x, y])
+with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
+    sess.run([x, y])
+with tf.Graph().as_default(), tf.Session() as sess:
+    staging.start(sess)
+with tf.Session() as sess:
+    coord = tf.train.Coordinator()
+    threads = staging.start(sess, coord)
+    sess.run([x, y])
+    coord.request_stop()
+    coord.join(threads)
+print("own calls", file=sys.stderr, flush=True)
+with tf.Session() as sess:
+    coord = tf.train.Coordinator()
+    threads = tf.train.start_queue_runners(sess, coord)
+    coord.request_stop()
+    coord.join(threads)
+tf.train.add_queue_runner(tf.train.QueueRunner(tf.FIFOQueue(1, [tf.float32]), [tf.no_op()]))
+"""
+
+
+def test_our_calls_earn_no_advice_and_a_programs_own_calls_keep_theirs(run_python: RunPython, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_OWN_PROGRAM)
+    done = run_python(path, env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert done.returncode == 0, done.stderr
+    hook, rest = done.stderr.split("end of the hook\n")
+    assert f"From {path}:11: limit_epochs" in hook
+    ours, theirs = rest.split("own calls\n")
+    # TensorFlow 2.18 and later log a few lines before they read the level; this program imports TensorFlow itself.
+    assert "deprecated" not in ours and "tf.data" not in ours and str(path) not in ours
+    assert re.findall(rf"From {path}:\d+: (\S+) \(from", theirs) == [
+        "start_queue_runners",
+        "QueueRunner.__init__",
+        "add_queue_runner",
+    ]
+
+
+def test_ctrl_c_while_tensorflow_is_imported_comes_through() -> None:
+    command = [sys.executable, "-m", "staging_tf1", "train"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONVERBOSE": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as child:
+        assert child.stderr is not None
+        said = ""
+        # Python tells each module that it imports, through the filter.
+        while "import 'tensorflow.python.pywrap" not in said and child.poll() is None:
+            said += child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        said += child.stderr.read()
+    assert child.returncode in (130, -signal.SIGINT)
+    assert "interrupted" in said or "KeyboardInterrupt" in said
