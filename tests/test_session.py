@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.sources import ArraySource
 
 
@@ -124,6 +127,19 @@ def test_a_callable_returns_what_run_returns(graph: Any, kind: str, lockstep: bo
     assert isinstance(found[1]["two"], tuple) and isinstance(found[3]["two"][1], list)
 
 
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_callable_gives_each_key_its_own_value_in_any_order_of_the_keys(graph: Any, lockstep: bool) -> None:
+    source = ArraySource({"token": np.arange(4), "label": np.arange(4) + 10}, batch_size=1, epochs=1)
+    x = staging.staged(source, lockstep=lockstep)
+    with staging.StagingSession() as sess:
+        step = sess.make_callable({"second": {"z": x["label"]}, "first": [x["token"]]})
+        found = [step() for _ in range(4)]
+    assert [list(each) for each in found] == [["second", "first"]] * 4
+    assert [(int(each["first"][0][0]), int(each["second"]["z"][0])) for each in found] == [
+        (number, number + 10) for number in range(4)
+    ]
+
+
 def test_a_monitored_session_without_the_hook_works_too(graph: Any) -> None:
     x = staging.staged(numbers(3))
     with tf.train.MonitoredTrainingSession(stop_grace_period_secs=60) as sess:
@@ -223,7 +239,8 @@ def test_the_same_graph_runs_a_hundred_times_without_growing(graph: Any) -> None
         assert feed_threads() == []
     assert sizes[1] == sizes[-1]
     gc.collect()
-    live = [obj for obj in gc.get_objects() if type(obj).__name__ == "PipelineRun"]
+    of_graph = set(pipelines_of(graph))
+    live = [obj for obj in gc.get_objects() if isinstance(obj, PipelineRun) and obj.pipeline in of_graph]
     assert len(live) <= 4, "the runs of closed sessions are collected"
 
 
@@ -305,8 +322,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
-def test_a_signal_reaches_a_step_that_waits(run_python: Any, signal_name: str) -> None:
-    done = run_python("-W", "ignore", "-c", SIGNALLED, signal_name)
+def test_a_signal_reaches_a_step_that_waits(fork_server: ForkServer, signal_name: str) -> None:
+    done = fork_server.run("-W", "ignore", "-c", SIGNALLED, signal_name)
     assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
 
 

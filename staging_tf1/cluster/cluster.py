@@ -13,11 +13,12 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import flag, refuse, seconds
+from staging_tf1.arguments import UNSET, flag, refuse, renamed, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
-from staging_tf1.cluster.reach import await_servers, incarnation_of
+from staging_tf1.cluster.reach import await_servers
+from staging_tf1.cluster.server import await_end, check_claim, start_server
 from staging_tf1.errors import ClusterError, StagingWarning
 
 # How many seconds a worker waits for parameter servers and chief. Nodes of a cluster may start minutes apart.
@@ -25,8 +26,6 @@ _START_SECS = 600.0
 _SILENCE_SECS = 60.0
 # Set by `staging-tf1 launch --sync`.
 _SYNC_VARIABLE = "STAGING_TF1_SYNC"
-# The addresses at which this process has started servers. TensorFlow never stops them.
-_served: set[str] = set()
 
 
 class Cluster:
@@ -53,13 +52,15 @@ class Cluster:
     Args:
       jobs: a `tf.train.ClusterSpec`, or a dict from jobs ("chief", "worker", "ps") to lists of addresses, "host:port".
         None is a cluster of one.
-      job: the job of this process.
-      index: its index in the job.
+      job_name: the job of this process.
+      task_index: its index in the job.
       sync: whether all workers make the same number of steps, as `tf.train.SyncReplicasOptimizer` needs.
       start_timeout_secs: seconds to wait for the parameter servers, and for the chief to initialize the variables.
       silence_secs: seconds without a sign of life after which a task counts as gone. At the end, the chief and the
         parameter servers do not wait for it any longer. With `staged(share="dynamic")`, the other workers get what it
         had not consumed.
+      job: the old name of `job_name`.
+      index: the old name of `task_index`.
 
     Raises:
       ClusterError: the cluster is described wrongly.
@@ -75,23 +76,28 @@ class Cluster:
     def __init__(
         self,
         jobs: Any = None,
-        job: str | None = None,
-        index: int | None = None,
+        job_name: str | None = None,
+        task_index: int | None = None,
         *,
         sync: bool = False,
         start_timeout_secs: float = _START_SECS,
         silence_secs: float = _SILENCE_SECS,
+        job: str | None = UNSET,
+        index: int | None = UNSET,
     ) -> None:
         what = "Cluster"
+        job_as, job_name = renamed(what, "job_name", job_name, None, "job", job)
+        index_as, task_index = renamed(what, "task_index", task_index, None, "index", index)
         self.sync = flag(what, "sync", sync)
         self.start_timeout_secs = seconds(what, "start_timeout_secs", start_timeout_secs)
         self._silence_secs = seconds(what, "silence_secs", silence_secs)
         if jobs is None:
-            if job is not None or index is not None:
-                raise ClusterError(f"{what} got job={job!r} and index={index!r}, but no jobs. Pass the addresses, too.")
+            for name, value in ((job_as, job_name), (index_as, task_index)):
+                if value is not None:
+                    raise ClusterError(f"{what} got {name}={shown(value)}, but no jobs. Pass the addresses, too.")
             self.layout = Layout({}, None)
         else:
-            self.layout = Layout.checked(what, _as_dict(jobs), job, 0 if index is None else index)
+            self.layout = Layout.checked(what, _as_dict(jobs), job_name, 0 if task_index is None else task_index)
         self._server: Any = None
         self._member: Member | None = None
         # The workers that a warning has named.
@@ -200,7 +206,7 @@ class Cluster:
         self._started()
         self.member.start()
         try:
-            self.member.await_end()
+            await_end(self.member)
         finally:
             self.close()
         return True
@@ -323,46 +329,9 @@ class Cluster:
         """Returns this task's server; the first call starts it."""
         with self._lock:
             if self._server is None:
-                self._server = self._start_server()
-                self._check_claim()
+                self._server = start_server(self.layout)
+                check_claim(self.layout, self._server)
             return self._server
-
-    def _start_server(self) -> Any:
-        address = self.layout.address(self._task)
-        if address in _served:
-            raise ClusterError(
-                f"This process has already started {self._task} at {address}, with another Cluster object. Make one, "
-                f"and pass it to staged(), the session and whatever else needs it."
-            )
-        try:
-            server = tf.train.Server(
-                tf.train.ClusterSpec(self.layout.addresses()), job_name=self._task.job, task_index=self._task.index
-            )
-        except tf.errors.OpError as error:
-            raise ClusterError(
-                f"{self._task} cannot listen on port {address.rpartition(':')[2]} of its address {address}: "
-                f"{error.message.strip()}. Perhaps another process runs {self._task}, or uses the port. Stop it, or "
-                f"choose another port."
-            ) from error
-        _served.add(address)
-        return server
-
-    def _check_claim(self) -> None:
-        """Checks that the address of this task leads to this process.
-
-        Raises:
-          ClusterError: it leads to another process.
-        """
-        try:
-            reached = incarnation_of(self.layout, self._task)
-        except tf.errors.OpError:
-            # A name that leads here only once this process is ready, as in Kubernetes.
-            return
-        if reached != incarnation_of(self.layout, self._task, str(self._server.target)):
-            raise ClusterError(
-                f"Another process runs {self._task} at {self.layout.address(self._task)}. Each task is one process: "
-                f"stop the other one, or give this process another task."
-            )
 
 
 def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:

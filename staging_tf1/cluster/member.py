@@ -35,25 +35,14 @@ from absl import logging
 from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.pulse import Pulse, beat_secs
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, wait_until
 from staging_tf1.errors import ClusterError
 
 # A MonitoredSession begins again after these.
 _RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
-_BEAT_SECS, _SYNC_BEAT_SECS = 2.0, 0.5
 _CHECK_SECS = 1.0
-# How long the first parameter server, which holds the ledger, lets the others read that the run has ended.
-_LEAVE_SECS = 5.0
-
-
-def beat_secs(workers: int, *, sync: bool = False) -> float:
-    """Returns the seconds between two signs of life of a task, in a cluster with so many workers.
-
-    Each task reads the signs of all others, so what they cost the server grows with the square of their number. From
-    100 workers on they come less often.
-    """
-    return (_SYNC_BEAT_SECS if sync else _BEAT_SECS) * max(1.0, workers / 100)
 
 
 class Shared(Protocol):
@@ -90,7 +79,8 @@ class Member:
         self.signs = Signs(layout, silence_secs, start_secs)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
         self._ledger = ledger
-        self._beat_secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
+        secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
+        self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
         self._variables: str | None = None
@@ -99,20 +89,14 @@ class Member:
         self._shared: dict[str, Shared] = {}
         self._finished: set[str] = set()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Starts to give signs of life. May be called again."""
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
+            if self._pulse.is_beating:
                 return
-            self._stop = threading.Event()
             self.signs.forget()
-            self._thread = threading.Thread(
-                target=self._beat, args=(self._stop,), name=f"cluster:{self.task}", daemon=True
-            )
-            self._thread.start()
+            self._pulse.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
 
@@ -120,25 +104,19 @@ class Member:
         """Stops giving signs of life, and disconnects. May be called again."""
         for each in self._shared.values():
             each.stop()
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._pulse.stop()
         self._ledger.close()
         atexit.unregister(self.stop)
 
-    def _beat(self, stop: threading.Event) -> None:
-        number = 0
-        while True:
-            try:
-                self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number}})
-                entries = self.read()
-                if self.on_news is not None:
-                    self.on_news(entries)
-            except (tf.errors.OpError, RuntimeError) as error:
-                logging.vlog(1, "%s: no news: %s", self.task, error)
-            if stop.wait(self._beat_secs):
-                return
-            number += 1
+    def _tell(self, number: int) -> None:
+        """Gives a sign of life, and passes on the news."""
+        try:
+            self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number}})
+            entries = self.read()
+            if self.on_news is not None:
+                self.on_news(entries)
+        except (tf.errors.OpError, RuntimeError) as error:
+            logging.vlog(1, "%s: no news: %s", self.task, error)
 
     @property
     def silence_secs(self) -> float:
@@ -244,7 +222,7 @@ class Member:
                 next_check = time.monotonic() + _CHECK_SECS
             return all(map(self.signs.is_gone, unfinished(entries)))
 
-        entries = self._poll(over, lambda entries: _listed(map(self.signs.described, unfinished(entries))))
+        entries = self.await_entries(over, lambda entries: ", ".join(map(self.signs.described, unfinished(entries))))
         return unfinished(entries)
 
     def leads(self, entries: dict[str, Any], run_id: str | None) -> bool:
@@ -284,8 +262,8 @@ class Member:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {what}. Start {chief}, or see its log.")
             return what
 
-        entries = self._poll(is_ready, said)
-        self._run_id = entries["run"]["id"]
+        entries = self.await_entries(is_ready, said)
+        self._run_id, self._variables = entries["run"]["id"], entries["run"].get("variables")
         return str(self._run_id)
 
     def _check_cluster(self, run: dict[str, Any]) -> None:
@@ -309,20 +287,21 @@ class Member:
             return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self._run_id]
 
         def said(entries: dict[str, Any]) -> str:
-            named = _listed(map(self.signs.described, missing(entries)))
+            named = ", ".join(map(self.signs.described, missing(entries)))
             if time.monotonic() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {named}, to train in step. Start them.")
             return f"{named}, to train in step"
 
-        self._poll(lambda entries: not missing(entries) or self._has_moved_on(entries), said)
+        self.await_entries(lambda entries: not missing(entries) or self._has_moved_on(entries), said)
 
     def _has_moved_on(self, entries: dict[str, Any]) -> bool:
         run = entries.get("run")
         return run is None or run["id"] != self._run_id
 
-    def chiefs_variables(self) -> str | None:
-        """Returns the digest of the variables in the chief's graph; None if unknown."""
-        return (self._ledger.read().get("run") or {}).get("variables")
+    @property
+    def variables(self) -> str | None:
+        """The digest of the variables in the chief's graph, as of the run; None if unknown."""
+        return self._variables
 
     def is_current(self, run_id: str) -> bool:
         """Whether the run is still under way."""
@@ -371,40 +350,12 @@ class Member:
         """Tells the others that this worker has finished the run."""
         self._ledger.write({f"done/{self.task}": self._run_id})
 
-    # A parameter server.
+    # Every task.
 
-    def await_end(self) -> None:
-        """Waits until the chief has ended a run, or all workers have finished or gone."""
-        gone: list[Task] = []
-
-        def over(entries: dict[str, Any]) -> bool:
-            run = entries.get("run")
-            if run is None:
-                return False
-            finished = [task for task in self.layout.workers if entries.get(f"done/{task}") == run["id"]]
-            gone[:] = [task for task in self.layout.workers if task not in finished]
-            all_gone = all(map(self.signs.is_gone, gone))
-            return run["state"] == "ended" or (bool(finished) and all_gone)
-
-        entries = self._poll(over, lambda entries: None)
-        if entries["run"]["state"] != "ended":
-            logging.warning("%s ends without: %s", self.task, _listed(map(self.signs.described, gone)))
-        self._leave(entries["run"]["id"])
-
-    def _leave(self, run_id: str) -> None:
-        self._ledger.write({f"left/{self.task}": run_id})
-        if self.task != self.layout.servers[0]:
-            return
-        end = time.monotonic() + _LEAVE_SECS
-        left = [f"left/{task}" for task in self.layout.servers]
-        self._poll(
-            lambda entries: time.monotonic() > end or all(entries.get(name) == run_id for name in left), lambda _: None
-        )
-
-    def _poll(
+    def await_entries(
         self, done: Callable[[dict[str, Any]], bool], what: Callable[[dict[str, Any]], str | None]
     ) -> dict[str, Any]:
-        """Reads the ledger until `done`. Logs now and then `what` this task waits for."""
+        """Reads the ledger until `done`, and returns its entries. Logs now and then `what` this task waits for."""
         # Nobody ends a parameter server that waits for one that never returns.
         patience = max(self._silence_secs, FIRST_LOG_SECS) if self.task.job == "ps" else self._start_secs
         return wait_until(done, self._ledger, self.layout, waits_for=what, patience_secs=patience)
@@ -416,7 +367,3 @@ def model_lost(task: Task, reason: str) -> str:
         f"{task} has no batch left and waits for the other workers, but {reason} and lost the model. Start {task} "
         f"again: it restores the last checkpoint, for which the other workers wait."
     )
-
-
-def _listed(words: Any) -> str:
-    return ", ".join(words)

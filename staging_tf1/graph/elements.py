@@ -112,6 +112,9 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
             raise SpecError(f"{where} {got}, {wanted}. Put a value of that dtype, or declare another dtype.")
         if dtype == tf.string:
             return as_array(value, np.dtype(object), where)
+        if dtype.is_floating and {int, float}.issubset(map(type, leaves)):
+            # numpy makes floats of the integers before `_lossless` could compare them.
+            return as_array(value, np.dtype(dtype.as_numpy_dtype), where)
         exact = np.array(value)
         if exact.dtype.kind == "f" and dtype.is_integer:
             # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.

@@ -19,7 +19,8 @@ from staging_tf1.graph.graph_state import state_of
 
 __all__ = ["building", "check_buildable"]
 
-_CURE = "Build it once, before the training loop, and use only its put() and get() ops"
+# What a loop uses of what was built before it.
+_USED_IN_LOOPS = {"staged()": "the tensors that it returns", "CustomRunner": "the tensors of its get_inputs()"}
 _KIND_OF_FUNC_GRAPH = {
     "CondBranchFuncGraph": "a branch of tf.cond",
     "WhileCondFuncGraph": "the condition of tf.while_loop",
@@ -88,9 +89,14 @@ def _check_place(what: str, site: CallSite) -> None:
     place = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
     if place:
         raise BuildError(
-            f"{what} at {site} is built inside {place}. {_CURE} there. (put and get of an area that was built outside "
-            "are allowed there.)"
+            f"{what} at {site} is built inside {place}. {_cure(what)} there. (put and get of an area that was built "
+            "outside are allowed there.)"
         )
+
+
+def _cure(what: str) -> str:
+    used = _USED_IN_LOOPS.get(what, "its put() and get() ops")
+    return f"Build it once, before the training loop, and use only {used}"
 
 
 def _function_kind(graph: Any) -> str | None:
@@ -130,7 +136,7 @@ def _check_open(what: str, site: CallSite) -> None:
     if tf.get_default_graph().finalized:
         raise BuildError(
             f"{what} at {site} is built after the graph was finalized (by a MonitoredSession, a Supervisor or "
-            f"graph.finalize()). {_CURE}."
+            f"graph.finalize()). {_cure(what)}."
         )
 
 
@@ -149,5 +155,5 @@ def _check_first_time(what: str, site: CallSite) -> None:
         return
     raise BuildError(
         f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops to "
-        f"the graph, and its store starts empty. {_CURE} in the loop."
+        f"the graph, and its store starts empty. {_cure(what)} in the loop."
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.graph.areas import MISFIT, BaseStagingArea, StagingArea, areas_of
+from staging_tf1.graph.area_base import BaseStagingArea, areas_of
+from staging_tf1.graph.areas import MISFIT, StagingArea
 
 _QUEUE_OPS = ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2")
 _TAKES = frozenset(

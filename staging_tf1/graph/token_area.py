@@ -79,17 +79,20 @@ class TokenArea:
                 self._zero = tf.constant(0, name="zero")
                 refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
-                self.repair = Repair(
-                    free=self.slots.size(name="free"),
-                    held=self.area.size(),
-                    give_back=self.slots.enqueue(self._zero, name="give_back"),
-                    take_away=self.slots.dequeue(name="take_away").op,
-                    release=self.release,
-                )
+                self.repair = self._repair()
                 self.close = self.tokens.close(name="close")
                 self.cancel = self.tokens.close(cancel_pending_enqueues=True, name="cancel")
             # Cleared, because a server keeps areas between sessions.
             self.reset = tf.group(refill, self.area.clear(), self.stats.reset, name="reset")
+
+    def _repair(self) -> Repair:
+        return Repair(
+            free=self.slots.size(name="free"),
+            held=self.area.size(),
+            give_back=self.slots.enqueue(self._zero, name="give_back"),
+            take_away=self.slots.dequeue(name="take_away").op,
+            release=self.release,
+        )
 
     def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
         """Returns the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""

@@ -21,7 +21,8 @@ from staging_tf1.errors import LeftoverWarning
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sink_run import SinkRun
-from staging_tf1.graph.areas import StagingArea, areas_of
+from staging_tf1.graph.area_base import areas_of
+from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.classic import ClassicArea, Dequeue, Filler, classic_areas, needs_of
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import queue_key

@@ -78,7 +78,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
         cluster, digest = self._cluster, digest_of_variables(tf.get_default_graph())
         cluster.member.await_run((), cluster.start_timeout_secs)
         secs = cluster.start_timeout_secs
-        if cluster.member.chiefs_variables() not in (None, digest):
+        if cluster.member.variables not in (None, digest):
             # The chief may have more variables than the others; fewer would make them wait in vain.
             secs = min(secs, _GRAPH_SECS)
         try:

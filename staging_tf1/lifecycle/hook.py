@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from staging_tf1._tf import leave_to_close, tf
-from staging_tf1.arguments import flag, output_file, seconds
+from staging_tf1._tf import is_closed, leave_to_close, tf
+from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
-from staging_tf1.graph.areas import areas_of
+from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.checkpoint import guard_savers
@@ -21,6 +23,8 @@ from staging_tf1.lifecycle.stall import StallRule, stall_secs_or_default
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.trace import Trace
+
+_GRACE_SECS = 10.0
 
 
 class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -41,13 +45,15 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                                         coordinator stops the threads, and MonitoredSession joins them
 
     Args:
-      join_secs: seconds to wait at the end for the feed threads to return.
+      stop_grace_period_secs: seconds to wait at the end for the feed threads to return.
       stall_secs: seconds after which a step that waits for input is logged, with the most likely cause; 0 disables the
         report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
         lockstep then reads its source in a separate thread.
       trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
-        chrome://tracing or https://ui.perfetto.dev. Each step then costs a second, small run.
+        chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
+        small run.
+      join_secs: the old name of `stop_grace_period_secs`.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
@@ -66,12 +72,17 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        join_secs: float = 10.0,
+        stop_grace_period_secs: float = _GRACE_SECS,
         stall_secs: float | None = None,
         stall_raises: bool = False,
         trace_file: str | os.PathLike[str] | None = None,
+        join_secs: float = UNSET,
     ) -> None:
-        self._join_secs = seconds("StagingHook", "join_secs", join_secs)
+        what = "StagingHook"
+        name, secs = renamed(
+            what, "stop_grace_period_secs", stop_grace_period_secs, _GRACE_SECS, "join_secs", join_secs
+        )
+        self._join_secs = seconds(what, name, secs)
         secs = stall_secs_or_default("StagingHook", stall_secs)
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
         # Last, because it creates the file.
@@ -128,6 +139,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         guard_savers(self._graph)
         # MonitoredSession starts all queue runners as soon as the session is created.
         start_together(self._graph, True)
+        follow_runs(self._graph, None if self._trace is None else self._trace.follow)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # The local init runs after the variables are initialized and before the threads start.
@@ -148,14 +160,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             cluster.member.begin_run()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """See base class; called again after a recovery."""
+        """See base class; called again after a recovery, and where a later hook was interrupted here."""
+        self._close_session()
         self._session, self._coord, self._runtime, self._final_stats = session, coord, None, None
         try:
             self._start(session, coord)
         except BaseException:
             # MonitoredSession does not clean up after a hook that fails here.
-            coord.request_stop()
-            self.stop()
+            self._abandon()
             raise
 
     def _start(self, session: Any, coord: Any) -> None:
@@ -168,9 +180,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._runtime = SessionRuntime(
             session, self._pipelines, self._observer, self._rule, waits_for_workers=self.by_hand
         )
-        self._runtime.start()
         if self._trace is not None:
             self._runtime.record(self._trace)
+        self._runtime.start()
         self._runtime.watch_signals()
 
     def before_run(self, run_context: Any) -> Any:
@@ -184,6 +196,30 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self.stop()
 
     # For StagingSession.
+
+    @contextlib.contextmanager
+    def creating(self) -> Iterator[None]:
+        """Ends what has started if the session cannot be created, as when a later hook fails.
+
+        MonitoredSession would leave the threads running.
+        """
+        try:
+            yield
+        except BaseException:
+            self._close_session()
+            raise
+
+    def _close_session(self) -> None:
+        """Ends the last session, unless it is closed. MonitoredSession closes none whose hooks failed at the start."""
+        session = self._session
+        if session is not None and not is_closed(session):
+            self._abandon()
+            with contextlib.suppress(tf.errors.OpError):
+                session.close()
+
+    def _abandon(self) -> None:
+        self._coord.request_stop()
+        self.stop()
 
     @property
     def runs(self) -> list[PipelineRun]:
@@ -211,4 +247,5 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             if tokens is not None:
                 self._runtime.ends_with_session += leave_to_close(self._coord, tokens.name)
         start_together(self._graph, False)
+        follow_runs(self._graph, None)
         self._session = None

@@ -47,6 +47,11 @@ class _Tower:
     taken: int = 0
     in_flight: bool = False
 
+    def was_put(self, *, in_step: bool) -> None:
+        """Tells a timeline that the batch which was read ahead is in the area."""
+        if self.state.on_put_in_step is not None:
+            self.state.on_put_in_step(self.state, in_step)
+
 
 class Lockstep:
     """One pipeline in lockstep in one session.
@@ -91,6 +96,7 @@ class Lockstep:
             if tower.pending is not None:
                 tower.pending = None
                 tower.staged += 1
+                tower.was_put(in_step=False)
 
     def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
         """Prepares a run that takes from the towers `needed`. Returns the puts to add to it, with their feeds.
@@ -121,6 +127,8 @@ class Lockstep:
             tower.taken += 1
             if tower.pending is None:
                 tower.staged -= 1
+            else:
+                tower.was_put(in_step=True)
             tower.pending = None
 
     def stop(self) -> None:
@@ -149,6 +157,7 @@ class Lockstep:
             run_unwrapped(self._session, tower.sink.put, tower.pending)
             tower.pending = None
             tower.staged += 1
+            tower.was_put(in_step=False)
 
     def _read_ahead(self, tower: _Tower) -> None:
         if tower.pending is not None:
@@ -184,7 +193,8 @@ class Lockstep:
         """Returns the feeds of the next batch that is not skipped; None at the end."""
         while (batch := tower.batches.next(tower.state)) is not None:
             if batch.arrays is not None:
-                tower.state.count(batch.arrays)
+                tower.state.has_read(batch.arrays)
+                tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
                 feeds = dict(zip(tower.sink.placeholders, batch.arrays, strict=True))
                 count = tower.batches.count_of(batch.number)
                 return feeds if tower.sink.count is None else {**feeds, tower.sink.count: count}
@@ -238,4 +248,5 @@ def _settle(towers: Iterable[_Tower], session: Any) -> None:
         was_put = int(size) - tower.staged + (taken - tower.taken) > 0
         if was_put:
             tower.pending = None
+            tower.was_put(in_step=True)
         tower.staged, tower.taken, tower.in_flight = int(size), taken, False

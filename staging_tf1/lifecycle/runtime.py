@@ -19,6 +19,7 @@ from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, is_ctrl_c
+from staging_tf1.lifecycle.lock_probe import LockProbe
 from staging_tf1.lifecycle.stall import StallRule, Watchdog
 from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 from staging_tf1.lifecycle.steps import Steps
@@ -88,15 +89,7 @@ class SessionRuntime:
         # In synchronous training, the chief's thread that applies the gradients waits for more of them until the
         # session is closed. The coordinator would wait for it in vain, and print the error that ends it.
         self.ends_with_session: list[threading.Thread] = []
-        self._in_step: InStep | None = None
-        if self._cluster is not None and self._cluster.sync:
-            self._in_step = InStep(
-                self._cluster,
-                session,
-                next((each.position for each in pipelines if each.cluster is not None), None),
-                lambda: bool(self.pending),
-                ends_with_first=any(each.has_unknown_length for each in pipelines),
-            )
+        self._in_step = self._new_in_step()
         self._run_before: Callable[..., Any] = session.run
         self._close_before: Callable[[], None] = session.close
         self.steps = Steps(
@@ -109,13 +102,27 @@ class SessionRuntime:
             at_end=self._wait_for_workers,
         )
         self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
+        self._lock_probe = LockProbe()
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs))
         session.run, session.close = self._run, self._close
         disarm_in_child(session)
 
+    def _new_in_step(self) -> InStep | None:
+        """Returns what holds the steps of all workers together; None unless they train in step."""
+        if self._cluster is None or not self._cluster.sync:
+            return None
+        return InStep(
+            self._cluster,
+            self.session,
+            next((each.position for each in self._pipelines if each.cluster is not None), None),
+            lambda: bool(self.pending),
+            ends_with_first=any(each.has_unknown_length for each in self._pipelines),
+        )
+
     def start(self) -> None:
-        """Starts the watchdog, and puts the first batch of every lockstep pipeline."""
+        """Starts the watchdog and the lock probe, and puts the first batch of every lockstep pipeline."""
         self._watchdog.start()
+        self._lock_probe.start(self.runs)
         self.steps.warm_up()
 
     def watch_signals(self) -> None:
@@ -123,11 +130,15 @@ class SessionRuntime:
         self._watcher.start()
 
     def record(self, trace: Trace) -> None:
-        """Records what happens from now on in `trace`, which is written when the session is closed."""
+        """Records the steps from now on in `trace`, which is written when the session is closed. Call it first.
+
+        The feed threads, which start earlier, make themselves known to it: see `follow_runs`.
+        """
         self._trace = trace
-        sinks = [sink for pipeline in self._pipelines for sink in pipeline.sinks]
-        states = [state for run in self.runs for state in run.states]
-        trace.record(self.session, sinks, states + self.steps.reading_states)
+        for pipeline in self._pipelines:
+            states = self.steps.states_of(pipeline)
+            trace.follow([(sink, [state]) for sink, state in zip(pipeline.sinks, states, strict=False)])
+        trace.record(self.session, [sink for pipeline in self._pipelines for sink in pipeline.sinks])
 
     @property
     def runs(self) -> list[PipelineRun]:
@@ -137,7 +148,14 @@ class SessionRuntime:
     def stats(self) -> list[PipelineStats]:
         """Returns the figures of every pipeline so far."""
         loop_secs = self._last_ended - self._first_began
-        return stats_of(self._pipelines, self.session, self.steps.failed_batches, loop_secs, self.steps.states_of)
+        return stats_of(
+            self._pipelines,
+            self.session,
+            self.steps.failed_batches,
+            loop_secs,
+            self.steps.states_of,
+            self._lock_probe.held_share,
+        )
 
     def step_call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps `call`, which runs `fetches` without the session's `run`, so that it is timed as a step."""
@@ -176,9 +194,15 @@ class SessionRuntime:
     def _step(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
         if self._trace is None:
             return self._watched(fetches, fed, call, *args)
+        demand = self.steps.demand(fetches, fed)
+        sinks = frozenset() if demand is None else demand.sinks
         began = time.perf_counter()
-        result = self._watched(fetches, fed, call, *args)
-        self._trace.step_ended(began, self._last_ended)
+        try:
+            result = self._watched(fetches, fed, call, *args)
+        except BaseException as error:
+            self._trace.step_ended(began, time.perf_counter(), sinks, error)
+            raise
+        self._trace.step_ended(began, time.perf_counter(), sinks, None)
         return result
 
     def _watched(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
@@ -217,6 +241,7 @@ class SessionRuntime:
             self._in_step.stop()
         self._watcher.stop()
         self._watchdog.stop()
+        self._lock_probe.stop()
 
     def end(self, join_secs: float) -> list[PipelineStats]:
         """Stops the feed threads and joins them. Returns the final figures."""

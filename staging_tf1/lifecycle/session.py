@@ -55,7 +55,8 @@ class StagingSession:
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
         lockstep then reads its source in a separate thread.
       trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
-        chrome://tracing or https://ui.perfetto.dev. Each step then costs a second, small run.
+        chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
+        small run.
       cluster: the `Cluster` to train in. The chief initializes, restores and saves. A chief that restarts while the
         others train continues with their model, and initializes nothing. At the end it waits for the other workers.
       **monitored: the other arguments of `tf.train.MonitoredTrainingSession`: master, is_chief, scaffold,
@@ -116,35 +117,31 @@ class StagingSession:
             trace_file = output_file(what, "trace_file", trace_file)
         refuse_if_forked(self)
         self._hook = StagingHook(
-            join_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
+            stop_grace_period_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
         )
         self._cluster, self._scaffold = cluster, None
         # Only the chief restores.
         is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief
         restores_from = checkpoint_dir if is_chief else None
         scaffold = guarded_scaffold(monitored.pop("scaffold", None), restores_from)
-        if cluster is not None:
-            self._hook.by_hand, self._scaffold = False, scaffold
-            self._session = cluster_session(
-                cluster,
-                checkpoint_dir=checkpoint_dir,
-                hooks=[self._hook, *hooks],
-                config=config,
-                scaffold=scaffold,
-                stop_grace_period_secs=join_secs,
-                monitored=monitored,
-            )
-            return
+        options = {
+            "checkpoint_dir": checkpoint_dir,
+            "hooks": [self._hook, *hooks],
+            "config": config,
+            "stop_grace_period_secs": join_secs,
+            "scaffold": scaffold,
+        }
+        with self._hook.creating():
+            self._session = self._monitored_session(options, monitored)
+
+    def _monitored_session(self, options: dict[str, Any], monitored: dict[str, Any]) -> Any:
+        """Creates the session, in the cluster if there is one."""
+        if self._cluster is not None:
+            self._hook.by_hand, self._scaffold = False, options["scaffold"]
+            return cluster_session(self._cluster, **options, monitored=monitored)
         if not monitored.get("master"):
             check_without_cluster(tf.get_default_graph())
-        self._session = tf.train.MonitoredTrainingSession(
-            checkpoint_dir=checkpoint_dir,
-            hooks=[self._hook, *hooks],
-            config=config,
-            stop_grace_period_secs=join_secs,
-            scaffold=scaffold,
-            **monitored,
-        )
+        return tf.train.MonitoredTrainingSession(**options, **monitored)
 
     def __enter__(self) -> StagingSession:
         return self

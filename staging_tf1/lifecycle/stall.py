@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +83,13 @@ class Watchdog:
         self._session, self._observer, self._runs = session, observer, pending
         self._readers = {state.name: state for state in readers}
         self._rule, self._on_end = rule, end_the_wait
-        self._ended = threading.Event()
+        # Gets an entry at the end. An Event cannot be set while garbage is collected: its lock may be held.
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._reported: set[tuple[int, float]] = set()
-        self._thread = threading.Thread(target=self._watch, name="staging:stall", daemon=True)
+        # Weak, because a plain session that nobody closes is freed when the last reference to it is gone.
+        itself = weakref.ref(self, lambda _: ended.put(None))
+        self._thread = threading.Thread(target=_watch, args=(itself, ended), name="staging:stall", daemon=True)
+        self._ended = ended
 
     def start(self) -> None:
         """Starts watching. Not in the constructor, because after a Ctrl-C here there must be a watchdog to stop."""
@@ -91,16 +98,17 @@ class Watchdog:
 
     def stop(self) -> None:
         """Stops watching and joins the thread. May be called twice."""
-        self._ended.set()
+        self._ended.put(None)
         # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
         if self._thread.is_alive():
             self._thread.join()
 
-    def _watch(self) -> None:
-        while not self._ended.wait(self._until_next()):
-            late = self._late()
-            if late:
-                self._report(late)
+    def look(self) -> float:
+        """Reports the runs that have taken too long. Returns the seconds until the next look."""
+        late = self._late()
+        if late:
+            self._report(late)
+        return self._until_next()
 
     def _pending(self) -> list[Pending]:
         """Returns the runs in progress, and the reading of sources between runs."""
@@ -141,7 +149,7 @@ class Watchdog:
         others = [run for run in pending if run.ident != step.ident]
         snapshot = self._observer.snapshot(self._session, step, others, self._readers)
         diagnosis = diagnose(snapshot)
-        if self._ended.is_set() or step not in self._pending():
+        if not self._ended.empty() or step not in self._pending():
             # It has returned in the meantime.
             return
         text = report_text(snapshot, diagnosis)
@@ -167,3 +175,13 @@ class Watchdog:
     def _do(self, op: Any) -> None:
         if op is not None:
             read(self._session, op)
+
+
+def _watch(watchdog: weakref.ref[Watchdog], ended: queue.SimpleQueue[None]) -> None:
+    """The watchdog's thread, until the watchdog is stopped or freed."""
+    while (alive := watchdog()) is not None:
+        until_next = alive.look()
+        # Not held while the thread sleeps.
+        del alive
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=until_next)

@@ -13,7 +13,7 @@ from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.areas import areas_of
+from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import SessionRuntime
@@ -67,20 +67,11 @@ def start(
     stall_raises = flag("start()", "stall_raises", stall_raises)
     rule = StallRule(stall_secs_or_default("start()", stall_secs), stall_raises)
     refuse_if_forked("start()")
-    sess = sess if sess is not None else tf.get_default_session()
-    if sess is None:
-        raise ValueError("start() got no session, and there is no default session. Pass sess=.")
-    # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
-    having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+    sess = _checked_session(sess)
     if coord is not None:
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
     pipelines = pipelines_of(sess.graph)
-    for pipeline in pipelines:
-        if pipeline.lockstep:
-            raise ValueError(
-                f"{pipeline} is in lockstep: its put must be added to every step, which start() cannot do. Use "
-                f"StagingSession or StagingHook, or staged(..., lockstep=False)."
-            )
+    _refuse_lockstep(pipelines)
     check_initialized(sess, "start()")
     warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
     with sess.graph.as_default():
@@ -94,6 +85,23 @@ def start(
         setattr(sess, _RUNTIME, runtime)
         runtime.start()
     return threads
+
+
+def _checked_session(sess: Any | None) -> Any:
+    sess = sess if sess is not None else tf.get_default_session()
+    if sess is None:
+        raise ValueError("start() got no session, and there is no default session. Pass sess=.")
+    # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
+    return having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+
+
+def _refuse_lockstep(pipelines: Sequence[Pipeline]) -> None:
+    for pipeline in pipelines:
+        if pipeline.lockstep:
+            raise ValueError(
+                f"{pipeline} is in lockstep: its put must be added to every step, which start() cannot do. Use "
+                f"StagingSession or StagingHook, or staged(..., lockstep=False)."
+            )
 
 
 def own_areas(graph: Any, pipelines: Sequence[Pipeline]) -> list[Any]:

@@ -54,7 +54,9 @@ class _Putting:
 
     def __init__(self, runtime: SessionRuntime, fetches: Any) -> None:
         self._runtime, self._fetches = runtime, fetches
-        self._elements = elements_of(runtime.session.graph, fetches)
+        # In the order of `tf.nest`, which sorts the keys of a dict: it also packs the values.
+        graph = runtime.session.graph
+        self._elements = [each for leaf in tf.nest.flatten(fetches) for each in elements_of(graph, leaf)]
         self._tensors = [each for each in self._elements if not isinstance(each, tf.Operation)]
         self._ops = [each for each in self._elements if isinstance(each, tf.Operation)]
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}

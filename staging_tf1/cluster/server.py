@@ -1,0 +1,97 @@
+"""The `tf.train.Server` of this task: its start, and how long one of a parameter server serves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from absl import logging
+
+from staging_tf1._tf import tf
+from staging_tf1.cluster.layout import Layout, Task
+from staging_tf1.cluster.member import Member
+from staging_tf1.cluster.reach import incarnation_of
+from staging_tf1.errors import ClusterError
+
+# The addresses at which this process has started servers. TensorFlow never stops them.
+_served: set[str] = set()
+# How long the first parameter server, which holds the ledger, lets the others read that the run has ended.
+_LEAVE_SECS = 5.0
+
+
+def start_server(layout: Layout) -> Any:
+    """Starts the server of this task and returns it.
+
+    Raises:
+      ClusterError: the port is taken, or this process has started the task before.
+    """
+    task = layout.task
+    assert task is not None
+    address = layout.address(task)
+    if address in _served:
+        raise ClusterError(
+            f"This process has already started {task} at {address}, with another Cluster object. Make one, and pass it "
+            f"to staged(), the session and whatever else needs it."
+        )
+    try:
+        server = tf.train.Server(tf.train.ClusterSpec(layout.addresses()), job_name=task.job, task_index=task.index)
+    except tf.errors.OpError as error:
+        raise ClusterError(
+            f"{task} cannot listen on port {address.rpartition(':')[2]} of its address {address}: "
+            f"{error.message.strip()}. Perhaps another process runs {task}, or uses the port. Stop it, or choose "
+            f"another port."
+        ) from error
+    _served.add(address)
+    return server
+
+
+def check_claim(layout: Layout, server: Any) -> None:
+    """Checks that the address of this task leads to `server`, which is in this process.
+
+    Raises:
+      ClusterError: it leads to another process.
+    """
+    task = layout.task
+    assert task is not None
+    try:
+        reached = incarnation_of(layout, task)
+    except tf.errors.OpError:
+        # A name that leads here only once this process is ready, as in Kubernetes.
+        return
+    if reached != incarnation_of(layout, task, str(server.target)):
+        raise ClusterError(
+            f"Another process runs {task} at {layout.address(task)}. Each task is one process: stop the other one, or "
+            f"give this process another task."
+        )
+
+
+def await_end(member: Member) -> None:
+    """On a parameter server, waits until the chief has ended a run, or all workers have finished or gone."""
+    workers, signs = member.layout.workers, member.signs
+    gone: list[Task] = []
+
+    def over(entries: dict[str, Any]) -> bool:
+        run = entries.get("run")
+        if run is None:
+            return False
+        finished = [task for task in workers if entries.get(f"done/{task}") == run["id"]]
+        gone[:] = [task for task in workers if task not in finished]
+        all_gone = all(map(signs.is_gone, gone))
+        return run["state"] == "ended" or (bool(finished) and all_gone)
+
+    entries = member.await_entries(over, lambda entries: None)
+    if entries["run"]["state"] != "ended":
+        logging.warning("%s ends without: %s", member.task, ", ".join(map(signs.described, gone)))
+    _leave(member, entries["run"]["id"])
+
+
+def _leave(member: Member, run_id: str) -> None:
+    servers = member.layout.servers
+    member.ledger.write({f"left/{member.task}": run_id})
+    if member.task != servers[0]:
+        return
+    end = time.monotonic() + _LEAVE_SECS
+    left = [f"left/{task}" for task in servers]
+    member.await_entries(
+        lambda entries: time.monotonic() > end or all(entries.get(name) == run_id for name in left), lambda _: None
+    )
