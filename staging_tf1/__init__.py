@@ -62,7 +62,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}")
+        # By its name only. Importing `sources` to look would be an import within an import for `import staging_tf1.x`.
+        cure = ". Sources are in staging_tf1.sources" if name.endswith("Source") else ""
+        raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}{cure}")
     if name in _HOMES:
         value = getattr(importlib.import_module(f"staging_tf1.{_HOMES[name]}"), name)
     else:
@@ -72,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

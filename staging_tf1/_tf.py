@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +22,8 @@ from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.training import server_lib as _server_lib
+from tensorflow.python.util import deprecation as _deprecation
 from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
@@ -33,8 +38,10 @@ __all__ = [
     "control_flow_context",
     "count_runs",
     "current_container",
+    "eager_mode",
     "estimator_exports",
     "fast_callable",
+    "first_to_log",
     "function_def",
     "has_default_graph",
     "is_closed",
@@ -49,9 +56,76 @@ __all__ = [
 ]
 
 
+class _OwnDeprecations(logging.Filter):
+    """Drops TensorFlow's advice to replace what this package calls, which a program that uses it cannot follow.
+
+    A program's own calls keep theirs: TensorFlow gives each advice once, so what was dropped here is due again.
+    `deprecation.silence()` of TensorFlow would silence other threads, and the hooks of a MonitoredSession, too.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = str(record.msg)
+        if message.startswith("`tf.train.start_queue_runners()` was called when no queue runners"):
+            return not _is_own_call()
+        if not (message.startswith("From %s: ") and "deprecated" in message):
+            return True
+        if not (_is_own_call() or (_MONITORED_SESSION in record.getMessage() and _has_own_runners())):
+            return True
+        printed = _deprecation._PRINTED_WARNING
+        # The newest entry; before that of a class comes that of its constructor.
+        if printed and isinstance(printed.popitem()[0], type):
+            printed.popitem()
+        return False
+
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_MONITORED_SESSION = os.path.join("tensorflow", "python", "training", "monitored_session.py")
+# The folders and files of those that call each other on the way from a deprecated function to the log.
+_BETWEEN = (
+    os.path.dirname(os.path.dirname(os.path.dirname(_session.__file__))) + os.sep,
+    os.path.dirname(logging.__file__) + os.sep,
+    contextlib.__file__,
+    os.path.abspath(__file__),
+)
+
+
+def _is_own_call() -> bool:
+    """Whether the innermost caller outside TensorFlow is this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _has_own_runners() -> bool:
+    """Whether a MonitoredSession calls `start_queue_runners` because of this package's runners."""
+    runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+    return any(type(each).__module__.startswith("staging_tf1.") for each in runners)
+
+
+# Before the package makes its first call.
+tf.get_logger().addFilter(_OwnDeprecations())
+
+
+def first_to_log() -> list[tuple[Any, str]]:
+    """The (class, method) pairs whose first call makes TensorFlow log about devices and passes, in order.
+
+    Graph mode creates an eager context, too: some checks of a Saver ask it. Each run and each callable extends the
+    session by the ops that are new.
+    """
+    session = _session.BaseSession
+    earlier = [(_context.Context, "ensure_initialized"), (_server_lib.Server, "__init__")]
+    return [*earlier, (session, "__init__"), (session, "_extend_graph")]
+
+
 def control_flow_context(graph: Any) -> Any:
     """The v1 `tf.cond` or `tf.while_loop` under construction in `graph`, or None."""
     return graph._get_control_flow_context()
+
+
+def eager_mode() -> Any:
+    """A context in which ops run eagerly, whatever graph is the default."""
+    return _context.eager_mode()
 
 
 def fast_callable(

@@ -66,6 +66,38 @@ def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Excep
     raise kind(f"{what} got {argument}={shown(value)}, expected {expected}.")
 
 
+class _Unset:
+    """Stands for an argument that was not passed, where None is a value that a check refuses."""
+
+    def __repr__(self) -> str:
+        return "<not passed>"
+
+
+UNSET: Any = _Unset()
+
+
+def renamed(what: str, name: str, value: Any, default: Any, old_name: str, old_value: Any) -> tuple[str, Any]:
+    """Return the name and the value of an argument that may also be passed by its old name, for the checks.
+
+    The old name keeps working without a warning, which would fail programs that turn warnings into errors.
+
+    >>> renamed("StagingHook", "stop_grace_period_secs", 10.0, 10.0, "join_secs", 3)
+    ('join_secs', 3)
+    >>> renamed("StagingHook", "stop_grace_period_secs", 5, 10.0, "join_secs", 3)
+    Traceback (most recent call last):
+    ...
+    TypeError: StagingHook got stop_grace_period_secs=5 and join_secs=3, which mean the same: remove join_secs.
+    """
+    if old_value is UNSET:
+        return name, value
+    if value is not default:
+        raise TypeError(
+            f"{what} got {name}={shown(value)} and {old_name}={shown(old_value)}, which mean the same: remove "
+            f"{old_name}."
+        )
+    return old_name, old_value
+
+
 def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
     """Check an integer in the inclusive range, not a bool. `meaning` is for messages: "bytes; 0 is no limit".
 

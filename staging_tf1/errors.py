@@ -109,6 +109,10 @@ class CorruptRecordError(StagingError, ValueError):
         self.path = path
         self.offset = offset
 
+    def __reduce__(self) -> tuple[type[CorruptRecordError], tuple[str, str, int]]:
+        # The default would call the constructor with the message alone.
+        return type(self), (str(self), self.path, self.offset)
+
 
 class RemovedNameError(StagingError, AttributeError):
     """A TF1 name that neither TensorFlow nor this package provides.

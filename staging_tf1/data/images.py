@@ -90,14 +90,18 @@ def _read(where: str, path: Path) -> dict[str, Array]:
             raise DataFileError(f"{where}: no such file.")
         if not path.is_file():
             raise DataFileError(f"{where} is not a regular file.")
-        if not zipfile.is_zipfile(path):
-            raise DataFileError(f"{where} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
-        # np.load would leave the file open if it is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            _check_keys(where, archive.files)
-            return {key: _read_array(where, archive, key) for key in _KEYS}
+        # np.load would leave the file open if it is damaged. is_zipfile would hide why it cannot be opened.
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DataFileError(f"{where} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                _check_keys(where, archive.files)
+                return {key: _read_array(where, archive, key) for key in _KEYS}
     except DataFileError:
         raise
+    except PermissionError as error:
+        raise DataFileError(f"{where} cannot be read: {error.strerror}. Give this user access to it.") from error
     # zipfile and numpy raise many types on a damaged file, including struct.error and tokenize.TokenError.
     except Exception as error:
         raise DataFileError(f"{where} cannot be read: {error}.") from error

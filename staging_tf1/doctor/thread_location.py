@@ -9,6 +9,7 @@ import time
 
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.callsite import CallSite, is_users
+from staging_tf1.workers.places import frames_for
 
 # If a source calls a library, the line to report is the call.
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())
@@ -17,17 +18,26 @@ _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.get
 def users_line(ident: int | None) -> CallSite | None:
     """Returns the innermost line of the user's program in thread `ident`; None if there is none or it has ended.
 
+    For a thread that waits for a worker process, it is the line in that process.
+
     >>> import threading
     >>> users_line(None) is None
     True
     """
+    for there in frames_for(ident) or ():
+        if _is_users(there.filename):
+            return CallSite(*there)
     frame = sys._current_frames().get(ident) if ident is not None else None
     while frame is not None:
         filename = frame.f_code.co_filename
-        if is_users(filename) and not filename.startswith(_LIBRARIES):
+        if _is_users(filename):
             return CallSite(filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None
+
+
+def _is_users(filename: str) -> bool:
+    return is_users(filename) and not filename.startswith(_LIBRARIES)
 
 
 def users_place(ident: int | None) -> str:

@@ -19,7 +19,7 @@ from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten_with_paths, map_structure, pack
 
-__all__ = ["Access", "Fetched", "access_to", "is_keras_sequence"]
+__all__ = ["Access", "Fetched", "access_to", "is_a", "is_keras_sequence"]
 
 _MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
 
@@ -51,17 +51,17 @@ def access_to(what: str, dataset: Any) -> Access:
     Raises TypeError or SpecError, with what to pass instead, if the object is no map-style dataset.
     """
     for kinds, refusal in _REFUSED.items():
-        if _is_a(dataset, *kinds.split()):
+        if is_a(dataset, *kinds.split()):
             raise TypeError(f"{what} got {kind_of(dataset)} as dataset. {refusal}")
-    if _is_a(dataset, "pandas.DataFrame"):
+    if is_a(dataset, "pandas.DataFrame"):
         names = _column_names(what, dataset)
         columns = {name: checked_array(dataset[name], None, f"{what}: component {name!r}") for name in names}
         return _Columns(what, columns, dataset)
-    if _is_a(dataset, "pandas.Series"):
+    if is_a(dataset, "pandas.Series"):
         return _Columns(what, checked_array(dataset, None, what), dataset)
-    if _is_a(dataset, "datasets.Dataset"):
+    if is_a(dataset, "datasets.Dataset"):
         return _HuggingFace(dataset)
-    if _is_column(dataset) or isinstance(dataset, Mapping) or _is_a(dataset, "zarr.Group"):
+    if _is_column(dataset) or isinstance(dataset, Mapping) or is_a(dataset, "zarr.Group"):
         return _Columns(what, _as_columns(what, dataset), dataset)
     is_text = isinstance(dataset, (str, bytes, bytearray, memoryview, type))
     if is_text or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
@@ -71,7 +71,7 @@ def access_to(what: str, dataset: Any) -> Access:
 
 def is_keras_sequence(value: Any) -> bool:
     """Whether `value` is a Keras `Sequence` or `PyDataset`, whose elements are batches. Does not import Keras."""
-    return _is_a(value, *_KERAS)
+    return is_a(value, *_KERAS)
 
 
 _KERAS = ("keras.Sequence", "keras.PyDataset", "tf_keras.Sequence", "tensorflow.Sequence")
@@ -90,7 +90,7 @@ _REFUSED = {
 }
 
 
-def _is_a(value: Any, *names: str) -> bool:
+def is_a(value: Any, *names: str) -> bool:
     """Whether a class of `value` has one of the `names`: the library, a dot, and the name of the class."""
     return any(f"{each.__module__.partition('.')[0]}.{each.__name__}" in names for each in type(value).__mro__)
 
@@ -103,7 +103,7 @@ def _column_names(what: str, frame: Any) -> list[str]:
 
 
 def _is_column(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or _is_a(value, "h5py.Dataset", "zarr.Array")
+    return isinstance(value, np.ndarray) or is_a(value, "h5py.Dataset", "zarr.Array")
 
 
 def _as_columns(what: str, dataset: Any) -> Any:

@@ -10,6 +10,7 @@ import ctypes
 import math
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,21 +29,21 @@ ALIGNMENT_BYTES = 64
 _FROM_BYTES, _TO_BYTES, _MOST_HELD = 64 << 10, 64 << 20, 8
 
 
-class _Memory(np.ndarray[Any, Any]):
+class Memory(np.ndarray[Any, Any]):
     """The memory of one `aligned_empty` array. `given_away` is set once a source has delivered it."""
 
     given_away = False
 
 
 class _Block(bytearray):
-    """The buffer of a `_Memory`. If it were an array, numpy would make it the base of our arrays instead."""
+    """The buffer of a `Memory`. If it were an array, numpy would make it the base of our arrays instead."""
 
     __slots__ = ("loan",)
     loan: _Loan | None
 
 
-class _Loan(weakref.ref[_Memory]):
-    """Returns a block to `_returned` when the last array in its `_Memory` is freed.
+class _Loan(weakref.ref[Memory]):
+    """Returns a block to `_returned` when the last array in its `Memory` is freed.
 
     The callback is `deque.append`, which is atomic and runs no Python code, because memory may be freed at any moment.
     A `__del__` would not do: Python drops a KeyboardInterrupt raised in it, and the main thread would run it after
@@ -54,6 +55,15 @@ class _Loan(weakref.ref[_Memory]):
 
 
 _returned: deque[_Loan] = deque()
+
+# In a worker process, while it makes a batch: allocates where the batch is handed over. May return None.
+_allocate: Callable[[int], Memory | None] | None = None
+
+
+def allocate_with(allocate: Callable[[int], Memory | None] | None) -> None:
+    """Make `aligned_empty` allocate with a function from bytes to memory on a 64-byte boundary; None ends that."""
+    global _allocate
+    _allocate = allocate
 
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -113,14 +123,18 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
         refuse("aligned_empty()", "dtype", dtype, "a numpy dtype, such as np.float32")
 
 
-def _memory(nbytes: int) -> _Memory:
+def _memory(nbytes: int) -> Memory:
+    if _allocate is not None:
+        allocated = _allocate(nbytes)
+        if allocated is not None:
+            return allocated
     if not _FROM_BYTES <= nbytes <= _TO_BYTES:
-        return np.ndarray.__new__(_Memory, nbytes, np.uint8)
+        return np.ndarray.__new__(Memory, nbytes, np.uint8)
     # Round up, so that batches of slightly different sizes can reuse each other's memory.
     step = 1 << (nbytes.bit_length() - 4)
     size = -(-nbytes // step) * step
     block = _used_before(size) or _Block(size)
-    memory = np.ndarray.__new__(_Memory, size, np.uint8, block)
+    memory = np.ndarray.__new__(Memory, size, np.uint8, block)
     loan = _Loan(memory, _returned.append)
     # A reference cycle keeps the loan alive while the block is in use.
     block.loan, loan.block = loan, block
@@ -155,12 +169,12 @@ def is_aligned(array: np.ndarray[Any, Any]) -> bool:
     return bool(array.flags.c_contiguous) and _address(array) % ALIGNMENT_BYTES == 0
 
 
-def memory_of(array: np.ndarray[Any, Any]) -> _Memory | None:
+def memory_of(array: np.ndarray[Any, Any]) -> Memory | None:
     """Return the `aligned_empty` memory that holds `array`, or None."""
     base: Any = array
-    while isinstance(base, np.ndarray) and not isinstance(base, _Memory):
+    while isinstance(base, np.ndarray) and not isinstance(base, Memory):
         base = base.base
-    return base if isinstance(base, _Memory) else None
+    return base if isinstance(base, Memory) else None
 
 
 def _address(array: Any) -> int:

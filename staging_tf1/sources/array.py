@@ -11,7 +11,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten, flatten_up_to, pack
+from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack, with_batch_dim
 
 __all__ = ["ArraySource"]
 
@@ -66,8 +66,7 @@ class ArraySource(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""
-        specs = flatten(self._specs)
-        return pack(self._specs, [ArraySpec((batch_dim, *s.shape[1:]), s.dtype, s.name) for s in specs])
+        return with_batch_dim(self._specs, batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Return rows of the arrays. See `RecordSource.gather`."""

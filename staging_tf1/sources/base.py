@@ -34,14 +34,15 @@ class _OnRecords:
 class _Unrecorded:
     # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
-        take, skip, split, pad, by_length, with_options = (_OnRecords() for _ in range(6))
+        take, skip, split, pad, ragged, by_length, with_options = (_OnRecords() for _ in range(7))
 
 
 class Source(_Unrecorded, abc.ABC):
     """Batches with random access, numbered from 0.
 
     To write your own source, subclass this class, or `RecordSource` if your records have numbers. Test it with
-    `assert_resumes_everywhere`, `assert_deterministic` and `assert_shards_partition` of `staging_tf1.testing`.
+    `assert_resumes_everywhere`, `assert_deterministic`, `assert_shards_partition` and `assert_works_in_processes` of
+    `staging_tf1.testing`.
 
     Attributes:
       gives_away: True if the arrays that `batch` returns are created for the call and never used again. Such arrays are

@@ -9,13 +9,14 @@ import numpy as np
 
 from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
 from staging_tf1.arrays import kind_of
+from staging_tf1.composite import is_composite_spec
 from staging_tf1.sources.access import is_keras_sequence
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, is_namedtuple, is_structure
 
-__all__ = ["as_source"]
+__all__ = ["as_source", "check_spec", "is_nest_of_arrays", "source_from"]
 
 
 def as_source(value: Any) -> Source | StreamSource:
@@ -34,13 +35,17 @@ def as_source(value: Any) -> Source | StreamSource:
 
 def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
     """Do what `as_source` does, for the `argument` of the function `what`, both named in messages."""
+    if isinstance(value, type) and issubclass(value, (Source, StreamSource)):
+        raise TypeError(
+            f"{what} got the class {value.__name__} as {argument}, expected a source. Make one: {value.__name__}(...)."
+        )
     if isinstance(value, Source):
         _check_numbers(what, value)
     if isinstance(value, (Source, StreamSource)):
         return value
     if is_grain(value):
         return GrainSource(value)
-    if _is_arrays(value):
+    if is_nest_of_arrays(value):
         raise TypeError(
             f"{what} got arrays as {argument} ({_kind(value)}), expected batches. Choose a batch size: "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
@@ -70,9 +75,9 @@ def _check_numbers(what: str, source: Source) -> None:
 
 
 def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
-    """Check that the spec of a user's source is a nest of `ArraySpec`, and return it."""
+    """Check that the spec of a user's source is a nest of `ArraySpec`, `RaggedSpec` and `SparseSpec`, and return it."""
     for path, leaf in flatten_with_paths(spec):
-        if not isinstance(leaf, ArraySpec):
+        if not isinstance(leaf, ArraySpec) and not is_composite_spec(leaf):
             raise TypeError(
                 f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, expected a nest of "
                 f"staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
@@ -80,7 +85,8 @@ def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
     return spec
 
 
-def _is_arrays(value: Any) -> bool:
+def is_nest_of_arrays(value: Any) -> bool:
+    """Whether a value is arrays with a row for each record, and no list of batches."""
     if isinstance(value, Mapping) or is_namedtuple(value) or _is_array(value):
         return True
     # A tuple of arrays is (images, labels). A list of arrays or structures is a list of batches.

@@ -17,13 +17,16 @@ from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
 from staging_tf1.sources.order import Order, numbers_of
 from staging_tf1.sources.padding import Padding, Plan
+from staging_tf1.sources.ragged_rows import RaggedPlan, RaggedRows
 from staging_tf1.sources.selection import Selection, hashed_keys, numbers_among, split_by_key, split_evenly, stretch
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform
 
-__all__ = ["Composable"]
+__all__ = ["Composable", "Layout"]
 
 _Source = TypeVar("_Source", bound="Composable")  # typing.Self came with Python 3.11
+# How records whose sizes differ become a batch.
+Layout = Padding | RaggedRows
 
 
 class Composable(Source):
@@ -39,11 +42,13 @@ class Composable(Source):
     _own_records: int
     # What take(), skip() and split() have left, in the order of the calls.
     _selections: tuple[Selection, ...] = ()
-    # What pad() and by_length() were given.
-    _padding: Padding | None = None
+    # What pad() or ragged(), and by_length() were given.
+    _layout: Layout | None = None
     _grouping: Grouping | None = None
-    # How to pad, once a record has been read.
-    _plan: Plan | None = None
+    # How to lay out batches, once a record has been read.
+    _plan: Plan | RaggedPlan | None = None
+    # Whether a function makes each batch, so that a record may have another size in another batch.
+    _makes_batches = False
     # Whether `gather` may leave out records.
     _drops_records = False
 
@@ -135,7 +140,30 @@ class Composable(Source):
           SpecError: (by `batch`) a record is longer than `to`, or has another dtype or rank than the first.
           TypeError, ValueError: an argument is invalid.
         """
-        return self._batched("pad()", padding=Padding(to, value))
+        return self._batched("pad()", layout=Padding(to, value))
+
+    def ragged(self: _Source, rank: Any = 1) -> _Source:
+        """Return the source whose batches keep the size of each record, without padding.
+
+        Components are `RaggedValue`s then, for which `staged()` returns `tf.RaggedTensor`s. Single values are stacked.
+        For records that are read one by one: with the `parse_fn` of record files, or a `MapSource`.
+
+        Args:
+          rank: how many dimensions vary, from the first one of a record on: 1 for a list of words, 2 for a list of
+            sentences. A dict gives it by component; all others must have one size.
+
+        Raises:
+          SpecError: (by `batch`) a record has another dtype or rank than the first, or another size in a dimension that
+            does not vary.
+          TypeError, ValueError: an argument is invalid.
+
+        >>> from staging_tf1.sources import MapSource
+        >>> sentences = [{"words": [3, 1, 4], "label": 0}, {"words": [1, 5], "label": 1}]
+        >>> batch = MapSource(sentences, batch_size=2, epochs=1).ragged().batch(0)
+        >>> batch["words"].to_list(), batch["label"]
+        ([[3, 1, 4], [1, 5]], array([0, 1]))
+        """
+        return self._batched("ragged()", layout=RaggedRows(rank))
 
     def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:
         """Return the source whose batches hold records of similar length, so that `pad` adds little.
@@ -209,13 +237,13 @@ class Composable(Source):
         """Name a record, for messages."""
         return f"{self._owner}: record {number}"
 
-    def _padded(self) -> Plan:
+    def _laid_out(self) -> Plan | RaggedPlan:
         if self._plan is None:
-            assert self._padding is not None
+            assert self._layout is not None
             each = (self._single(np.array([place])) for place in range(self._total_records))
             # A corrupt record may be left out.
             number, first = next(found[0] for found in each if found)
-            self._plan = self._padding.planned(first, self._describe(number))
+            self._plan = self._layout.planned(first, self._describe(number))
         return self._plan
 
     def _selected_from(self, whole: str) -> str:
@@ -237,8 +265,8 @@ class Composable(Source):
         """Say why the source cannot be part of another one. Empty if it can."""
         if self._order.shard_count > 1:
             return "a shard: records are arranged before they are divided. Call shard() on the result."
-        if self._padding is not None:
-            return "which is padded. Call pad() on the result."
+        if self._layout is not None:
+            return f"which is {self._layout.result}. Call {self._layout.method} on the result."
         if self._grouping is not None:
             return "which is arranged by_length(). Call by_length() on the result."
         if self._drops_records:
@@ -254,12 +282,12 @@ class Composable(Source):
         return part
 
     def _batched(
-        self: _Source, what: str, *, padding: Padding | None = None, grouping: Grouping | None = None
+        self: _Source, what: str, *, layout: Layout | None = None, grouping: Grouping | None = None
     ) -> _Source:
         if self.features is not None:
             raise ValueError(f"{what} got {self!r} with features=, which the graph parses. Use parse_fn=.")
         other = copy.copy(self)
-        other._padding, other._grouping = padding or self._padding, grouping or self._grouping
+        other._layout, other._grouping = layout or self._layout, grouping or self._grouping
         other._take_shard(self._order.shard_index, self._order.shard_count)
         return other
 

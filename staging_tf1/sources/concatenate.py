@@ -54,6 +54,7 @@ class Concatenation(RecordSource):
         self._starts_list = self._starts[:-1].tolist()
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
+        self._makes_batches = any(part._makes_batches for part in parts)
         super().__init__(num_records, **options._asdict())
 
     def record_spec(self, batch_dim: int | None) -> Any:

@@ -16,7 +16,7 @@ from staging_tf1.arguments import batch_start, choice, refuse, shown
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
-from staging_tf1.spec import ArraySpec, flatten_with_paths, infer_spec, map_structure, pack
+from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
 
 __all__ = ["GeneratorSource"]
 
@@ -31,8 +31,8 @@ class GeneratorSource(StreamSource):
     Args:
       generator_fn: a generator function (called for each pass), an iterable of batches (iterated for each pass), or a
         generator or iterator object, which can be read only once.
-      spec: a nest of `tf.TensorSpec` or `ArraySpec`, batch dimension first (None where it varies). None infers the spec
-        from the first batch.
+      spec: a nest of `tf.TensorSpec` or `ArraySpec`, batch dimension first (None where it varies). Sparse and ragged
+        components have a `tf.SparseTensorSpec` or `tf.RaggedTensorSpec`. None infers the spec from the first batch.
       resume: "error", or "skip" to read and discard batches up to the saved position.
       name: the name of the source in messages. The default is the name of the function.
 
@@ -195,8 +195,8 @@ def _check_spec(owner: str, spec: Any) -> Any:
                 f"{owner}: spec{f' component {path!r}' if path else ''} is {shown(leaf)}; expected a tf.TensorSpec, "
                 "for example tf.TensorSpec([None, 784], tf.float32), or a staging_tf1.spec.ArraySpec."
             )
-    named = [
-        ArraySpec(leaf.shape, leaf.dtype, getattr(leaf, "name", None) or path or None)
-        for path, leaf in flatten_with_paths(spec)
-    ]
+    try:
+        named = [as_leaf_spec(leaf, path or None) for path, leaf in flatten_with_paths(spec)]
+    except ValueError as error:
+        raise ValueError(f"{owner}: spec: {error}") from error
     return pack(map_structure(lambda leaf: None, spec), named)

@@ -13,8 +13,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from staging_tf1 import arguments
 from staging_tf1.arrays import as_array
+from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import Source, StreamSource
@@ -33,6 +36,12 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
     A `MapDataset` has random access, so it supports several threads and exact resume. An `IterDataset` or `DataLoader`
     is a stream. It resumes with Grain's `get_state` and `set_state`. If no state was saved, it reads and discards
     batches.
+
+    Worker processes for work in Python: `staged(source, num_processes=...)` makes the batches of a `MapDataset`, in
+    memory that TensorFlow reads without a copy, and a run can continue with another number of processes. Grain's own
+    `dataset.to_iter_dataset().mp_prefetch(options)` is the better choice for an `IterDataset`, which has no random
+    access: pipelines that filter, pack or mix by the content of the records. Its batches are copied once more, and its
+    state only fits the number of workers that it was saved with.
 
     Raises:
       ImportError: Grain is not installed.
@@ -235,13 +244,21 @@ def _as_arrays(batch: Any, index: int) -> Any:
     named = [
         (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
     ]
-    arrays = pack(batch, [as_array(leaf, None, place) for place, leaf in named])
-    if any(leaf.ndim == 0 for leaf in flatten(arrays)):
-        described = map_structure(lambda leaf: ArraySpec(leaf.shape, leaf.dtype), arrays)
+    arrays = pack(batch, [_as_leaf(leaf, place) for place, leaf in named])
+    if any(isinstance(leaf, np.ndarray) and leaf.ndim == 0 for leaf in flatten(arrays)):
+        described = map_structure(_described, arrays)
         raise SpecError(
             f"GrainSource: element {index} is {described}, one record; expected batches. Use dataset.batch(n)."
         )
     return arrays
+
+
+def _as_leaf(leaf: Any, place: str) -> Any:
+    return as_composite(leaf)._checked(place) if is_composite(leaf) else as_array(leaf, None, place)
+
+
+def _described(leaf: Any) -> Any:
+    return leaf._spec(None) if is_composite(leaf) else ArraySpec(leaf.shape, leaf.dtype)
 
 
 def _encoded(state: Any) -> bytes:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from staging_tf1 import arguments
 from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import mix_int, permute
-from staging_tf1.sources.selection import digest
+from staging_tf1.sources.selection import digest, one_per_record
 
 __all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
 
@@ -43,15 +42,8 @@ def grouped(lengths: np.ndarray[Any, Any], group: int, block: int) -> Grouping:
 def checked_lengths(what: str, lengths: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the lengths of `count` records."""
     expected = f"one integer for each of the {count} records"
-    try:
-        array = np.array(lengths)  # a copy, because the order depends on it
-    except ValueError:  # rows of different lengths
-        arguments.refuse(what, "lengths", lengths, expected)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        arguments.refuse(what, "lengths", lengths, expected)
-    if len(array) != count:
-        raise ValueError(f"{what} got {len(array)} lengths, expected {expected}.")
-    return array.astype(np.int64)
+    array = one_per_record(what, "lengths", lengths, count, expected, "iu")
+    return array.astype(np.int64)  # a copy, because the order depends on it
 
 
 class GroupedOrder(Order):

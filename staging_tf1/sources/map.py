@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +15,22 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.columnwise import stack_columns
+from staging_tf1.sources.composable import Layout
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import aligned_batch, record_specs, stack_records
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+from staging_tf1.spec import component_name, component_spec, flatten, flatten_with_paths, pack, with_batch_dim
 
 __all__ = ["MapSource"]
 
 # Records whose collated shapes are compared, one by one, to find the dimensions that vary.
 _COMPARED = 4
+# What `collate` may say.
+_LAYOUTS: dict[str, Layout] = {"pad": Padding(None, 0), "ragged": RaggedRows(1)}
 
 
 class MapSource(RecordSource):
@@ -50,8 +56,8 @@ class MapSource(RecordSource):
       dataset: the dataset.
       load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
       collate: how records become a batch. "stack" wants the same dtypes and shapes in all records. "pad" pads the first
-        dimension to the longest; see `pad` for other paddings. A function gets a list of records, and returns a nest of
-        arrays with one row for each.
+        dimension to the longest, and "ragged" keeps the length of each record; `pad` and `ragged` have more choices. A
+        function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each.
       threads: how many threads read the records of one batch, each a part of them. They are started for each batch.
         `staged(num_threads=...)` reads several batches at the same time, and costs less.
       thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
@@ -70,7 +76,7 @@ class MapSource(RecordSource):
         *,
         batch_size: int,
         load: Callable[[Any], Any] | None = None,
-        collate: Literal["stack", "pad"] | Callable[[list[Any]], Any] = "stack",
+        collate: Literal["stack", "pad", "ragged"] | Callable[[list[Any]], Any] = "stack",
         threads: int = 1,
         thread_safe: bool = True,
         shuffle: bool = False,
@@ -86,10 +92,12 @@ class MapSource(RecordSource):
         if load is not None:
             arguments.function(owner, "load", load, "a function from dataset[i] to a record")
         self._load = load
-        if not callable(collate) and not (isinstance(collate, str) and collate in ("stack", "pad")):
+        if not callable(collate) and not (isinstance(collate, str) and collate in ("stack", *_LAYOUTS)):
             kind = ValueError if isinstance(collate, str) else TypeError
-            arguments.refuse(owner, "collate", collate, "'stack', 'pad' or a function of a list of records", kind)
+            expected = "'stack', 'pad', 'ragged' or a function of a list of records"
+            arguments.refuse(owner, "collate", collate, expected, kind)
         self._collate = collate if callable(collate) else None
+        self._makes_batches = self._collate is not None
         self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
@@ -97,8 +105,8 @@ class MapSource(RecordSource):
         self._first_specs: Any = None
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
-        if collate == "pad":
-            self._padding = Padding(None, 0)
+        if isinstance(collate, str):
+            self._layout = _LAYOUTS.get(collate)
         super().__init__(
             len(self._access),
             batch_size=batch_size,
@@ -113,9 +121,7 @@ class MapSource(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
-        specs = self._specs()
-        leaves = [ArraySpec((batch_dim, *(spec.shape or ())[1:]), spec.dtype, spec.name) for spec in flatten(specs)]
-        return pack(specs, leaves)
+        return with_batch_dim(self._specs(), batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read records. See `RecordSource.gather`."""
@@ -126,10 +132,16 @@ class MapSource(RecordSource):
         if fetched.listed is None:
             return aligned_batch(fetched.columns, self._owner)
         specs = self._specs()
+        stacked = stack_columns(specs, fetched.listed)
+        if stacked is not None:
+            return stacked
         paired = zip(numbers.tolist(), fetched.listed, strict=True)
         return stack_records(specs, flatten(specs), paired, len(numbers), self._describe)
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        if self._collate is not None:
+            # The records are what the function makes of dataset[i]: the rows of its batch.
+            return super()._read_single(numbers)
         return list(zip(numbers.tolist(), self._fetched(numbers).records(), strict=True))
 
     def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
@@ -170,13 +182,14 @@ class MapSource(RecordSource):
         batches.append(aligned_batch(collate(records), place))
         flat = [flatten(batch) for batch in batches]
         leaves = []
-        for (path, _), arrays in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
-            shapes = [array.shape[1:] for array in arrays]
-            if len({len(shape) for shape in shapes}) > 1:
+        for (path, _), values in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
+            specs = [component_spec(value, path or None, place) for value in values]
+            shapes = [spec.shape[1:] for spec in specs]
+            if len({(type(spec), len(spec.shape)) for spec in specs}) > 1:
                 raise SpecError(f"{place} returned {component_name(path)} with different numbers of dimensions.")
-            rows = [array.shape[0] for array in arrays]
+            rows = [len(value) for value in values]
             if rows != [1] * count + [count]:
                 raise SpecError(f"{place} returned {component_name(path)} with {rows[-1]} rows for {count} records.")
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
-            leaves.append(ArraySpec((None, *dims), arrays[0].dtype, path or None))
+            leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)

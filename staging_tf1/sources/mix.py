@@ -21,6 +21,8 @@ from staging_tf1.sources.records import RecordSource
 __all__ = ["Mixture", "mix"]
 
 _WHAT = "mix()"
+# Chunks of the order that are computed at once, in up to 5 ms.
+_MOST_CHUNKS = 4
 
 
 def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None, *, seed: int | None = None) -> Mixture:
@@ -126,12 +128,14 @@ class _MixedOrder(Order):
     ) -> None:
         super().__init__(total_records, seed, shard_index, shard_count)
         self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
+        # Each source is shuffled on its own, and numpy's overhead per call outweighs the work for few places.
+        self._chunk_size = CHUNK * min(len(starts) - 1, _MOST_CHUNKS)
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
         return self._continued(places + epoch * self.total_records)
 
     def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
-        together = CHUNK // self.num_records
+        together = self._chunk_size // self.num_records
         if together < 2:
             return super()._chunk(epoch, number)
         # A small source makes short epochs, which are computed together.
@@ -157,11 +161,14 @@ class _MixedOrder(Order):
 
     def _drawn(self, draws: np.ndarray[Any, Any], size: int, part: int) -> np.ndarray[Any, Any]:
         """Return the records of a source's draws, which go on through its epochs."""
-        epochs, places = np.divmod(draws, size)
         if not self._shuffle:
-            return places
+            return draws % size
         assert self.seed is not None
         seed = mix_int(self.seed ^ mix_int(part + 1)) >> 1
+        first = int(draws[0]) // size
+        if size > SORTED_RECORDS and first == int(draws[-1]) // size:  # a division for each draw takes longer
+            return permute(draws - first * size, size, seed, first)
+        epochs, places = np.divmod(draws, size)
         if size <= SORTED_RECORDS:
             return _small_orders(epochs, places, size, seed)
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):

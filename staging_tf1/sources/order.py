@@ -145,8 +145,17 @@ class Order:
         self.seed = seed
         self.shard_index = shard_index
         self.shard_count = shard_count
+        # Places that are computed at once.
+        self._chunk_size = CHUNK
         self._chunks: OrderedDict[tuple[int, int], np.ndarray[Any, Any]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Chunks take less time to make than to move.
+        return {**vars(self), "_chunks": OrderedDict(), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     @property
     def num_records(self) -> int:
@@ -159,10 +168,10 @@ class Order:
             first = self.shard_index + self.shard_count * piece.start
             found = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
             return found if self._select is None else self._select(found)
-        first_chunk, last_chunk = piece.start // CHUNK, (piece.stop - 1) // CHUNK
+        first_chunk, last_chunk = piece.start // self._chunk_size, (piece.stop - 1) // self._chunk_size
         parts = []
         for number in range(first_chunk, last_chunk + 1):
-            base = number * CHUNK
+            base = number * self._chunk_size
             chunk = self._chunk(piece.epoch, number)
             parts.append(chunk[max(piece.start - base, 0) : piece.stop - base])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -179,12 +188,13 @@ class Order:
         return permute(places, self.total_records, self.seed, epoch)
 
     def _chunk(self, epoch: int, number: int) -> np.ndarray[Any, Any]:
-        """Return the records at the places from `number * CHUNK` on."""
+        """Return the records at the places from `number * self._chunk_size` on."""
         return self._kept((epoch, number), lambda: self._at(self._places(number), epoch))
 
     def _places(self, number: int) -> np.ndarray[Any, Any]:
         """Return the places of a chunk in the order of all shards together."""
-        own = np.arange(number * CHUNK, min((number + 1) * CHUNK, self.num_records), dtype=np.int64)
+        begin = number * self._chunk_size
+        own = np.arange(begin, min(begin + self._chunk_size, self.num_records), dtype=np.int64)
         return own * self.shard_count + self.shard_index
 
     def _kept(self, key: tuple[int, int], make: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

@@ -43,6 +43,9 @@ class Padding:
                 arguments.refuse(_WHAT, "value", value, "a number or string, or a dict of them by component")
         self.to, self.value = to, value
 
+    # For messages.
+    method, result = "pad()", "padded"
+
     def __str__(self) -> str:
         return f"pad(to={self.to!r}, value={self.value!r})"
 

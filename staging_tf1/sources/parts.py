@@ -7,6 +7,7 @@ from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.arrays import describe
+from staging_tf1.composite import is_composite_spec
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.records import RecordSource
@@ -63,6 +64,8 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
     """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
     first = _leaves(parts[0])
+    for number, part in enumerate(parts):
+        _check_arrays(what, number, part)
     for number, part in enumerate(parts[1:], start=1):
         other = _leaves(part)
         if [path for path, _ in first] != [path for path, _ in other]:
@@ -76,6 +79,15 @@ def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) 
                     f"{what}: {component_name(path)} of source {number} is {describe(two.dtype, two.shape)}, but "
                     f"{describe(one.dtype, one.shape)} in source 0. Cast it, or pad the result: {what[:-1]}...).pad()."
                 )
+
+
+def _check_arrays(what: str, number: int, part: RecordSource) -> None:
+    for path, leaf in _leaves(part):
+        if is_composite_spec(leaf):
+            raise SpecError(
+                f"{what}: {component_name(path)} of source {number} is {leaf}, expected an array, because rows of "
+                f"several sources are put into one batch. Collate the result: {what[:-1]}...).ragged()."
+            )
 
 
 def _leaves(part: RecordSource) -> list[tuple[str, Any]]:

@@ -36,8 +36,8 @@ class RecordSource(Composable):
     """A source over numbered records.
 
     Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`, `split`,
-    `pad`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__` must set
-    what these need before it calls `super().__init__`.
+    `pad`, `ragged`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__`
+    must set what these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
@@ -182,8 +182,8 @@ class RecordSource(Composable):
     def _find_spec(self) -> Any:
         batch_dim = None if self._schedule.has_partial else self.batch_size
         if self._transform is None:
-            return self.record_spec(batch_dim) if self._padding is None else self._padded().spec(batch_dim)
-        return output_spec(self._read(0), self.batch(0), batch_dim)
+            return self.record_spec(batch_dim) if self._layout is None else self._laid_out().spec(batch_dim)
+        return output_spec(self._owner, self._read(0), self.batch(0), batch_dim)
 
     @property
     def batch_size(self) -> int:
@@ -240,9 +240,9 @@ class RecordSource(Composable):
 
     def _read(self, index: int) -> Any:
         numbers = self._numbers_in(index)
-        if self._padding is None:
+        if self._layout is None:
             return self.gather(numbers)
-        return self._padded().stack(self._read_single(numbers_of(numbers)), self._describe)
+        return self._laid_out().stack(self._read_single(numbers_of(numbers)), self._describe)
 
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)

@@ -119,17 +119,24 @@ def numbers_among(selections: Sequence[Selection], places: Records) -> Records:
     return places
 
 
+def one_per_record(what: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:
+    """Check the argument `name`, which has a value of one of the dtype `kinds` for each of `count` records."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        arguments.refuse(what, name, values, expected)
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        arguments.refuse(what, name, values, expected)
+    if len(array) != count:
+        plural = name if name.endswith("s") else f"{name}s"
+        raise ValueError(f"{what} got {len(array)} {plural}, expected {expected}.")
+    return array
+
+
 def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the keys of `count` records, and return a 64-bit hash of each."""
     expected = f"one integer or string for each of the {count} records"
-    try:
-        array = np.asarray(keys)
-    except ValueError:  # rows of different lengths
-        arguments.refuse(what, "key", keys, expected)
-    if array.ndim != 1 or array.dtype.kind not in "iuOSUT":
-        arguments.refuse(what, "key", keys, expected)
-    if len(array) != count:
-        raise ValueError(f"{what} got {len(array)} keys, expected {expected}.")
+    array = one_per_record(what, "key", keys, count, expected, "iuOSUT")
     if array.dtype.kind in "iu":
         return array.astype(np.uint64)
     hashes: dict[Any, int] = {}

@@ -10,13 +10,13 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
+from staging_tf1.sources.composable import Layout
 from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.order import numbers_of
-from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import aligned_batch
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import bytes_per_batch, flatten, infer_spec, pack
+from staging_tf1.spec import bytes_per_batch, flatten, infer_spec, with_batch_dim
 
 __all__ = ["SequenceSource"]
 
@@ -91,10 +91,9 @@ class SequenceSource(RecordSource):
         return bytes_per_batch(self.spec, len(flatten(self.gather(np.zeros(1, np.int64)))[0]))
 
     def _find_spec(self) -> Any:
-        spec = super()._find_spec()
-        return pack(spec, [type(leaf)((None, *leaf.shape[1:]), leaf.dtype, leaf.name) for leaf in flatten(spec)])
+        return with_batch_dim(super()._find_spec(), None)
 
-    def _batched(self, what: str, *, padding: Padding | None = None, grouping: Grouping | None = None) -> Any:
+    def _batched(self, what: str, *, layout: Layout | None = None, grouping: Grouping | None = None) -> Any:
         raise ValueError(f"{what} got {self!r}, whose elements are batches, expected a source with numbered records.")
 
     def _with_changes(self, changes: dict[str, Any]) -> Any:

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
-from staging_tf1.sources.cache import RecordCache
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
+from staging_tf1.sources.record_cache import RecordCache
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import ArraySpec, map_structure
 
@@ -187,4 +188,6 @@ class SerializedSource(RecordSource):
 
 
 def _copied(leaf: Any) -> Any:
+    if is_composite(leaf):
+        return as_composite(leaf)._map(np.array)
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import as_array, checked_array, describe, is_plain
+from staging_tf1.arrays import as_array, checked_array, describe, is_plain, kind_of
+from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.spec import (
@@ -16,7 +17,9 @@ from staging_tf1.spec import (
     component_paths,
     flatten,
     flatten_up_to,
+    flatten_with_paths,
     pack,
+    spec_of,
 )
 
 __all__ = ["aligned_batch", "record_arrays", "record_specs", "rows_of", "stack_records"]
@@ -24,12 +27,12 @@ __all__ = ["aligned_batch", "record_arrays", "record_specs", "rows_of", "stack_r
 
 def record_specs(record: Any, batch_dim: int | None, place: str) -> Any:
     """Return the spec of batches of records like `record`. A list of plain values is one array, as in `tf.data`."""
-    paths = component_paths(record, place)
-    leaves = []
-    for path, leaf in flatten_up_to(paths, record, place):
-        array = as_array(leaf, None, f"{place}: {component_name(path)}")
-        leaves.append(ArraySpec((batch_dim, *array.shape), array.dtype, path or None))
-    return pack(paths, leaves)
+
+    def leaf_spec(value: Any, name: str | None, where: str) -> ArraySpec:
+        array = as_array(value, None, where)
+        return ArraySpec((batch_dim, *array.shape), array.dtype, name)
+
+    return spec_of(record, place, leaf_spec)
 
 
 def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, place: str) -> list[tuple[str, Any]]:
@@ -81,19 +84,28 @@ def _fixed(spec: ArraySpec) -> tuple[int, ...]:
 
 
 def rows_of(batch: Any) -> list[Any]:
-    """Return the records of a batch, each with the batch's structure."""
+    """Return the records of a batch, each with the batch's structure. Raises SpecError for a sparse or ragged one."""
+    for path, leaf in flatten_with_paths(batch):
+        if is_composite(leaf):
+            raise SpecError(
+                f"{component_name(path)} of a batch is {kind_of(leaf)}, expected an array, whose rows are records. For "
+                f"pad(), ragged() and cached(), read the records without collate=."
+            )
     leaves = flatten(batch)
     return [pack(batch, row) for row in zip(*leaves)]
 
 
 def aligned_batch(batch: Any, place: str) -> Any:
-    """Copy a batch into new aligned arrays. A list of plain values is one array.
+    """Copy a batch into new aligned arrays. A list of plain values is one array. Composites are checked, too.
 
     Raises SpecError if a component is no array with rows.
     """
     paths = component_paths(batch, place)
-    arrays = []
+    arrays: list[Any] = []
     for path, leaf in flatten_up_to(paths, batch, place):
+        if is_composite(leaf):
+            arrays.append(as_composite(leaf)._checked(f"{place}: {component_name(path)}")._map(aligned_copy))
+            continue
         array = leaf if is_plain(leaf) else checked_array(leaf, None, f"{place}: {component_name(path)}")
         if not array.ndim:
             raise SpecError(f"{place}: {component_name(path)} is one value, expected one row per record.")

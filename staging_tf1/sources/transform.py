@@ -5,6 +5,8 @@ This module creates the random numbers, moves the output into new memory, and in
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +16,10 @@ from numpy.random.bit_generator import ISeedSequence
 
 from staging_tf1.arguments import refuse
 from staging_tf1.arrays import checked_array, is_plain
+from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
-from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, pack
+from staging_tf1.spec import component_spec, flatten, flatten_with_paths, pack
 
 __all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "wants_rng"]
 
@@ -80,23 +83,30 @@ def hand_over(owner: str, batch: Any) -> Any:
     aligned may be a buffer that the transform reuses. Raises SpecError if a leaf is not an array, or lies in the memory
     of an earlier batch.
     """
-    memories, leaves = [], []
+    memories: list[Any] = []
+    leaves = []
     for number, value in enumerate(flatten(batch)):
-        array = value if is_plain(value) else checked_array(value, None, _place(owner, batch, number))
-        memory = memory_of(array)
-        if memory is None or not (is_aligned(array) and array.dtype.isnative):
-            array = aligned_copy(array)
-        elif memory.given_away:
-            raise SpecError(
-                f"{_place(owner, batch, number)} returned the memory of an earlier batch, which TensorFlow may still "
-                "be reading. Create a new aligned_empty array for each batch."
-            )
-        else:
-            memories.append(memory)
-        leaves.append(array)
+        place = functools.partial(_place, owner, batch, number)
+        own = functools.partial(_own, memories=memories, place=place)
+        leaves.append(as_composite(value)._map(own) if is_composite(value) else own(value))
     for memory in memories:
         memory.given_away = True
     return pack(batch, leaves)
+
+
+def _own(value: Any, memories: list[Any], place: Callable[[], str]) -> np.ndarray[Any, Any]:
+    """Return an array that can be given away, and add the memory that it uses to `memories`."""
+    array = value if is_plain(value) else checked_array(value, None, place())
+    memory = memory_of(array)
+    if memory is None or not (is_aligned(array) and array.dtype.isnative):
+        return aligned_copy(array)
+    if memory.given_away:
+        raise SpecError(
+            f"{place()} returned the memory of an earlier batch, which TensorFlow may still be reading. Create a new "
+            "aligned_empty array for each batch."
+        )
+    memories.append(memory)
+    return array
 
 
 def _place(owner: str, batch: Any, number: int) -> str:
@@ -104,13 +114,13 @@ def _place(owner: str, batch: Any, number: int) -> str:
     return f"{owner}: transform's component {path!r}" if path else f"{owner}: transform"
 
 
-def output_spec(before: Any, after: Any, batch_dim: int | None) -> Any:
+def output_spec(owner: str, before: Any, after: Any, batch_dim: int | None) -> Any:
     """Infer the spec of transformed batches from one batch, before and after the transform."""
     rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
     leaves = []
-    for path, leaf in flatten_with_paths(after):
-        shape: tuple[int | None, ...] = leaf.shape
-        if leaf.ndim:
-            shape = (batch_dim if leaf.shape[0] in rows else None, *leaf.shape[1:])
-        leaves.append(ArraySpec(shape, leaf.dtype, path or None))
+    for number, (path, leaf) in enumerate(flatten_with_paths(after)):
+        spec = component_spec(leaf, path or None, _place(owner, after, number))
+        if spec.shape and len(leaf) in rows:
+            spec = dataclasses.replace(spec, shape=(batch_dim, *spec.shape[1:]))
+        leaves.append(spec)
     return pack(after, leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from staging_tf1.sources.concatenate import shortened
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.parts import agreed_options, check_part
 from staging_tf1.sources.records import RecordSource
-from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths, is_structure, map_structure, pack
+from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, pack
 
 __all__ = ["Zipped", "zip_records"]
 
@@ -63,12 +64,13 @@ class Zipped(RecordSource):
         self._sources = sources
         parts = flatten(sources)
         self.gives_away = all(part.gives_away for part in parts)
+        self._makes_batches = any(part._makes_batches for part in parts)
         super().__init__(parts[0].num_records, **options._asdict())
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
         specs = map_structure(lambda part: part.record_spec(batch_dim), self._sources)
-        return pack(specs, [ArraySpec(leaf.shape, leaf.dtype, path) for path, leaf in flatten_with_paths(specs)])
+        return pack(specs, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(specs)])
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Gather the records of all sources. See `RecordSource.gather`."""

@@ -81,6 +81,13 @@ class OpenFiles(Generic[_File]):
         self._open: OrderedDict[int, _File] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the files itself.
+        return {"_open_file": self._open_file}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_open_file"])  # type: ignore[misc]
+
     def __getitem__(self, number: int) -> _File:
         with self._lock:
             file = self._open.get(number)

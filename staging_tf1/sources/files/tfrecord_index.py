@@ -12,14 +12,14 @@ import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning
+from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.sources.files.replacing import check_regular, replacing
 from staging_tf1.sources.files.tfrecord_scan import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
@@ -77,15 +77,15 @@ def open_index(
     *,
     skip_corrupt: bool = False,
     force: bool = False,
-    progress: Callable[[int], Any] | None = None,
+    delay_secs: float = SILENT_SECS,
 ) -> RecordIndex:
     """Open the index of a TFRecord file, plain, gzip or zlib. Creates it if it is missing, outdated or with `force`.
 
     The index is stored next to the file, or in `cache_dir()` if that folder is not writable. It is written to a
     temporary file and renamed, so several processes can do this at the same time. It is outdated if the size or the
     modification time of the file has changed. Compressed streams do not support random access, so a compressed file is
-    decompressed once, next to its index. This takes its uncompressed size on disk. `skip_corrupt` and `progress` are as
-    in `scan`.
+    decompressed once, next to its index. This takes its uncompressed size on disk. `skip_corrupt` is as in `scan`. On a
+    terminal, both show a progress bar if they take longer than `delay_secs`.
 
     Raises:
       RecordFileError: the file does not exist, or the existing index file is not an index.
@@ -98,7 +98,7 @@ def open_index(
         found = None if force else _load(place, name, status)
         if found is not None and (skip_corrupt or not found.damaged):
             return found
-    return _create(name, status, skip_corrupt, progress)
+    return _create(name, status, skip_corrupt, delay_secs)
 
 
 def cache_dir() -> Path:
@@ -171,9 +171,7 @@ def _data_path(name: str, place: str) -> str:
     return place.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX if is_compressed(name) else name
 
 
-def _create(
-    name: str, status: os.stat_result, skip_corrupt: bool, progress: Callable[[int], Any] | None
-) -> RecordIndex:
+def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
     failure: OSError | None = None
     for place in _places(name):
         data_path, complete = _data_path(name, place), True
@@ -181,8 +179,8 @@ def _create(
             os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
             if data_path != name:
                 with replacing(data_path) as file:
-                    complete = unpacked(name, file, skip_corrupt)
-            offsets, lost = scan(data_path, skip_corrupt=skip_corrupt, progress=progress)
+                    complete = _unpacked(name, file, skip_corrupt, delay_secs)
+            offsets, lost = _scanned(data_path, skip_corrupt, delay_secs)
             damaged = bool(lost) or not complete
             index = RecordIndex(name, data_path, status.st_size, status.st_mtime_ns, offsets, lost, damaged, place)
             save_index(index)
@@ -203,8 +201,18 @@ def _create(
         StagingWarning,
         stacklevel=3,
     )
-    offsets, lost = scan(name, skip_corrupt=skip_corrupt, progress=progress)
+    offsets, lost = _scanned(name, skip_corrupt, delay_secs)
     return RecordIndex(name, name, status.st_size, status.st_mtime_ns, offsets, lost, bool(lost), None)
+
+
+def _scanned(path: str, skip_corrupt: bool, delay_secs: float) -> tuple[np.ndarray[Any, Any], int]:
+    with progress_bar(f"index {path}", os.path.getsize(path), "B", delay_secs) as bar:
+        return scan(path, skip_corrupt=skip_corrupt, progress=lambda position: bar.update(position - bar.n))
+
+
+def _unpacked(path: str, out: IO[bytes], skip_corrupt: bool, delay_secs: float) -> bool:
+    with progress_bar(f"unpack {path}", os.path.getsize(path), "B", delay_secs) as bar:
+        return unpacked(path, out, skip_corrupt, progress=bar.update)
 
 
 def save_index(index: RecordIndex) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Any
 
 from staging_tf1.errors import CorruptRecordError
 from staging_tf1.sources.files.tfrecord_scan import HEADER_BYTES, plain_header
@@ -24,9 +25,12 @@ def is_compressed(path: str) -> bool:
     return (gzip or zlib_stream) and not plain_header(head)
 
 
-def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
+def unpacked(
+    path: str, out: IO[bytes], skip_corrupt: bool, progress: Callable[[int], Any] = lambda nbytes: None
+) -> bool:
     """Decompress `path` to `out`. Supports concatenated gzip members. Returns whether the stream is complete.
 
+    `progress` is called with the number of bytes that were read since the last call.
     Raises CorruptRecordError if it is corrupt or truncated, and `skip_corrupt` is False.
     """
     with open(path, "rb") as file:
@@ -34,6 +38,7 @@ def unpacked(path: str, out: IO[bytes], skip_corrupt: bool) -> bool:
         problem = ""
         try:
             for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""):
+                progress(len(chunk))
                 while chunk:
                     out.write(stream.decompress(chunk))
                     chunk = stream.unused_data
