@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from processes import RunPython
+from forked import ForkServer
 
 PAGE = (Path(__file__).parent.parent / "docs" / "datasets.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", "## Start\n" + PAGE, re.MULTILINE | re.DOTALL))
@@ -27,16 +27,16 @@ def missing(example: str) -> list[str]:
     return [name for name in imported if importlib.util.find_spec(name) is None]
 
 
-def test_the_examples_run(run_python: RunPython) -> None:
+def test_the_examples_run(fork_server: ForkServer) -> None:
     there = [example for example in EXAMPLES.values() if not missing(example)]
     assert len(there) >= 6
-    done = run_python("-c", RUN, *there)
+    done = fork_server.run("-c", RUN, *there)
     assert done.returncode == 0, done.stderr
 
 
 def test_each_kind_of_dataset_has_an_example() -> None:
     kinds = ["A list of files", "torch", "pandas", "HDF5", "Zarr", "Hugging Face", "SQLite", "Keras"]
-    assert list(EXAMPLES) == ["Start", *kinds]
+    assert list(EXAMPLES) == ["Start", "Cache any dataset", kinds[0], "Text of different lengths", *kinds[1:]]
 
 
 @pytest.mark.parametrize("title", EXAMPLES)

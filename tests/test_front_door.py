@@ -68,9 +68,9 @@ def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPytho
 
 
 def test_importing_costs_at_most_0_3_seconds_over_tensorflow(run_python: RunPython) -> None:
-    # The minimum of three CPU times, because wall time includes other work of the machine. That work slows the caches,
-    # too.
-    assert min(float(run_python("-c", _SECONDS).stdout) for _ in range(3)) < 0.3 * min(2.0, slowdown())
+    # The least of up to three CPU times, because wall time includes other work of the machine. That work slows the
+    # caches, too.
+    assert any(float(run_python("-c", _SECONDS).stdout) < 0.3 * min(2.0, slowdown()) for _ in range(3))
 
 
 def test_tensorflow_is_not_loaded_before_it_is_needed(run_python: RunPython) -> None:
@@ -83,6 +83,10 @@ def test_tensorflow_is_not_loaded_before_it_is_needed(run_python: RunPython) -> 
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(staging, name).__doc__
     assert name in dir(staging)
+
+
+def test_dir_shows_public_names_only() -> None:
+    assert dir(staging) == sorted([*staging.__all__, "__version__"])
 
 
 def test_what_the_type_checker_sees_is_what_there_is() -> None:
@@ -98,6 +102,12 @@ def test_what_the_type_checker_sees_is_what_there_is() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'staging_tf1' has no attribute 'StageArea'$"):
         staging.StageArea  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'ArraySource'\. Sources are in staging_tf1\.sources$"):
+        staging.ArraySource  # noqa: B018
+
+
+def test_dir_of_the_sources_shows_public_names_only() -> None:
+    assert dir(staging.sources) == sorted(staging.sources.__all__)
 
 
 def test_the_version_is_that_of_the_metadata() -> None:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from processes import RunPython
+from forked import ForkServer
 
 from staging_tf1.cli import train
 
@@ -43,8 +43,8 @@ def _id(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", _PAGES_WITH_PYTHON, ids=_id)
-def test_the_python_on_the_page_runs(page: Path, run_python: RunPython) -> None:
-    done = run_python("-W", "error::UserWarning", "-c", _RUN_BLOCKS, *_blocks(page, "python"))
+def test_the_python_on_the_page_runs(page: Path, fork_server: ForkServer) -> None:
+    done = fork_server.run("-W", "error::UserWarning", "-c", _RUN_BLOCKS, *_blocks(page, "python"))
     assert done.returncode == 0, done.stderr
 
 
@@ -66,5 +66,6 @@ def test_the_readme_says_what_ci_runs() -> None:
     install, test = "pip install '.[test]'", "pytest -n auto --dist loadfile"
     assert f"{install} && {test}" in _blocks(ROOT / "README.md", "console")[1]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert [line.replace(" --quiet", "") for line in script if line.startswith("pip install")] == [install]
+    installs = [line.replace(" --quiet", "") for line in script if line.startswith("pip install")]
+    assert installs == [install, "pip install '.[site]'"]  # the second for the documentation site
     assert script[-1].startswith(test)
