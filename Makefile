@@ -4,11 +4,11 @@ PYTHON ?= python
 # With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv check test soak kill9 cluster cluster-soak fmt docs matrix clean
+.PHONY: venv check test test-all coverage soak kill9 cluster cluster-soak fmt docs site pictures screenshots pre-commit matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -e '.[test]'
+	.venv/bin/pip install -e '.[test,site]'
 
 check:
 	$(PYTHON) -m ruff check .
@@ -18,17 +18,33 @@ check:
 test:
 	$(PYTHON) -m pytest -n auto --dist loadfile
 
+# With the slow tests, which have more cases of what `make test` tests.
+test-all:
+	$(PYTHON) -m pytest -n auto --dist loadfile -m ""
+
+# Measures which lines the tests execute, child processes included. The report is in build/coverage/index.html.
+# sys.monitoring is faster than tracing; versions of Python before 3.12 lack it.
+coverage:
+	$(PYTHON) -m coverage erase
+	COVERAGE_CORE=sysmon $(PYTHON) -m coverage run -m pytest -n auto --dist loadfile -m "" $(TESTS)
+	$(PYTHON) -m coverage combine --quiet
+	$(PYTHON) -m coverage html --quiet --directory build/coverage
+	$(PYTHON) -m coverage report
+
 # Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
 soak:
-	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_soak.py
+	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 -m "" tests/test_soak.py tests/test_exactly_once.py
 
-# Kills and restarts one training run fifty times; takes about five minutes.
+# Kills and restarts one training run fifty times, builders of caches a hundred times, and worker processes fifty times,
+# and lets them make 10,000 batches; takes about seven minutes.
 kill9:
+	STAGING_TF1_CACHE_KILLS=100 $(PYTHON) -m pytest -s tests/test_cached_faults.py -k any_moment
 	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_kill9.py
+	STAGING_TF1_WORKER_KILLS=50 STAGING_TF1_WORKER_STEPS=10000 $(PYTHON) -m pytest -m "" tests/test_workers*.py -k "killed_at_any_time or stays_flat"
 
 # Runs all tests of clusters, with those that `make test` leaves out because of their time.
 cluster:
-	STAGING_TF1_CLUSTER_TESTS=1 $(PYTHON) -m pytest tests/test_cluster*.py tests/legacy/test_legacy_cluster.py
+	STAGING_TF1_CLUSTER_TESTS=1 $(PYTHON) -m pytest -m "" tests/test_cluster*.py tests/legacy/test_legacy_cluster.py
 
 # Kills and restarts random tasks of two clusters fifty times each; takes about four minutes.
 cluster-soak:
@@ -38,13 +54,30 @@ cluster-soak:
 docs:
 	$(PYTHON) -m pytest tests/test_docstrings.py tests/test_readme.py
 
+# Builds the documentation site in build/site/html. Warnings and broken links are errors.
+site:
+	$(PYTHON) tools/docs_site/build.py
+
+# Draws the pictures of docs/pictures, some of them from runs on this machine.
+pictures:
+	$(PYTHON) tools/pictures/draw.py
+
+# Takes the screenshots of docs/pictures. Needs Chromium, TensorBoard, and npm, which downloads Perfetto.
+screenshots:
+	$(PYTHON) tools/pictures/screenshots.py
+
 fmt:
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
+
+# Installs the hooks of .pre-commit-config.yaml into this checkout.
+pre-commit:
+	$(PYTHON) -m pip install --quiet pre-commit
+	$(PYTHON) -m pre_commit install
 
 # Runs the tests on Python 3.10 to 3.13 and TensorFlow 2.15 to 2.21; see noxfile.py.
 matrix:
 	PATH="$(PYENV_BINS)$$PATH" $(PYTHON) -m nox
 
 clean:
-	rm -rf build dist *.egg-info .nox .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .coverage .coverage.* *.egg-info .nox .mypy_cache .pytest_cache .ruff_cache .hypothesis

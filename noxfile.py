@@ -25,9 +25,9 @@ PAIRS = [("3.10", "2.15"), ("3.11", "2.18"), ("3.12", "2.21"), ("3.13", "2.21")]
 @nox.session
 @nox.parametrize("python,tensorflow", PAIRS)
 def tests(session: nox.Session, tensorflow: str) -> None:
-    """Install the package as a user does, with this TensorFlow, and run the tests."""
+    """Install the package as a user does, with this TensorFlow, and run all tests."""
     pinned = f"tensorflow=={tensorflow}.*"
     # First on its own: beside the extras, pip tries their releases by the hundred before it finds those for 2.15.
     session.install(pinned)
     session.install(".[test]", pinned)
-    session.run("pytest", "-n", "auto", "--dist", "loadfile", *session.posargs)
+    session.run("pytest", "-n", "auto", "--dist", "loadfile", "-m", "", *session.posargs)

@@ -19,6 +19,7 @@ from absl import logging
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
+from staging_tf1.cluster import cluster as cluster_module
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.lifecycle import cluster_session
 
@@ -147,7 +148,7 @@ def claim_elsewhere(notes: Notes, jobs: dict[str, list[str]], job: str, index: i
     """A process on another machine that was given a task that runs already: its own port is free there."""
     cluster = staging.Cluster(jobs, job, index)
     elsewhere = {**jobs, job: [*jobs[job][:index], "127.0.0.1:0", *jobs[job][index + 1 :]]}
-    cluster._start_server = lambda: tf.train.Server(elsewhere, job_name=job, task_index=index)
+    cluster_module.start_server = lambda layout: tf.train.Server(elsewhere, job_name=job, task_index=index)
     notes.add("target", cluster.target)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for every test: no GPU, a quiet TensorFlow, a fresh default graph, and a check for leftover threads."""
+"""For every test: which are slow, no GPU, a quiet TensorFlow, fresh globals, a check for leftover threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ForkServer
 from load import slowdown
+from order import long_first, workers
 from processes import RunPython
 from running import left_over
+from slow import mark_slow, read_selection
 
 # This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -25,6 +28,30 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# nohup ignores SIGHUP for its child processes and theirs. A handler does the same for this process only.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order of `long_first`, which pytest-xdist would change, and tell the test files what is selected."""
+    config.option.loadscopereorder = False
+    read_selection(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Answer `pytest -n auto`, unless the environment does."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else workers()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that the default run leaves out, before pytest selects by marks; see `slow.py`."""
+    mark_slow(items)
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        long_first(items)
+
 
 @pytest.fixture(autouse=True)
 def _fresh_default_graph() -> Iterator[None]:
@@ -33,6 +60,16 @@ def _fresh_default_graph() -> Iterator[None]:
     tensorflow = sys.modules.get("tensorflow")  # a test without TensorFlow must not import it
     if tensorflow is not None:
         tensorflow.compat.v1.reset_default_graph()
+
+
+@pytest.fixture(autouse=True)
+def _same_log_levels() -> Iterator[None]:
+    """Restore the levels of the logs, which some commands raise for the rest of their process."""
+    loggers = [logging.getLogger(name) for name in (None, "absl", "tensorflow")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +115,14 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
         return subprocess.run(command, env=environment, check=False, **options)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Runs programs as `run_python` does, without the seconds that TensorFlow takes to load; see `forked.py`."""
+    server = ForkServer(tmp_path_factory.mktemp("elsewhere"))
+    yield server
+    server.close()
 
 
 @pytest.fixture

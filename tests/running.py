@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-# Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, and TensorFlow's
-# summary writer, which TensorFlow keeps for the next writer to the same folder.
-_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread")
+# Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, TensorFlow's summary
+# writer, which TensorFlow keeps for the next writer to the same folder, a thread of TensorFlow's pool that has run
+# Python, which cannot be joined, and the pool with which Grain frees memory.
+_GRAIN_POOL = ("(worker)", "(_handle_workers)", "(_handle_tasks)", "(_handle_results)")
+_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread", "_DummyThread", *_GRAIN_POOL)
 
 
 def left_over(before: set[threading.Thread], grace_secs: float) -> list[str]:

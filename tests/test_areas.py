@@ -211,6 +211,18 @@ def test_too_large_python_integers_are_refused() -> None:
         area.put([1e300, 0])
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[0.5, 2**60 + 1], [np.array(0.5), 2**60 + 1], [np.float64(0.5), 2**60 + 1], [np.array(0.5), np.array(2**60 + 1)]],
+    ids=["floats", "arrays", "numpy scalars", "integer arrays"],
+)
+def test_no_integer_beside_a_float_is_rounded(graph: Any, values: Any) -> None:
+    area = StagingArea([tf.float64], shapes=[[2]])
+    with pytest.raises(SpecError, match=rf"component 0 got .*{2**60 + 1} would be rounded to {2**60}\. Declare int64"):
+        area.put([values])
+    area.put([[0.5, 2**60]])
+
+
 def test_tensors_of_other_kinds_are_refused() -> None:
     area = StagingArea([tf.float32])
     sparse = tf.SparseTensor([[0]], [1.0], [1])

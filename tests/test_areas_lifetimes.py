@@ -14,7 +14,8 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.areas import StagingArea, areas_of
+from staging_tf1.graph.area_base import areas_of
+from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.map_area import MapStagingArea
 
 

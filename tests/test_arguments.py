@@ -95,6 +95,16 @@ def _mapped(**options: Any) -> Any:
     return sources.MapSource(**{"dataset": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], "batch_size": 2, **options})
 
 
+def _cached(**options: Any) -> Any:
+    return sources.cached(**{"data": np.arange(10), "path": "r.cache", "batch_size": 2, **options})
+
+
+def _cache(**options: Any) -> Any:
+    if "path" not in options and not os.path.exists("r.cache"):
+        _cached()
+    return sources.CachedSource(**{"path": "r.cache", "batch_size": 2, **options})
+
+
 def _sequence(**options: Any) -> Any:
     return sources.SequenceSource(**{"sequence": [[1, 2]] * 10, **options})
 
@@ -258,6 +268,8 @@ def _rows_of_feeds() -> Iterator[tuple[str, Row]]:
     for make, owner in ((_staged, "staged"), (_runner, "CustomRunner")):
         threads = Row(lambda v, make=make: make(num_threads=v), _whole(1, MOST_THREADS))
         yield f"{owner}(num_threads)", threads
+        processes = Row(lambda v, make=make: make(num_processes=v), _whole(0, MOST_THREADS // 2))
+        yield f"{owner}(num_processes)", processes
         yield f"{owner}(nice)", Row(lambda v, make=make: make(nice=v), _whole(0, 19))
         ignored = Row(lambda v, make=make: make(ignored_exception_types=v), {"empty_list"})
         yield f"{owner}(ignored_exception_types)", ignored
@@ -296,7 +308,7 @@ def _rows_of_feeds() -> Iterator[tuple[str, Row]]:
 
 def _rows_of_sessions() -> Iterator[tuple[str, Row]]:
     for make, owner, secs in (
-        (staging.StagingHook, "StagingHook", "join_secs"),
+        (staging.StagingHook, "StagingHook", "stop_grace_period_secs"),
         (_session, "StagingSession", "stop_grace_period_secs"),
     ):
         yield f"{owner}({secs})", Row(lambda v, make=make, secs=secs: make(**{secs: v}), _SECS)
@@ -333,6 +345,10 @@ def _rows_of_sessions() -> Iterator[tuple[str, Row]]:
         "StagingSession.run_step_fn(step_fn)",
         Row(lambda v: _in_session(lambda s: s.run_step_fn(v)), set(), shows=False),
     )
+    yield "StagingHook(join_secs)", Row(lambda v: staging.StagingHook(join_secs=v), _SECS)
+    yield "StagingSummaryHook(output_dir)", Row(lambda v: staging.StagingSummaryHook(output_dir=v), {"digit", "word"})
+    steps = Row(lambda v: staging.StagingSummaryHook(output_dir="f", save_steps=v), _whole(1, _INT64))
+    yield "StagingSummaryHook(save_steps)", steps
     yield "StagingSummaryHook(folder)", Row(lambda v: staging.StagingSummaryHook(folder=v), {"digit", "word"})
     steps = Row(lambda v: staging.StagingSummaryHook(folder="f", every_steps=v), _whole(1, _INT64))
     yield "StagingSummaryHook(every_steps)", steps
@@ -350,6 +366,12 @@ def _rows_of_clusters() -> Iterator[tuple[str, Row]]:
         return staging.Cluster(**{"jobs": jobs, "job": "worker", "index": 0, **options})
 
     yield "Cluster(jobs)", Row(lambda v: staging.Cluster(v, "worker", 0), set(), ("cluster", "job"), shows=False)
+    named = {"jobs": jobs, "job_name": "worker", "task_index": 0}
+    yield "Cluster(job_name)", Row(lambda v: staging.Cluster(**{**named, "job_name": v}), set(), ("task type",))
+    yield (
+        "Cluster(task_index)",
+        Row(lambda v: staging.Cluster(**{**named, "task_index": v}), {"none", "zero", "digit_zero"}, ("task index",)),
+    )
     yield "Cluster(job)", Row(lambda v: cluster(job=v), set(), ("task type",))
     yield "Cluster(index)", Row(lambda v: cluster(index=v), {"none", "zero", "digit_zero"})
     yield "Cluster(sync)", Row(lambda v: cluster(sync=v), _FLAGS)
@@ -381,6 +403,8 @@ def _rows_of_sources() -> Iterator[tuple[str, Row]]:
         (_array_file, "ArrayRecordSource"),
         (_mapped, "MapSource"),
         (_sequence, "SequenceSource"),
+        (_cached, "cached"),
+        (_cache, "CachedSource"),
         (_array().with_options, "Composable.with_options"),
     ):
         inherited = {"SequenceSource": ("batch_size", "drop_remainder", "across_epochs")}
@@ -444,6 +468,7 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
         if isinstance(value, (int, float, complex, str, bytes, np.generic, dict))
     }
     yield "Composable.pad(value)", Row(lambda v: whole.pad(value=v), values)
+    yield "Composable.ragged(rank)", Row(lambda v: whole.ragged(v), {"dict"} | _whole(1, 31))
     yield "Composable.by_length(lengths)", Row(lambda v: whole.by_length(v), set(), shows=False)
     lengths = range(10)
     yield "Composable.by_length(group)", Row(lambda v: whole.by_length(lengths, group=v), _NONE | _whole(1, _INT32))
@@ -456,6 +481,27 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     yield "mix(weights)", Row(lambda v: sources.mix([whole, whole], v), _NONE | {"list", "np_1d"})
     yield "mix(seed)", Row(lambda v: sources.mix([whole, whole], seed=v), _NONE | _whole(0, _INT64))
     datasets = {"list", "tuple", "np_1d"}
+    # The arrays of a value are checked when its batch is delivered.
+    for argument in ("flat_values", "nested_row_splits"):
+        row = Row(
+            lambda v, argument=argument: sources.RaggedValue(
+                **{**dict(flat_values=[], nested_row_splits=[0]), argument: v}
+            ),
+            set(HOSTILE),
+        )
+        yield f"RaggedValue({argument})", row
+    for argument in ("indices", "values", "dense_shape"):
+        row = Row(
+            lambda v, argument=argument: sources.SparseValue(
+                **{**dict(indices=[], values=[], dense_shape=[]), argument: v}
+            ),
+            set(HOSTILE),
+        )
+        yield f"SparseValue({argument})", row
+    rows = Row(lambda v: sources.RaggedValue.from_rows(v), {"empty_list", "np_empty"}, ("row",), shows=False)
+    yield "RaggedValue.from_rows(rows)", rows
+    ranks = Row(lambda v: sources.RaggedValue.from_rows([], ragged_rank=v), _whole(1, 31))
+    yield "RaggedValue.from_rows(ragged_rank)", ranks
     yield "MapSource(dataset)", Row(lambda v: _mapped(dataset=v), datasets, ("column", "batch"), shows=False)
     yield "MapSource(load)", Row(lambda v: _mapped(load=v), _NONE | {"class"})
     yield "MapSource(collate)", Row(lambda v: _mapped(collate=v), {"class"})
@@ -475,6 +521,7 @@ def _rows_of_files() -> Iterator[tuple[str, Row]]:
         yield f"{owner}(cache_bytes)", Row(lambda v, make=make: make(cache_bytes=v), _whole(0, _INT64))
     yield "TFRecordSource(verify)", Row(lambda v: _tf_file(verify=v), _FLAGS)
     yield "TFRecordSource(access)", Row(lambda v: _tf_file(access=v), set())
+    yield from _rows_of_caches()
     for write in (sources.write_tfrecords, sources.write_array_records):
         name = write.__name__
         arrays = Row(
@@ -488,6 +535,22 @@ def _rows_of_files() -> Iterator[tuple[str, Row]]:
     yield "load_images(path)", Row(data.load_images, _NONE, ("data file",))
 
 
+def _rows_of_caches() -> Iterator[tuple[str, Row]]:
+    elements = {"list", "set", "np_1d"}
+    names = ("data", "record", "component", "array")
+    yield "cached(data)", Row(lambda v: _cached(data=v), elements, names, shows=False)
+    yield "cached(path)", Row(lambda v: _cached(path=v), {"digit", "word"})
+    yield "CachedSource(path)", Row(lambda v: _cache(path=v), set())
+    yield "cached(batched)", Row(lambda v: _cached(data=[[1, 2]], batched=v), _FLAGS)
+    yield "cached(limit)", Row(lambda v: _cached(limit=v), _NONE | _whole(1, _INT64))
+    yield "cached(version)", Row(lambda v: _cached(version=v), _NONE | _STRINGS | _whole(-_INT64, _INT64))
+    yield "cached(files)", Row(lambda v: _cached(files=v), _NONE, ("file",))
+    yield "cached(if_changed)", Row(lambda v: _cached(if_changed=v), set())
+    yield "cached(threads)", Row(lambda v: _cached(threads=v), _whole(1, MOST_THREADS))
+    yield "cached(thread_safe)", Row(lambda v: _cached(thread_safe=v), _FLAGS)
+    yield "cached(progress)", Row(lambda v: _cached(progress=v), _FLAGS)
+
+
 def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
     lengths = _whole(0, 2**31) | {"list", "empty_list"}
     yield "aligned_empty(shape)", Row(lambda v: sources.aligned_empty(v, np.uint8), lengths)
@@ -495,6 +558,8 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
     kinds = {"none", "empty_list", "np_true", "np_int", "np_negative", "np_half", "np_nan", "datetime", "class"}
     dtypes = Row(lambda v: sources.aligned_empty(3, v), kinds)
     yield "aligned_empty(dtype)", dtypes
+    row_dtypes = Row(lambda v: sources.RaggedValue.from_rows([], dtype=v), kinds)
+    yield "RaggedValue.from_rows(dtype)", row_dtypes
     most = _whole(1, 2**20)
     finite = _array(epochs=1)
     for function in (testing.assert_resumes_everywhere, testing.assert_deterministic, testing.assert_shards_partition):
@@ -510,6 +575,16 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
         "assert_shards_partition(n)",
         Row(lambda v: testing.assert_shards_partition(finite, v), _whole(1, 10), ("shard",)),
     )
+    # Valid values start processes: see test_testing.py.
+    works, at_once = testing.assert_works_in_processes, frozenset(_whole(1, MOST_THREADS))
+    yield "assert_works_in_processes(source)", Row(works, set())
+    for argument, valid in {
+        "processes": at_once,
+        "max_batches": frozenset(most),
+        "allow_tensorflow": frozenset(_FLAGS),
+    }.items():
+        row = Row(lambda v, argument=argument: works(finite, **{argument: v}), set(), untried=valid)
+        yield f"assert_works_in_processes({argument})", row
     installed = frozenset({"empty_list", "np_empty"})
     yield "install(packages)", Row(lambda v: legacy.install(packages=v), set(), untried=installed)
     for argument in ("claim_version", "old_names"):
@@ -766,7 +841,7 @@ def test_a_graph_without_pipelines_is_traced(graph: Any, tmp_path: Path) -> None
     with staging.StagingSession(trace_file=path) as sess:
         assert [sess.run(three), sess.run(three)] == [3, 3]
     events = json.loads(path.read_text())["traceEvents"]
-    assert [event["name"] for event in events if event["ph"] == "X"] == ["step", "step"]
+    assert [event["name"] for event in events if event["ph"] == "X"] == ["run", "run"]
 
 
 # The command line.

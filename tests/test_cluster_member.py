@@ -11,6 +11,8 @@ import tensorflow.compat.v1 as tf
 
 from staging_tf1.cluster import member
 from staging_tf1.cluster.layout import Layout
+from staging_tf1.cluster.pulse import beat_secs
+from staging_tf1.cluster.server import await_end
 from staging_tf1.errors import ClusterError
 
 JOBS = {"ps": ["h:1", "h:2"], "worker": ["h:3", "h:4"]}
@@ -56,12 +58,12 @@ def unavailable() -> Exception:
 def test_a_parameter_server_survives_a_restart_of_the_first_one(member_of: Callable[..., member.Member]) -> None:
     ended = {"run": {**RUN["run"], "state": "ended"}}
     minutes, seconds = [RUN] * 1200, [unavailable()] * 300
-    member_of("ps", 1, [*minutes, *seconds, *minutes, *seconds, ended]).await_end()
+    await_end(member_of("ps", 1, [*minutes, *seconds, *minutes, *seconds, ended]))
 
 
 def test_a_parameter_server_ends_without_the_first_one(member_of: Callable[..., member.Member]) -> None:
     with pytest.raises(ClusterError, match="ps 1: ps 0 at h:1 has not answered for 60 s: connection refused"):
-        member_of("ps", 1, [RUN] * 1200 + [unavailable()] * 700).await_end()
+        await_end(member_of("ps", 1, [RUN] * 1200 + [unavailable()] * 700))
 
 
 def test_a_chief_does_not_wait_forever_for_a_parameter_server(member_of: Callable[..., member.Member]) -> None:
@@ -70,7 +72,7 @@ def test_a_chief_does_not_wait_forever_for_a_parameter_server(member_of: Callabl
 
 
 def test_signs_of_life_cost_the_server_as_much_with_any_large_number_of_workers() -> None:
-    assert member.beat_secs(2) == member.beat_secs(100) == 2.0
-    assert member.beat_secs(2, sync=True) == 0.5
+    assert beat_secs(2) == beat_secs(100) == 2.0
+    assert beat_secs(2, sync=True) == 0.5
     # Reading all signs takes time in proportion to the workers, and so does the pause.
-    assert member.beat_secs(1000) == 10 * member.beat_secs(100)
+    assert beat_secs(1000) == 10 * beat_secs(100)

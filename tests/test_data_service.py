@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
+from forked import ForkServer, Program
 from load import slowdown
 from stalls import Reports, cause_in
 from tensorflow.data.experimental import service
@@ -299,11 +297,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def child_worker(cluster: Cluster, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def child_worker(cluster: Cluster, port: int, folder: Path, fork_server: ForkServer) -> Iterator[Program]:
     with (folder / "stderr").open("w") as stderr:
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
-        child = subprocess.Popen([sys.executable, str(CHILD), cluster.address, str(port)], text=True, **pipes)  # type: ignore[call-overload]
-        with child:
+        with fork_server.start(CHILD, cluster.address, port, stdin=subprocess.PIPE, stderr=stderr) as child:
             try:
                 assert child.stdout is not None
                 assert child.stdout.readline(), (folder / "stderr").read_text()[-2000:]
@@ -312,10 +308,12 @@ def child_worker(cluster: Cluster, port: int, folder: Path) -> Iterator[subproce
                 child.kill()
 
 
-def test_a_killed_worker_costs_records_but_repeats_none(graph: Any, tmp_path: Path, reports: Reports) -> None:
+def test_a_killed_worker_costs_records_but_repeats_none(
+    graph: Any, tmp_path: Path, reports: Reports, fork_server: ForkServer
+) -> None:
     records, port = 400, free_port()
     got: list[int] = []
-    with running(0) as cluster, child_worker(cluster, port, tmp_path) as child:
+    with running(0) as cluster, child_worker(cluster, port, tmp_path, fork_server) as child:
         x = staging.staged(served(Dataset.range(records), cluster.address), name="train", resume="restart")
 
         def back_at_the_same_address() -> None:
@@ -329,7 +327,7 @@ def test_a_killed_worker_costs_records_but_repeats_none(graph: Any, tmp_path: Pa
                 got.append(int(sess.run(x)))
                 if len(got) == 20:  # all of the child's
                     cluster.add_worker()
-                    os.kill(child.pid, signal.SIGKILL)
+                    child.kill()
                     child.wait()
     causes = [cause_in(reports.texts.get_nowait()) for _ in range(reports.texts.qsize())]
     assert causes[-1].startswith(f"the tf.data service at {cluster.address} has delivered nothing to 'train' (made at ")

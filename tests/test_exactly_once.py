@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -10,9 +11,15 @@ import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from slow import with_slow
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
+
+# For one stream of batches, and for several towers, whose examples take three times as long.
+EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (30, 30)
+if "STAGING_TF1_SOAK_SECS" in os.environ:
+    EXAMPLES = TOWER_EXAMPLES = 100
 
 MODES = ("staged", "lockstep", "stream", "tensors", "dataset", "shuffle", "fifo", "whole")
 
@@ -58,7 +65,7 @@ def run_to_the_end(fetch: Any, inter_op: int = 0) -> list[Any]:
     return got
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     mode=st.sampled_from(MODES),
     records=st.one_of(st.integers(1, 40), st.integers(1, 5000)),
@@ -106,7 +113,7 @@ def test_lockstep_delivers_the_last_batch_of_what_control_flow_reads(graph: Any,
     assert run_to_the_end(staging.staged(x + 100, lockstep=True)) == [100, 101, 102, 103, 104]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=TOWER_EXAMPLES, deadline=None)
 @given(
     mode=st.sampled_from(["source", "source-lockstep", "stream", "stream-lockstep", "dataset", "tensors"]),
     records=st.integers(3, 600),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clusters import TestCluster
-from processes import RunPython
+from forked import ForkServer
 
 from staging_tf1.data import load_images
 
@@ -45,10 +45,10 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_each_prints_what_the_page_says(run_python: RunPython) -> None:
+def test_each_prints_what_the_page_says(fork_server: ForkServer) -> None:
     promised = {name: blocks(section, "text")[0] for name, section in sections().items()}
     paths = [EXAMPLES / f"{name}.py" for name in promised]
-    done = run_python("-W", "error::UserWarning", "-c", _RUN_ALL, *paths)
+    done = fork_server.run("-W", "error::UserWarning", "-c", _RUN_ALL, *paths)
     assert done.returncode == 0, done.stderr
     printed = dict(zip(promised, re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:], strict=True))
     measured = r"\d+\.\d+|(compute|input)-bound: .*"  # losses, times, and the verdict on them

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ForkServer
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -181,8 +182,8 @@ PARENTS["start with threads of its own"] = PARENTS["start"].replace("tf.Session(
 
 
 @pytest.mark.parametrize("parent", PARENTS)
-def test_the_child_of_a_process_with_sessions(run_python: Any, tmp_path: Path, parent: str) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=500))
+def test_the_child_of_a_process_with_sessions(fork_server: ForkServer, tmp_path: Path, parent: str) -> None:
+    succeeds(fork_server.run("-W", "ignore", "-c", PRELUDE + PARENTS[parent] + WAYS, tmp_path, timeout=500))
 
 
 UNSTARTED = """
@@ -210,8 +211,8 @@ for exits in (False, True):
 """
 
 
-def test_the_child_frees_no_session_that_was_never_started(run_python: Any, tmp_path: Path) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNSTARTED, tmp_path, timeout=500))
+def test_the_child_frees_no_session_that_was_never_started(fork_server: ForkServer, tmp_path: Path) -> None:
+    succeeds(fork_server.run("-W", "ignore", "-c", PRELUDE + UNSTARTED, tmp_path, timeout=500))
 
 
 FAILED = """
@@ -232,8 +233,8 @@ report(sess.close)
 """
 
 
-def test_the_child_of_a_process_whose_source_has_failed(run_python: Any, tmp_path: Path) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + FAILED, tmp_path, timeout=500))
+def test_the_child_of_a_process_whose_source_has_failed(fork_server: ForkServer, tmp_path: Path) -> None:
+    succeeds(fork_server.run("-W", "ignore", "-c", PRELUDE + FAILED, tmp_path, timeout=500))
 
 
 BLOCK = """
@@ -286,8 +287,10 @@ assert steps == [1, 2, 3, 4, 5], steps
 
 
 @pytest.mark.parametrize("way", ["session", "hook"])
-def test_leaving_the_block_in_the_child_writes_and_ends_nothing(run_python: Any, tmp_path: Path, way: str) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + BLOCK, tmp_path, way, timeout=500))
+def test_leaving_the_block_in_the_child_writes_and_ends_nothing(
+    fork_server: ForkServer, tmp_path: Path, way: str
+) -> None:
+    succeeds(fork_server.run("-W", "ignore", "-c", PRELUDE + BLOCK, tmp_path, way, timeout=500))
 
 
 UNHARMED = """
@@ -407,5 +410,5 @@ assert in_child(lambda: source().batch(5).tolist()) == "returned [5]"
 """
 
 
-def test_forks_that_leave_sessions_alone(run_python: Any, tmp_path: Path) -> None:
-    succeeds(run_python("-W", "ignore", "-c", PRELUDE + UNHARMED, tmp_path, timeout=500))
+def test_forks_that_leave_sessions_alone(fork_server: ForkServer, tmp_path: Path) -> None:
+    succeeds(fork_server.run("-W", "ignore", "-c", PRELUDE + UNHARMED, tmp_path, timeout=500))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 
 import staging_tf1 as staging
 from staging_tf1.errors import StagingError
@@ -133,20 +132,10 @@ def test_another_pipeline_does_not_take_the_state_back() -> None:
         next(other.batches(2))
 
 
-def _killed_after(folder: Path, kind: str, steps: int) -> None:
+def _killed_after(folder: Path, kind: str, steps: int, fork_server: ForkServer) -> None:
     """Run the child for this many steps, and kill it and its workers."""
-    paths = [str(Path(staging.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with open(folder / "stderr", "a", encoding="utf-8") as stderr:
-        child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(folder), kind],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
-        with child:
+        with fork_server.start(CHILD, folder, kind, stderr=stderr, start_new_session=True) as child:
             try:
                 assert child.stdout is not None
                 for _ in range(steps):
@@ -155,14 +144,14 @@ def _killed_after(folder: Path, kind: str, steps: int) -> None:
                 os.killpg(child.pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(1500)  # four processes that import TensorFlow
+@pytest.mark.timeout(1500)  # Grain's workers are new processes
 @pytest.mark.parametrize("kind", ["iter", "workers"])
-def test_killed_and_started_again(tmp_path: Path, kind: str) -> None:
+def test_killed_and_started_again(fork_server: ForkServer, tmp_path: Path, kind: str) -> None:
     pytest.importorskip("grain")
-    _killed_after(tmp_path, kind, 33)
+    _killed_after(tmp_path, kind, 33, fork_server)
     restart = len((tmp_path / "steps").read_text().splitlines())
     read_before = len((tmp_path / "reads").read_text().split())
-    _killed_after(tmp_path, kind, 20)
+    _killed_after(tmp_path, kind, 20, fork_server)
     steps = [json.loads(line) for line in (tmp_path / "steps").read_text().splitlines()]
     before, after = dict(steps[:restart]), dict(steps[restart:])
     goes_on = min(after) - 1

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 
 from staging_tf1.errors import BuildError
-from staging_tf1.graph.areas import StagingArea, areas_of
+from staging_tf1.graph.area_base import areas_of
+from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.guards import building, check_buildable
 from staging_tf1.graph.map_area import MapStagingArea
 
@@ -100,7 +102,7 @@ def test_in_a_dataset_function_the_users_own_line_is_named() -> None:
         tf.data.Dataset.range(3).flat_map(lambda x: (make(), tf.data.Dataset.range(2))[1])
 
 
-def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> None:
+def test_eagerly_and_in_a_thread_of_a_graph_mode_program(fork_server: ForkServer) -> None:
     # The mode of a process is global.
     program = textwrap.dedent(
         """
@@ -122,7 +124,7 @@ def test_eagerly_and_in_a_thread_of_a_graph_mode_program(run_python: Any) -> Non
         build()
         """
     )
-    child = run_python("-c", program)
+    child = fork_server.run("-c", program)
     assert child.returncode == 0, child.stderr
     lines = child.stdout.splitlines()
     assert "is called in eager mode, but an area belongs to a graph. Call tf.disable_v2_behavior() first" in lines[0]

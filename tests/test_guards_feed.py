@@ -68,6 +68,9 @@ PLACES = {
 }
 
 
+USED = {"staged()": "the tensors that it returns", "CustomRunner": "the tensors of its get_inputs()"}
+
+
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("what", BUILDERS)
 def test_building_in_the_wrong_place(graph: Any, what: str, place: str) -> None:
@@ -75,6 +78,7 @@ def test_building_in_the_wrong_place(graph: Any, what: str, place: str) -> None:
         PLACES[place](BUILDERS[what])
     text = str(caught.value)
     assert text.startswith(f"{what} at test_guards_feed.py:") and place in text and "Build it once" in text
+    assert f"and use only {USED[what]}" in text
 
 
 @pytest.mark.parametrize("what", BUILDERS)

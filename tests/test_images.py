@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -158,6 +159,23 @@ def test_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
     message = "is not an .npz file: it is not a zip archive. Write it with numpy.savez."
     with pytest.raises(DataFileError, match=re.escape(message)):
         load_images(path)
+
+
+def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _save(tmp_path).rename(tmp_path / "locked.npz")
+    # By a path without the folders above, which belong to this user alone.
+    monkeypatch.chdir(tmp_path)
+    os.chmod("locked.npz", 0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(
+            DataFileError, match=r"^data file 'locked.npz' cannot be read: Permission denied\. Give this"
+        ):
+            load_images("locked.npz")
+    finally:
+        os.seteuid(user)
 
 
 def test_a_zip_file_of_other_things(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """After kill -9 at random moments and restarts, a run is the same as without kills.
 
-A normal run has four kills, because each restart imports TensorFlow; `make kill9` runs fifty. The test prints its seed.
+A normal run has four kills; `make kill9` runs fifty. The test prints its seed.
 STAGING_TF1_KILLS sets the number of kills, and STAGING_TF1_KILL_SEED the seed.
 """
 
@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,9 +18,8 @@ from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer, Program
 from kill9_child import RECORDS, SAVE_STEPS, make_source
-
-import staging_tf1
 
 CHILD = Path(__file__).with_name("kill9_child.py")
 KILLS = int(os.environ.get("STAGING_TF1_KILLS", "4"))
@@ -35,28 +33,19 @@ EPOCHS = 2 * KILLS + 2
 
 
 @contextmanager
-def child_in(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def child_in(folder: Path, fork_server: ForkServer) -> Iterator[Program]:
     """A child that trains in `folder` and ends with the block."""
     folder.mkdir(exist_ok=True)
-    paths = [str(Path(staging_tf1.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    with (folder / "stderr").open("a") as stderr:
-        child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(folder), str(EPOCHS)],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        )
-        with child:
-            try:
-                yield child
-            finally:
-                child.kill()
+    with (folder / "stderr").open("a") as stderr, fork_server.start(CHILD, folder, EPOCHS, stderr=stderr) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
-def kill_somewhere(folder: Path, choose: random.Random) -> None:
+def kill_somewhere(folder: Path, choose: random.Random, fork_server: ForkServer) -> None:
     """Start a child, and kill it after a random number of steps plus a random delay."""
-    with child_in(folder) as child:
+    with child_in(folder, fork_server) as child:
         assert child.stdout is not None
         for _ in range(choose.randint(1, MOST_STEPS)):
             assert child.stdout.readline(), complaint(folder)
@@ -67,8 +56,10 @@ def kill_somewhere(folder: Path, choose: random.Random) -> None:
     assert child.returncode == -signal.SIGKILL, complaint(folder)
 
 
-def run_to_the_end(child: subprocess.Popen[str], folder: Path) -> None:
-    child.communicate()
+def run_to_the_end(child: Program, folder: Path) -> None:
+    assert child.stdout is not None
+    child.stdout.read()
+    child.wait()
     assert child.returncode == 0, complaint(folder)
 
 
@@ -91,15 +82,15 @@ def saved_position(folder: Path) -> int:
     return position
 
 
-def counted_over_kills(folder: Path, choose: random.Random) -> list[Any]:
+def counted_over_kills(folder: Path, choose: random.Random, fork_server: ForkServer) -> list[Any]:
     """Return the log without lost steps: each child's steps up to the checkpoint that the next child restores."""
     counted: list[Any] = []
     logged = position = 0
     for kill in range(KILLS + 1):
         if kill < KILLS:
-            kill_somewhere(folder, choose)
+            kill_somewhere(folder, choose, fork_server)
         else:
-            with child_in(folder) as child:
+            with child_in(folder, fork_server) as child:
                 run_to_the_end(child, folder)
         steps = read_log(folder)[logged:]
         logged += len(steps)
@@ -112,13 +103,12 @@ def counted_over_kills(folder: Path, choose: random.Random) -> list[Any]:
     return counted
 
 
-# Each kill starts a process that imports TensorFlow, which takes seconds; a minute on a busy machine.
 @pytest.mark.timeout(300 + 120 * KILLS)
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(fork_server: ForkServer, tmp_path: Path) -> None:
     print(f"STAGING_TF1_KILL_SEED={SEED} STAGING_TF1_KILLS={KILLS}")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    with child_in(whole) as undisturbed:
-        counted = counted_over_kills(parts, random.Random(SEED))
+    with child_in(whole, fork_server) as undisturbed:
+        counted = counted_over_kills(parts, random.Random(SEED), fork_server)
         run_to_the_end(undisturbed, whole)
     expected = read_log(whole)
     assert [ids for _, ids, _ in counted] == [ids for _, ids, _ in expected], "every record, in the same order"

@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.areas import areas_of
+from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.map_area import MapStagingArea
 
 

@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "collate": (
         lambda: MapSource([1], batch_size=1, collate="join"),  # type: ignore[arg-type]
         ValueError,
-        "MapSource got collate='join', expected 'stack', 'pad' or a function",
+        "MapSource got collate='join', expected 'stack', 'pad', 'ragged' or a function",
     ),
     "threads": (
         lambda: MapSource([1], batch_size=1, threads=0),
@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an object": (
         lambda: MapSource([object()], batch_size=1).spec,
         SpecError,
-        "MapSource: record 0: the batch got a obj",
+        "MapSource: record 0: the batch got an obj",
     ),
     "few rows": (
         lambda: MapSource([1, 2], batch_size=2, collate=lambda records: np.zeros(1)).spec,

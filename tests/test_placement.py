@@ -9,7 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from staging_tf1.errors import PlacementWarning
-from staging_tf1.graph.areas import StagingArea, areas_of
+from staging_tf1.graph.area_base import areas_of
+from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.placement import placement_warning, resolved_device, warn_misplaced
 
 CPU, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"

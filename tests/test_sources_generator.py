@@ -193,6 +193,11 @@ def test_as_source_tells_arrays_to_take_a_batch_size(value: Any, kind: str) -> N
 
 
 def test_as_source_refuses_the_rest() -> None:
+    message = (
+        r"^as_source\(\) got the class ArraySource as value, expected a source\. Make one: ArraySource\(\.\.\.\)\.$"
+    )
+    with pytest.raises(TypeError, match=message):
+        as_source(ArraySource)
     with pytest.raises(TypeError, match=r"^as_source\(\) got value=3\.5, expected batches: a source, a generator func"):
         as_source(3.5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 import threading
 from typing import Any
@@ -261,3 +262,50 @@ def test_module_wrapper_logs_renamed_names() -> None:
     assert wrapped._tfmw_print_deprecation_warnings
     _tf.log_no_renamed_names(wrapped)
     assert not wrapped._tfmw_print_deprecation_warnings
+
+
+def test_session_extend_graph_and_context_ensure_initialized() -> None:
+    for owner, method in _tf.first_to_log():
+        assert inspect.isfunction(inspect.getattr_static(owner, method))
+    owner, method = _tf.first_to_log()[-1]
+    extended: list[Any] = []
+    with tf.Session() as sess:
+        setattr(sess, method, lambda: extended.append(method) or getattr(owner, method)(sess))
+        sess.run(tf.constant(1))
+    assert extended == ["_extend_graph"]
+
+
+def test_deprecation_printed_warning() -> None:
+    from tensorflow.python.util import deprecation
+
+    logged: list[str] = []
+    handler = _Collects(logged)
+    tf.get_logger().addHandler(handler)
+    try:
+        deprecation._PRINTED_WARNING.clear()
+        with tf.Session() as sess:
+            for _ in range(2):
+                tf.train.start_queue_runners(sess)
+        tf.train.QueueRunner(tf.FIFOQueue(1, [tf.float32]), [tf.no_op()])
+    finally:
+        tf.get_logger().removeHandler(handler)
+    advice = [line for line in logged if line.startswith("From ")]
+    assert [line.split(": ")[1].split(" ")[0] for line in advice] == ["start_queue_runners", "QueueRunner.__init__"]
+    # The newest entries are those of the last advice: for a class, its constructor's and then its own.
+    assert list(deprecation._PRINTED_WARNING)[-1] is not None
+    assert len(deprecation._PRINTED_WARNING) in (2, 3)
+
+
+class _Collects(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def test_eager_mode_in_a_graph(graph: Any) -> None:
+    with _tf.eager_mode():
+        assert int(tf.constant(3) + 4) == 7
+    assert not tf.executing_eagerly() and graph.get_operations() == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from forked import ForkServer
+
 # Opens watchers or sessions and closes them in every order, each by the main thread or by another one, and sends
 # real signals in between. Each line that it prints is a fault.
 PRELUDE = """
@@ -218,13 +220,13 @@ def silent(done: Any) -> None:
     assert "Exception ignored" not in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
-def test_any_number_is_closed_in_any_order_by_any_thread(run_python: Any) -> None:
-    silent(run_python("-W", "ignore", "-c", PRELUDE + ORDERS))
+def test_any_number_is_closed_in_any_order_by_any_thread(fork_server: ForkServer) -> None:
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + ORDERS))
 
 
-def test_the_descriptor_of_somebody_else(run_python: Any, tmp_path: Any) -> None:
-    silent(run_python("-W", "ignore", "-c", PRELUDE + OTHERS, tmp_path / "file"))
+def test_the_descriptor_of_somebody_else(fork_server: ForkServer, tmp_path: Any) -> None:
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + OTHERS, tmp_path / "file"))
 
 
-def test_sessions_closed_in_the_order_in_which_they_were_opened(run_python: Any) -> None:
-    silent(run_python("-W", "ignore", "-c", PRELUDE + SESSIONS))
+def test_sessions_closed_in_the_order_in_which_they_were_opened(fork_server: ForkServer) -> None:
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + SESSIONS))

@@ -1,0 +1,98 @@
+"""Runs programs in forks of this process, which has imported TensorFlow: that takes seconds, and a fork milliseconds.
+
+`forked.py` starts it with a socket to talk on. It must never run a session, because none can run in a fork after that.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import json
+import os
+import random
+import runpy
+import signal
+import socket
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1
+
+import staging_tf1
+
+# Larger than any request: a program of the tests, and the environment.
+_MOST_BYTES = 1 << 20
+
+
+def next_program(requests: socket.socket) -> dict[str, Any]:
+    """Answer requests until one asks for a program, and return that in the fork. Exits when nobody can ask any more."""
+    while True:
+        message, streams, _, _ = socket.recv_fds(requests, _MOST_BYTES, 3)
+        if not message:
+            raise SystemExit(0)
+        request: dict[str, Any] = json.loads(message)
+        if "pid" in request:
+            _, status = os.waitpid(request["pid"], 0)
+            requests.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+            continue
+        pid = os.fork()
+        if not pid:
+            requests.close()
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            return request
+        for stream in streams:
+            os.close(stream)
+        requests.send(json.dumps(pid).encode())
+
+
+def settle(program: dict[str, Any]) -> list[str]:
+    """Make this process what a new interpreter is for the program, and return its words without the options."""
+    if program["new_session"]:
+        os.setsid()
+    os.chdir(program["cwd"])
+    os.environ.clear()
+    os.environ.update(program["environment"])
+    random.seed()
+    np.random.seed()
+    words: list[str] = program["words"]
+    while words[0] == "-W":
+        action, _, category = words[1].partition("::")
+        warnings.simplefilter(action, getattr(builtins, category or "Warning"))  # type: ignore[arg-type]
+        words = words[2:]
+    return words
+
+
+def run(words: list[str]) -> None:
+    """Run `-c CODE`, `-m MODULE` or `FILE`, with their arguments, as the main program."""
+    kind, *rest = words
+    if kind == "-m":
+        sys.argv, sys.path[0] = rest, os.getcwd()
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        return
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if kind == "-c":
+        sys.argv, sys.path[0], text, name = ["-c", *rest[1:]], "", rest[0], "<string>"
+    else:
+        sys.argv, sys.path[0], name = words, str(Path(kind).parent.resolve()), kind
+        text = Path(kind).read_text(encoding="utf-8")
+        main.__file__ = kind
+    exec(compile(text, name, "exec"), main.__dict__)
+
+
+if __name__ == "__main__":
+    for public in staging_tf1.__all__:
+        getattr(staging_tf1, public)
+    tensorflow.compat.v1.Session  # noqa: B018  # TensorFlow loads its parts when they are used
+    gc.collect()
+    # Otherwise each program ends with a search of TensorFlow for garbage, which copies its memory and takes a second.
+    gc.freeze()
+    # A signal handler of Python's own, as in a new interpreter.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run(settle(next_program(socket.socket(fileno=int(sys.argv[1])))))

@@ -1,0 +1,165 @@
+"""Starts Python programs in child processes that need not import TensorFlow: forks of `fork_server.py`.
+
+For tests of what a program does once it runs. Tests of the start itself (imports, variables that TensorFlow reads when
+it is imported, `staging-tf1 run`), and of text that Python writes about the main program, use `run_python`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import staging_tf1
+
+_HOME = str(Path(staging_tf1.__file__).parent.parent)
+_SERVER = Path(__file__).with_name("fork_server.py")
+
+
+class ForkServer:
+    """The process that forks, and what it has started. It starts when the first program does."""
+
+    def __init__(self, cwd: Path) -> None:
+        """Programs run in `cwd`, unless they ask for another folder."""
+        self._cwd = cwd
+        self._requests: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(
+        self,
+        *arguments: object,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int | IO[Any] = subprocess.DEVNULL,
+        stdout: int | IO[Any] = subprocess.PIPE,
+        stderr: int | IO[Any] = subprocess.PIPE,
+        start_new_session: bool = False,
+    ) -> Program:
+        """Start `python ARGUMENTS`. The keyword arguments are those of `subprocess.Popen`; `env` is added."""
+        request = {
+            "words": [str(argument) for argument in arguments],
+            "environment": {**os.environ, "PYTHONPATH": _python_path(), **(env or {})},
+            "cwd": str(cwd or self._cwd),
+            "new_session": start_new_session,
+        }
+        pairs = [_stream(given, number) for number, given in enumerate((stdin, stdout, stderr))]
+        theirs, ours = zip(*pairs, strict=True)
+        try:
+            return Program(self, self.ask(request, list(theirs)), ours)
+        finally:
+            for stream in theirs:
+                os.close(stream)
+
+    def run(
+        self, *arguments: object, input: str = "", timeout: float = 500, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python ARGUMENTS` to its end. `options` are those of `start`, apart from the streams."""
+        with ExitStack() as files:
+            # No pipes, which something that the program leaves running could keep open.
+            streams = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+            stdin, stdout, stderr = streams
+            stdin.write(input)
+            stdin.seek(0)
+            with self.start(*arguments, stdin=stdin, stdout=stdout, stderr=stderr, **options) as program:
+                code = program.wait(timeout)
+            stdout.seek(0)
+            stderr.seek(0)
+            return subprocess.CompletedProcess([*arguments], code, stdout.read(), stderr.read())
+
+    def ask(self, request: dict[str, Any], streams: list[int]) -> int:
+        """Send a request to the server and return its answer."""
+        with self._lock:
+            if self._requests is None:
+                self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self._process = _start_server(theirs)
+            socket.send_fds(self._requests, [json.dumps(request).encode()], streams)
+            answer = self._requests.recv(100)
+        assert answer, "the fork server is gone"
+        number: int = json.loads(answer)
+        return number
+
+    def close(self) -> None:
+        """End the server. The programs must have ended."""
+        if self._requests is not None and self._process is not None:
+            self._requests.close()
+            self._process.wait()
+
+
+class Program:
+    """A program that runs; used like a `subprocess.Popen[str]`. Leaving the block waits for its end."""
+
+    def __init__(self, server: ForkServer, pid: int, streams: tuple[IO[str] | None, ...]) -> None:
+        self._server = server
+        self.pid = pid
+        # Becomes readable when the process ends. The server reaps it when it is asked to, so the pid stays its own.
+        self._end = os.pidfd_open(pid)
+        self.stdin, self.stdout, self.stderr = streams
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code, as `subprocess.Popen.wait` does."""
+        if self.returncode is None:
+            readable, _, _ = select.select([self._end], [], [], timeout)
+            if not readable:
+                raise subprocess.TimeoutExpired(f"program {self.pid}", timeout or 0.0)
+            self.returncode = self._server.ask({"pid": self.pid}, [])
+            os.close(self._end)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the program has ended."""
+        if self.returncode is None:
+            signal.pidfd_send_signal(self._end, number)
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.kill()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
+
+def _start_server(requests: socket.socket) -> subprocess.Popen[bytes]:
+    with requests:
+        number = requests.fileno()
+        return subprocess.Popen(
+            [sys.executable, str(_SERVER), str(number)],
+            pass_fds=[number],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": _python_path()},
+        )
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, [_HOME, os.environ.get("PYTHONPATH", "")]))
+
+
+def _stream(given: int | IO[Any], number: int) -> tuple[int, IO[str] | None]:
+    """Return the program's end of a stream, and for a pipe our own. `number` is 0 for stdin."""
+    if given == subprocess.DEVNULL:
+        return os.open(os.devnull, os.O_RDWR), None
+    if given == subprocess.PIPE:
+        reader, writer = os.pipe()
+        return (reader, open(writer, "w")) if number == 0 else (writer, open(reader))
+    return os.dup(given if isinstance(given, int) else given.fileno()), None

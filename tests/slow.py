@@ -1,0 +1,149 @@
+"""Which tests are `slow`: the default run leaves them out, because it tests the same promises with fewer cases.
+
+`pytest -m ""` and `make test-all` run them, too. A new row needs a test of the same kind that stays in the default run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+# Tests with several parameters: the default run takes each value of each parameter at least once, not with each other.
+THINNED = {
+    "test_checkpoints.py": [
+        "test_a_damaged_checkpoint",
+        "test_the_checkpoint_of_another_program",
+        "test_a_recovery_from_a_damaged_checkpoint",
+        "test_a_position_that_no_run_has_saved",
+    ],
+    "test_faults.py": [
+        "test_what_a_source_raises_is_raised_from_run",
+        "test_a_batch_that_does_not_fit_is_named",
+        "test_a_thousand_failing_steps_lose_no_slot_and_repeat_no_batch",
+        "test_ignored_exceptions_skip_and_count",
+        "test_a_staged_batch_never_changes",
+    ],
+    "test_faults_everywhere.py": [
+        "test_what_a_source_raises_leaves_the_session",
+        "test_a_batch_that_does_not_fit_is_named",
+        "test_failing_steps_cost_at_most_their_own_batches",
+        "test_a_run_that_is_stopped_leaves_nothing",
+        "test_ctrl_c_reaches_a_step_that_waits",
+    ],
+    "test_recovery.py": [
+        "test_a_recovery_loses_and_repeats_nothing",
+        "test_a_python_worker_of_a_parallel_map",
+        "test_batches_that_do_not_fit_cost_a_tower_no_turn",
+    ],
+    "test_resume_skipped.py": ["test_a_stream_goes_on_from_the_state_behind_its_position"],
+    "test_stopping.py": [
+        "test_feeders_that_wait_for_room",
+        "test_a_source_that_never_returns_is_named_and_left_behind",
+    ],
+    "test_legacy_migrate.py": [
+        "test_same_numbers_without_the_shim",
+        "test_migrating_twice_changes_nothing_more",
+        "test_the_result_passes_check_but_for_planted_mistakes",
+    ],
+}
+
+# Patterns of test names, with their parameters.
+LEFT_OUT = {
+    # The same damage at another place of the file.
+    "test_checkpoints.py": [
+        r"\[(a bit of the (middle|last)|text for|half of the (data|index)|the last byte of the index)"
+    ],
+    # Integers, floats and complex numbers of another width.
+    "test_bytes_equal.py": [r"feed_dict_delivers\[(u?int(16|32)|int8|uint4|float(32|8_e5m2)|complex64)\]"],
+    # `queued` has threads and `lockstep` an area; `chained` is a `queued` and a `staged` pipeline.
+    "test_startup.py": [
+        r"takes_time_in_proportion\[(staged|chained)\]",
+        r"\[(staged-by_session|staged-by_hand|towers-by_hand|queued-by_session)\]",
+    ],
+    # The same without threads of their own.
+    "test_fork.py": [r"with_sessions\[(session|start)\]"],
+    # The first trains a cluster, whose steps, kills and figures the tests of clusters have. The others are systems on
+    # arrays, as on W1, and on data for worker processes, as on W6.
+    "test_bench.py": [
+        r"experiments_run\[cluster\]",
+        r"system_delivers\[W[2347]-(?!(staged|staged_uint8|staged_processes|tf_data)\])",
+    ],
+    # Another estimator of TensorFlow's, another checkpoint to begin with, and tasks as in test_legacy_cluster.py;
+    # a program by itself, as in test_legacy_programs.py.
+    "test_legacy_estimator.py": [r"under_run\[(wide_and_deep|warm_start|cluster_tasks)\]", "a_program_by_itself"],
+    # The same with the other server, as in test_cluster.py with static shares, and without sync.
+    "test_cluster_faults.py": [r"model_is_lost\[1\]"],
+    "test_cluster_dynamic.py": [
+        "test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint",
+        "test_a_loop_that_fails_leaves_its_batches_to_the_others",
+    ],
+    "test_cli_train_cluster.py": [r"reports\[(staged|classic)-False\]"],
+    # Some threads and some towers, where the default run has one of each, and several of both.
+    "test_recovery.py": [r"1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers"],
+    "test_faults_everywhere.py": [r"1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers"],
+    "test_resume.py": [r"\[one thread\]"],
+    "test_resume_skipped.py": [r"_(batches|shard|elements)\[.*num_threads"],
+    "test_tfrecord_staged.py": [r"once_in_order\[[23]\]"],
+    # One graph again and again, as the pipelines of every kind in test_recovery.py.
+    "test_session.py": ["test_the_same_graph_runs_a_hundred_times_without_growing"],
+    "test_resume_shards.py": [r"\[one thread\]", r"\[(numbers-threads|dataset-one thread|dataset-lockstep)\]"],
+}
+
+
+_with_slow = False
+
+
+def read_selection(config: pytest.Config) -> None:
+    """Note which tests this run selects, for `with_slow`."""
+    global _with_slow
+    _with_slow = config.option.markexpr != "not slow"
+
+
+def with_slow() -> bool:
+    """Return whether this run includes the slow tests: then others try more examples, and measure more often."""
+    return _with_slow
+
+
+def mark_slow(items: list[pytest.Item]) -> None:
+    """Give the tests of both tables the mark `slow`."""
+    cases: dict[Any, list[Any]] = defaultdict(list)
+    for item in items:
+        if any(re.search(pattern, item.name) for pattern in LEFT_OUT.get(item.path.name, ())):
+            item.add_marker(pytest.mark.slow)
+        elif getattr(item, "originalname", None) in THINNED.get(item.path.name, ()):
+            cases[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
+    for group in cases.values():
+        for index in redundant([rows(item) for item in group]):
+            group[index].add_marker(pytest.mark.slow)
+
+
+def rows(item: Any) -> set[Any]:
+    """Return what identifies the row of each `parametrize`, and of each fixture with parameters, in this case."""
+    params = dict(item.callspec.params)
+    together = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    groups = [names.replace(" ", "").split(",") if isinstance(names, str) else names for names in together]
+    alone = [[name] for name in params if not any(name in names for names in groups)]
+    return {tuple((name, id(params[name])) for name in names) for names in [*groups, *alone]}
+
+
+def redundant(cases: list[set[Any]]) -> list[int]:
+    """Return the indexes of the cases whose values are all among those of the others.
+
+    Each case that is kept adds most values, and of equal ones those that the fewest have.
+    """
+    left, used = list(range(len(cases))), Counter[Any]()
+
+    def worth(index: int) -> tuple[int, int]:
+        counts = [used[value] for value in cases[index]]
+        return counts.count(0), -sum(counts)
+
+    while left:
+        best = max(left, key=worth)
+        if worth(best)[0] == 0:
+            break
+        used.update(cases[best])
+        left.remove(best)
+    return left

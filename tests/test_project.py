@@ -1,0 +1,98 @@
+"""The project as its maintainers handle it: versions agree, and the wheel contains and runs the whole package."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from processes import RunPython
+
+import staging_tf1 as staging
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "staging_tf1"
+# What setuptools needs to build the package.
+_BUILT_FROM = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+_BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
+# Prints which copy it runs. The installed one comes before the one that the tests import.
+_RUN_INSTALLED = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+import staging_tf1
+print(staging_tf1.__file__)
+runpy.run_module("staging_tf1", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_the_versions_agree() -> None:
+    patterns = {
+        "pyproject.toml": r'^version = "(.+)"$',
+        "staging_tf1/__init__.py": r'^__version__ = "(.+)"$',
+        "CITATION.cff": r"^version: (.+)$",
+    }
+    found = {
+        file: re.findall(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+        for file, pattern in patterns.items()
+    }
+    assert found == {file: [staging.__version__] for file in patterns}
+
+
+def test_the_hosted_checks_run_on_the_pairs_of_nox() -> None:
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "PAIRS"]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    pairs = re.findall(r'python: "([\d.]+)", tensorflow: "([\d.]+)"', workflow)
+    assert [ast.literal_eval(value) for value in values] == [pairs]
+    assert "- run: .ci/run" in workflow and "TENSORFLOW: ${{ matrix.tensorflow }}" in workflow
+    assert "tensorflow==$TENSORFLOW.*" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def _built(kind: str, folder: Path, target: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-c", _BUILD, kind, target], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel, built from the source distribution as `python -m build` does, but in this environment."""
+    if int(importlib.metadata.version("setuptools").split(".")[0]) < 77:
+        pytest.skip("needs setuptools 77")
+    folder = tmp_path_factory.mktemp("build")
+    shutil.copytree(PACKAGE, folder / "checkout" / "staging_tf1", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in _BUILT_FROM:
+        shutil.copyfile(ROOT / name, folder / "checkout" / name)
+    archive = _built("build_sdist", folder / "checkout", folder)
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder / "unpacked", **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
+    return _built("build_wheel", next((folder / "unpacked").iterdir()), folder)
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    expected = {path.relative_to(ROOT).as_posix() for path in files}
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    licenses = {name.partition("/licenses/")[2] for name in names if "/licenses/" in name}
+    assert licenses == {"LICENSE", "staging_tf1/data/LICENSE-digits.md"}
+
+
+def test_an_installed_wheel_trains(wheel: Path, tmp_path: Path, run_python: RunPython) -> None:
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", tmp_path, wheel]
+    installed = run_python(*pip)
+    assert installed.returncode == 0, installed.stderr
+    done = run_python("-c", _RUN_INSTALLED, tmp_path, "train", "--epochs", "1")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.splitlines()[0]).is_relative_to(tmp_path)
+    assert "test accuracy" in done.stdout
+    assert (tmp_path / "bin" / "staging-tf1").exists()
