@@ -15,12 +15,14 @@ from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun
+from staging_tf1.feed.pipeline_run import PipelineRun, run_in
 from staging_tf1.sources import StreamSource
 from staging_tf1.spec import ArraySpec
 
 COUNT = 24
-_QUIET: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0, save_checkpoint_steps=2)
+_QUIET: dict[str, Any] = dict(
+    log_step_count_steps=0, save_summaries_steps=0, save_checkpoint_steps=4, save_graph_def=False
+)
 
 
 class Preempted(tf.train.SessionRunHook):  # type: ignore[misc]
@@ -63,11 +65,42 @@ def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, name: s
     assert feed_threads() == []
 
 
+class FailsAtTheStart(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Makes MonitoredSession create the session again, when the feed threads of the first one wait for room."""
+
+    def __init__(self, capacity: int) -> None:
+        self._puts = (capacity + 1, capacity)
+        self.starts = 0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.starts += 1
+        if self.starts > 1:
+            return
+        runs = [run_in(session, pipeline) for pipeline in pipelines_of(session.graph)]
+        while not all(run is not None and sink.puts() == self._puts for run in runs for sink in run.sinks):
+            pass
+        raise tf.errors.AbortedError(None, None, "preempted")
+
+
+@pytest.mark.parametrize("first", ["failing hook", "our hook"])
+@pytest.mark.parametrize("towers", [1, 2])
+def test_an_area_on_a_server_gets_nothing_of_an_abandoned_session(graph: Any, first: str, towers: int) -> None:
+    server = tf.train.Server.create_local_server()
+    parts = staging.staged(Numbers(COUNT), capacity=2, devices=["/cpu:0"] * towers)
+    failing = FailsAtTheStart(capacity=2)
+    hooks = [staging.StagingHook(), failing] if first == "our hook" else [failing, staging.StagingHook()]
+    creator = tf.train.ChiefSessionCreator(master=server.target)
+    with tf.train.MonitoredSession(creator, hooks=hooks) as sess:
+        got = to_the_end(sess.run, parts)
+    assert failing.starts == 2
+    assert list(chain(*zip(*got, strict=True))) == list(range(COUNT))
+
+
 def test_pipelines_of_every_kind_run_again_and_again_without_growing(graph: Any) -> None:
     names = ["queue", "classic, 3 threads, 2 towers", "staged, 1 threads, 2 towers", "stream, 3 threads, 1 towers"]
     pipelines = [build(name, Numbers(4)) for name in [*names, "staged in lockstep, 2 towers"]]
     sizes = []
-    for _ in range(6):
+    for _ in range(4):
         with staging.StagingSession() as sess:
             got = [to_the_end(sess.run, parts) for parts in pipelines]
         assert all(sorted(chain(*each)) == [0, 1, 2, 3] for each in got)

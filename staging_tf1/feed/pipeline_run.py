@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import is_closed, run_unwrapped, tf
-from staging_tf1.errors import SourceError
+from staging_tf1.errors import ClusterError, SourceError
 from staging_tf1.feed.batch_reader import BatchReaders
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -28,8 +29,14 @@ from staging_tf1.workers.pool import WorkerPool
 
 # An attribute of the session, so that the runs are freed with it.
 _RUNS = "_staging_tf1_runs"
+# An attribute of the graph: the runs in all of its sessions, weakly referenced.
+_ALL_RUNS = "_staging_tf1_all_runs"
 # An attribute of the graph: the threads start before a hook sees the session.
 _FOLLOWED_BY = "_staging_tf1_followed_by"
+# How often the thread that waits for the coordinator looks whether the run was stopped.
+_LOOK_SECS = 1.0
+# How long the puts of an earlier session may take to end.
+_END_SECS = 10.0
 # Takes the sinks of a pipeline's producers, each with the states of its threads.
 Follow = Callable[[Sequence[tuple[Sink, Sequence[ThreadState]]]], None]
 
@@ -74,6 +81,9 @@ class PipelineRun:
         if not hasattr(session, _RUNS):
             setattr(session, _RUNS, {})
         getattr(session, _RUNS)[pipeline] = self
+        if not hasattr(session.graph, _ALL_RUNS):
+            setattr(session.graph, _ALL_RUNS, weakref.WeakSet())
+        getattr(session.graph, _ALL_RUNS).add(self)
 
     def _make_threads(self) -> list[threading.Thread]:
         threads = []
@@ -119,6 +129,10 @@ class PipelineRun:
             if state.thread is not None and state.thread.is_alive():
                 state.thread.join(max(0.0, end - time.perf_counter()))
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
+
+    def is_putting(self) -> bool:
+        """Whether a put has begun and not ended."""
+        return any(begun != ended for begun, ended in (sink.puts() for sink in self.sinks))
 
     def drain(self) -> None:
         """Stops reading from the sources. What has been read can still be taken, tower by tower."""
@@ -166,7 +180,10 @@ class PipelineRun:
 
     def _stop_with_coordinator(self) -> None:
         assert self._coord is not None
-        self._coord.wait_for_stop()
+        while not self._coord.wait_for_stop(_LOOK_SECS):
+            if self.delivery.stopping:
+                # Nobody may ever stop the coordinator of a session that MonitoredSession has abandoned.
+                return
         self._stop_with_others()
 
     def _stop_with_others(self) -> None:
@@ -192,6 +209,38 @@ def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
 def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
     """Returns the runs of those of `pipelines` that were started in `session`."""
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
+
+
+def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
+    """Returns the runs of `pipeline` in all sessions of its graph that have not been freed."""
+    return [run for run in list(getattr(graph, _ALL_RUNS, ())) if run.pipeline is pipeline]
+
+
+def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:
+    """Ends the puts of `pipelines` in earlier sessions on the server of `session`. Call it before areas are cleared.
+
+    A server keeps areas between sessions. If the start of a session fails, MonitoredSession creates another one without
+    closing it. Its feed threads still run, and a put that ends later would leave its batch in the new session's area.
+
+    Raises:
+      ClusterError: a put does not end.
+    """
+    if not session.sess_str:
+        # A local session has areas of its own.
+        return
+    runs = [run for pipeline in pipelines for run in all_runs(session.graph, pipeline) if run.session is not session]
+    runs = [run for run in runs if run.session.sess_str == session.sess_str and not is_closed(run.session)]
+    stop_all(runs)
+    end = time.perf_counter() + _END_SECS
+    for run in runs:
+        while run.is_putting():
+            if time.perf_counter() > end:
+                raise ClusterError(
+                    f"{run.pipeline}: a put of an earlier session on {tf.compat.as_str(session.sess_str)} is still "
+                    f"running after {_END_SECS:.0f} s. Its batch would go into this session's area. Close the earlier "
+                    f"session, or restart the process."
+                )
+            time.sleep(0.01)
 
 
 def stop_all(runs: Sequence[PipelineRun]) -> None:

@@ -15,7 +15,7 @@ from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.dealt import supplied
 from staging_tf1.feed.join_run import starts_in_cluster
 from staging_tf1.feed.pipeline import Pipeline, Producer
-from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.feed.pipeline_run import end_earlier, run_in
 from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
 
@@ -48,6 +48,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
         if not new:
             return
+        end_earlier(new, session)
         for pipeline in new:
             if pipeline.resume != "restart":
                 say_where_it_begins(pipeline, session)

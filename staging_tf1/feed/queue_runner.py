@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import UninitializedError
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, run_in
+from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ancestors
@@ -30,8 +29,6 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        # Weak, because a run must be freed with its session.
-        self._all_runs: weakref.WeakSet[PipelineRun] = weakref.WeakSet()
         self._starting = threading.Lock()
         # For an exported graph. No enqueue ops, because after an import there is no source, and the put would fail.
         sink = pipeline.sinks[0]
@@ -48,7 +45,8 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
     @property
     def exceptions_raised(self) -> list[BaseException]:
         """The first exception of each session's threads, as in `tf.train.QueueRunner`."""
-        return [run.error for run in self._all_runs if run.error is not None]
+        runs = all_runs(self.queue.queue_ref.graph, self.pipeline)
+        return [run.error for run in runs if run.error is not None]
 
     def create_threads(
         self, sess: Any, coord: Any | None = None, daemon: bool = False, start: bool = False
@@ -68,7 +66,6 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
                 return []
             prepared = prepare_to_start(sess, self.pipeline)
             run = PipelineRun(self.pipeline, prepared.starts, sess, coord, prepared.canceller)
-            self._all_runs.add(run)
         try:
             for thread in run.threads:
                 thread.daemon = daemon
