@@ -33,18 +33,18 @@ def flags(description: str | None, *, rounds: int = 7, plot: bool = False) -> ar
 
 def turns(options: argparse.Namespace, secs: float) -> dict[str, Any]:
     """The number of turns for `in_turn`, and their seconds: one short turn with `--quick`."""
-    return {"rounds": 1, "secs": 0.05} if options.quick else {"rounds": options.rounds, "secs": secs}
+    return {"rounds": 1, "secs": 0.05, "least": 1} if options.quick else {"rounds": options.rounds, "secs": secs}
 
 
-def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str, list[float]]:
+def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float, least: int = 5) -> dict[str, list[float]]:
     """Microseconds per step of each, one value per round. The steps take turns within this process.
 
     Two processes differ by more than a few microseconds, so all steps run in one. The number of steps of a turn is
-    computed beforehand: a turn takes about `secs` seconds. A fifth as many steps run first, uncounted, because the
-    previous turn left caches and areas in its own state. Many short turns are better than a few long ones: the machine
-    has slow phases of seconds, which then affect all alike.
+    computed beforehand, from the time of at least `least`: a turn takes about `secs` seconds. A fifth as many steps run
+    first, uncounted, because the previous turn left caches and areas in its own state. Many short turns are better than
+    a few long ones: the machine has slow phases of seconds, which then affect all alike.
     """
-    counts = {name: _count(step, secs) for name, step in steps.items()}
+    counts = {name: _count(step, secs, least) for name, step in steps.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds):
         for name in rotated(list(steps), turn):
@@ -58,12 +58,12 @@ def in_turn(steps: Mapping[str, Step], *, rounds: int, secs: float) -> dict[str,
     return found
 
 
-def _count(step: Step, secs: float) -> int:
-    """The number of steps that take `secs` seconds, measured after a warm-up of ten steps."""
-    for _ in range(10):
+def _count(step: Step, secs: float, least: int) -> int:
+    """The number of steps that take `secs` seconds, by the time of `least` or more, after a warm-up of `2 * least`."""
+    for _ in range(2 * least):
         step()
     count, start = 0, time.perf_counter()
-    while count < 5 or time.perf_counter() - start < secs / 4:
+    while count < least or time.perf_counter() - start < secs / 4:
         step()
         count += 1
     return max(1, round(count * secs / (time.perf_counter() - start)))

@@ -46,15 +46,15 @@ class Compressed(Images):
         return image.astype(np.float32) / np.float32(255), number % 10
 
 
-def measure(rounds: int, secs: float, count: int = RECORDS) -> dict[str, Any]:
-    """Print and return how long a step takes with each; an empty dict without PyTorch."""
+def measure(count: int = RECORDS, **turns: Any) -> dict[str, Any]:
+    """Print and return how long a step takes with each, in `turns`; an empty dict without PyTorch."""
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed: no comparison with its DataLoader")
         return {}
-    return {kind.__name__: _measured(kind(count), rounds, secs) for kind in (Images, Compressed)}
+    return {kind.__name__: _measured(kind(count), turns) for kind in (Images, Compressed)}
 
 
-def _measured(dataset: Images, rounds: int, secs: float) -> dict[str, list[float]]:
+def _measured(dataset: Images, turns: dict[str, Any]) -> dict[str, list[float]]:
     source = MapSource(dataset, batch_size=BATCH, shuffle=True, seed=1, drop_remainder=True)
     # torch is no dependency of the project, not even of its tests.
     data: Any = importlib.import_module("torch.utils.data")
@@ -67,7 +67,7 @@ def _measured(dataset: Images, rounds: int, secs: float) -> dict[str, list[float
         losses = {name: _loss(*batch) for name, batch in batches.items()}
         session = stack.enter_context(staging.StagingSession(stall_secs=0))
         steps: dict[str, Step] = {name: session.make_callable(loss) for name, loss in losses.items()}
-        found = in_turn(steps, rounds=rounds, secs=secs)
+        found = in_turn(steps, **turns)
     median, least, most = ratio(found, "DataLoader", "MapSource")
     middle = {name: sorted(times)[len(times) // 2] / 1000 for name, times in found.items()}
     print(

@@ -102,11 +102,10 @@ def kill_at_operation(number: int) -> None:
         setattr(os, name, counted(getattr(os, name)))
 
 
-def at_every_operation(path: str, streamed: str) -> None:
-    """Replace version 1 by version 2, and be killed before each operation on files in turn."""
+def at_every_operation(path: str, streamed: str, step: str) -> None:
+    """Replace version 1 by version 2, and be killed before each operation on files in turn, or every `step`-th."""
     seen = set()
-    # Progress is noted many times, always in the same way.
-    for number in itertools.count(step=1 if streamed else 23):
+    for number in itertools.count(step=int(step)):
         make(path, 1, bool(streamed))
 
         def work(number: int = number) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -22,6 +23,12 @@ from staging_tf1._tf import run_unwrapped
 from staging_tf1.cluster import cluster as cluster_module
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.lifecycle import cluster_session
+
+# The package imports its modules when they are used. In the fork server once, not in each process.
+for public in staging.__all__:
+    getattr(staging, public)
+gc.collect()
+gc.freeze()
 
 
 class Notes:

@@ -56,8 +56,9 @@ def settle(program: dict[str, Any]) -> list[str]:
     if program["new_session"]:
         os.setsid()
     os.chdir(program["cwd"])
-    os.environ.clear()
-    os.environ.update(program["environment"])
+    for name in program["removed"]:
+        os.environ.pop(name, None)
+    os.environ.update(program["added"])
     random.seed()
     np.random.seed()
     words: list[str] = program["words"]

@@ -29,9 +29,14 @@ _SERVER = Path(__file__).with_name("fork_server.py")
 class ForkServer:
     """The process that forks, and what it has started. It starts when the first program does."""
 
-    def __init__(self, cwd: Path) -> None:
-        """Programs run in `cwd`, unless they ask for another folder."""
+    def __init__(self, cwd: Path, *launcher: str, env: dict[str, str] | None = None) -> None:
+        """Programs run in `cwd`, unless they ask for another folder.
+
+        The server runs as `python LAUNCHER... fork_server.py`. `env` is added to its environment.
+        """
         self._cwd = cwd
+        self._launcher = launcher
+        self._environment = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -47,9 +52,13 @@ class ForkServer:
         start_new_session: bool = False,
     ) -> Program:
         """Start `python ARGUMENTS`. The keyword arguments are those of `subprocess.Popen`; `env` is added."""
+        wanted = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
+        given = self._environment
         request = {
             "words": [str(argument) for argument in arguments],
-            "environment": {**os.environ, "PYTHONPATH": _python_path(), **(env or {})},
+            # Only what differs: the launcher may have set variables that the program and its children need.
+            "added": {name: value for name, value in wanted.items() if given.get(name) != value},
+            "removed": [name for name in given if name not in wanted],
             "cwd": str(cwd or self._cwd),
             "new_session": start_new_session,
         }
@@ -82,12 +91,22 @@ class ForkServer:
         with self._lock:
             if self._requests is None:
                 self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                self._process = _start_server(theirs)
+                self._process = self._start_server(theirs)
             socket.send_fds(self._requests, [json.dumps(request).encode()], streams)
             answer = self._requests.recv(100)
         assert answer, "the fork server is gone"
         number: int = json.loads(answer)
         return number
+
+    def _start_server(self, requests: socket.socket) -> subprocess.Popen[bytes]:
+        with requests:
+            number = requests.fileno()
+            return subprocess.Popen(
+                [sys.executable, *self._launcher, str(_SERVER), str(number)],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
+            )
 
     def close(self) -> None:
         """End the server. The programs must have ended."""
@@ -138,17 +157,6 @@ class Program:
             if stream is not None:
                 stream.close()
         self.wait()
-
-
-def _start_server(requests: socket.socket) -> subprocess.Popen[bytes]:
-    with requests:
-        number = requests.fileno()
-        return subprocess.Popen(
-            [sys.executable, str(_SERVER), str(number)],
-            pass_fds=[number],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": _python_path()},
-        )
 
 
 def _python_path() -> str:

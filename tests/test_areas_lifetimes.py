@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.area_base import areas_of
@@ -175,7 +176,16 @@ def test_map_areas_that_were_imported_are_known_by_their_kind() -> None:
             MapStagingArea([tf.int32, tf.string], shared_name="m", ordered=True, capacity=1)
 
 
-def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path) -> None:
+# A fork of a process that has imported this package does without it from here on; a new process never sees it.
+WITHOUT_US = """
+import sys
+for name in [name for name in sys.modules if name.startswith('staging_tf1')]:
+    del sys.modules[name]
+"""
+
+
+@pytest.mark.parametrize("process", ["fork", "new"])
+def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path, fork_server: ForkServer, process: str) -> None:
     area = StagingArea([tf.int32])
     put, got = area.put([9]), area.get()
     tf.train.export_meta_graph(str(tmp_path / "graph.meta"))
@@ -185,8 +195,11 @@ def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path) -> None:
         f"sess = tf.Session(); sess.run({put.name!r}); assert sess.run({got[0].name!r}) == 9\n"
         "assert not any(name.startswith('staging_tf1') for name in sys.modules)\n"
     )
-    command = [sys.executable, "-c", program]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    if process == "fork":
+        child = fork_server.run("-c", WITHOUT_US + program, cwd=tmp_path)
+    else:
+        command = [sys.executable, "-c", program]
+        child = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
     assert child.returncode == 0, child.stderr
 
 

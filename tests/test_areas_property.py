@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, given, settings
+from slow import examples
 
 from staging_tf1.graph.areas import StagingArea
 
@@ -22,7 +23,7 @@ def elements(draw: Any) -> list[np.ndarray[Any, Any]]:
     return draw(st.lists(arrays, min_size=1, max_size=4))  # type: ignore[no-any-return]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     arrays=elements(),
     named=st.booleans(),

@@ -24,6 +24,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from hostile import HOSTILE
 from public_arguments import public_arguments
+from slow import with_slow
 from tqdm import tqdm
 
 import staging_tf1 as staging
@@ -159,6 +160,10 @@ def _grain_iter() -> Any:
     import grain
 
     return sources.GrainSource(grain.MapDataset.range(6).batch(2).to_iter_dataset())
+
+
+# Values whose sessions the default run does not open: others of the same kind are accepted there.
+_ALIKE = frozenset() if with_slow() else frozenset({"one", "three", "np_int", "np_half", "np_true"})
 
 
 def _session(**options: Any) -> Any:
@@ -311,9 +316,12 @@ def _rows_of_sessions() -> Iterator[tuple[str, Row]]:
         (staging.StagingHook, "StagingHook", "stop_grace_period_secs"),
         (_session, "StagingSession", "stop_grace_period_secs"),
     ):
-        yield f"{owner}({secs})", Row(lambda v, make=make, secs=secs: make(**{secs: v}), _SECS)
-        yield f"{owner}(stall_secs)", Row(lambda v, make=make: make(stall_secs=v), _SECS | _NONE)
-        yield f"{owner}(stall_raises)", Row(lambda v, make=make: make(stall_raises=v), _FLAGS)
+        untried = _ALIKE if make is _session else frozenset()
+        yield f"{owner}({secs})", Row(lambda v, make=make, secs=secs: make(**{secs: v}), _SECS, untried=untried)
+        stall = Row(lambda v, make=make: make(stall_secs=v), _SECS | _NONE, untried=untried)
+        yield f"{owner}(stall_secs)", stall
+        raises = Row(lambda v, make=make: make(stall_raises=v), _FLAGS, untried=untried)
+        yield f"{owner}(stall_raises)", raises
         trace = Row(lambda v, make=make: make(trace_file=v), {"none", "digit", "word"})
         yield f"{owner}(trace_file)", trace
     folders = Row(lambda v: _session(checkpoint_dir=v), {"none", "blank", "digit", "word"})

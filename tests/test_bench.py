@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +200,10 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_pat
     needs(name)
     workload = load_workload(name)
     data = workload.open(FACTS[name].quick_records, str(tmp_path))
-    with load_system("const")(Task(workload, data, look)) as step:
-        first, second = step(), step()
-    assert all((first[component] == second[component]).all() for component in workload.spec)
+    if name != "W7":  # 20 MB of it, which TensorFlow takes a second to copy into a graph
+        with load_system("const")(Task(workload, data, look)) as step:
+            first, second = step(), step()
+        assert all((first[component] == second[component]).all() for component in workload.spec)
     with load_system("const")(Task(workload, data, workload.model)) as step:
         before = tf.get_default_graph().get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
         measured = measure(step, secs=1, steps=2)
@@ -608,10 +609,16 @@ def test_a_colon_is_not_enough() -> None:
         suites.own_plan(":build", secs=1, folder="")
 
 
+@dataclass(frozen=True)
+class OtherRequest(Request):
+    """A request of another version, at which a worker dies before it has loaded TensorFlow."""
+
+    other: int = 0
+
+
 def test_a_worker_that_dies_tells_its_last_words() -> None:
-    # The command rejects an unknown system, so the worker does not check for it.
-    failed = ask_worker(Request("W1", "nothing", "", records=128), timeout_secs=100).failed
-    assert failed is not None and "No module named 'staging_tf1.bench.systems.nothing'" in failed
+    failed = ask_worker(OtherRequest("W1", "const", ""), timeout_secs=500).failed
+    assert failed is not None and "got an unexpected keyword argument 'other'" in failed
 
 
 @pytest.mark.timeout(2000)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, given, settings
+from slow import examples
 from ways_in import Pipelines, makers, record_file
 
 import staging_tf1 as staging
@@ -197,7 +198,7 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
         # A put makes a graph, which takes most of the time. test_areas_property tries arbitrary values for it.
         others = st.just([name for name in pipelines.names if name != "put"])
         arbitrary = given(array=values, layout=st.sampled_from(sorted(layouts)), named=others)(check)
-        settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])(arbitrary)()
+        settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])(arbitrary)()
 
 
 @pytest.mark.parametrize("value", [[0, 2**63 + 256], [[0, 0], [2**64 - 1, 0]], [2**63 - 1, 2**63]], ids=str)

@@ -23,8 +23,9 @@ def two(tmp_path: Path) -> Iterator[TestCluster]:
 
 def train(cluster: TestCluster, *flags: str, sync: bool = False) -> None:
     environment = {"STAGING_TF1_SYNC": "1"} if sync else {}
-    for task in ("ps0", "worker0", "worker1"):
-        cluster.start_program(task, ["-m", "staging_tf1", "train", *flags], environment)
+    for job, addresses in cluster.jobs.items():
+        for index in range(len(addresses)):
+            cluster.start_program(f"{job}{index}", ["-m", "staging_tf1", "train", *flags], environment)
 
 
 @pytest.mark.parametrize(
@@ -33,25 +34,34 @@ def train(cluster: TestCluster, *flags: str, sync: bool = False) -> None:
 def test_each_worker_trains_on_its_share_and_the_chief_reports(
     two: TestCluster, tmp_path: Path, workflow: str, sync: bool
 ) -> None:
+    first, other = "worker0", "worker1"
+    if workflow == "lockstep":
+        # The cluster that `staging-tf1 launch` describes.
+        first, other = "chief0", "worker0"
+        chief, worker = two.jobs["worker"]
+        two.jobs = {"chief": [chief], "worker": [worker], "ps": two.jobs["ps"]}
     logdir = tmp_path / "logs"
-    train(two, "--workflow", workflow, "--epochs", "8", "--batch-size", "16", "--logdir", str(logdir), sync=sync)
+    epochs, batch_size = 5, 32
+    flags = ("--workflow", workflow, "--epochs", epochs, "--batch-size", batch_size, "--logdir", logdir)
+    train(two, *map(str, flags), sync=sync)
     two.join()
-    share = f"{8 * IMAGES // 2:,} of {8 * IMAGES:,}"
+    share = f"{epochs * IMAGES // 2:,} of {epochs * IMAGES:,}"
     # An epoch of `staged` ends with a smaller batch; the shuffle queue of `classic` knows no epochs.
-    batches = 8 * 46 if workflow != "classic" else -(-8 * IMAGES // 2 // 16)
-    chief = two.log("worker0")
-    assert re.search(rf"^{workflow}: {batches} batches, .*waited \d+\.\d+ s for input.*$", chief, re.MULTILINE), chief
-    assert re.search(rf"^trained on {share} examples in \d+\.\d s \([\d,]+ examples/s\)$", chief, re.MULTILINE), chief
-    accuracy = re.search(r"^test accuracy (\d\.\d{3}) \(\d+ of 355\)$", chief, re.MULTILINE)
-    assert accuracy is not None, chief
+    of_an_epoch = -(-IMAGES // 2 // batch_size)
+    batches = epochs * of_an_epoch if workflow != "classic" else -(-epochs * IMAGES // 2 // batch_size)
+    said = two.log(first)
+    assert re.search(rf"^{workflow}: {batches} batches, .*waited \d+\.\d+ s for input.*$", said, re.MULTILINE), said
+    assert re.search(rf"^trained on {share} examples in \d+\.\d s \([\d,]+ examples/s\)$", said, re.MULTILINE), said
+    accuracy = re.search(r"^test accuracy (\d\.\d{3}) \(\d+ of 355\)$", said, re.MULTILINE)
+    assert accuracy is not None, said
     assert float(accuracy[1]) >= 0.93
     # The last checkpoint was saved when all had finished. In sync, a step takes a batch of each worker.
     steps = max(int(path.suffixes[0].removeprefix(".ckpt-")) for path in logdir.glob("model.ckpt-*.index"))
     assert batches - 20 < steps <= batches if sync else steps == 2 * batches
     # Another worker prints what it waits for, and one line at the end.
-    printed = [line for line in two.log("worker1").splitlines() if not is_tensorflows(line)]
-    assert re.fullmatch(rf"worker 1 trained on {share} examples in \d+\.\d s", printed[-1])
-    assert all("worker 1 waits for" in line for line in printed[:-1]), printed
+    printed = [line for line in two.log(other).splitlines() if not is_tensorflows(line)]
+    assert re.fullmatch(rf"worker {other[-1]} trained on {share} examples in \d+\.\d s", printed[-1])
+    assert all(f"worker {other[-1]} waits for" in line for line in printed[:-1]), printed
     assert "Traceback" not in two.logs()
 
 

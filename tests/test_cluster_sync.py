@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import CONTEXT, TestCluster
+from clusters import CONTEXT, TestCluster, until
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def two(tmp_path: Path) -> Iterator[TestCluster]:
 def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCluster) -> None:
     two.start_ps()
     for index in range(2):
-        # 61 and 60 records: 21 and 20 batches.
-        two.start("train_in_step", f"worker{index}", two.jobs, index, num_records=121)
+        # 31 and 30 records: 11 and 10 batches.
+        two.start("train_in_step", f"worker{index}", two.jobs, index, num_records=61)
     two.join()
     got = [two.got(f"worker{index}") for index in range(2)]
-    assert [len(each) for each in got] == [60, 60]
-    assert len(set(got[0] + got[1])) == 120
-    assert "each of the 2 workers or towers takes 20 batches; 1 of 41 are left over" in two.log("worker0")
-    assert two.notes("worker0", "stats") == [[[20, 20]]]
+    assert [len(each) for each in got] == [30, 30]
+    assert len(set(got[0] + got[1])) == 60
+    assert "each of the 2 workers or towers takes 10 batches; 1 of 21 are left over" in two.log("worker0")
+    assert two.notes("worker0", "stats") == [[[10, 10]]]
     # TensorFlow's thread that applies the gradients ends without a word.
     assert "Traceback" not in two.log("worker0") and "threads still running" not in two.log("worker0")
 
@@ -50,8 +50,10 @@ def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestClus
     two.start("train_in_step", "worker0", two.jobs, 0, options=options, session_options=session_options)
     two.start("train_in_step", "worker1", two.jobs, 1, gone, options=options)
     two.await_notes("worker1", "got", 4)
+    # The worker that is killed waits for its next permit, and the other one for its gradients.
+    reported = "the step waits for the gradients of the other workers, in synchronous training"
+    until(lambda: reported in two.log("worker0"), "the step that waits is reported")
     two.kill("worker1")
     two.await_notes("worker0", "raised")
     (message,) = two.notes("worker0", "raised")
     assert message.startswith("ClusterError: worker 0 waits for the gradients of worker 1 at 127.0.0.1:"), message
-    assert "the step waits for the gradients of the other workers, in synchronous training" in two.log("worker0")

@@ -13,6 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slow import examples
 from test_compose_staged import AT_THE_END, CPU
 
 import staging_tf1 as staging
@@ -411,7 +412,7 @@ def plain(value: Any) -> Any:
     return np.asarray(value).tolist()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), structure=NESTS)
 def test_any_nest_of_components_arrives_as_it_was(data: Any, structure: Any) -> None:
     structure = (structure,) if is_kind(structure) else structure

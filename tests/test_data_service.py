@@ -196,10 +196,30 @@ def running(workers: int) -> Iterator[Cluster]:
         cluster.stop()
 
 
+# A dispatcher and two workers, until the standard input ends.
+SERVERS = """
+import sys
+from tensorflow.data.experimental import service
+dispatcher = service.DispatchServer()
+address = dispatcher.target.partition("://")[2]
+configs = [service.WorkerConfig(dispatcher_address=address, heartbeat_interval_ms=50) for _ in range(2)]
+workers = [service.WorkerServer(config) for config in configs]
+print(address, flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with running(2) as two_workers:
-        yield two_workers
+def address(fork_server: ForkServer) -> Iterator[str]:
+    """The address of a dispatcher with two workers, in a process to kill: a stop of the workers may take minutes."""
+    with fork_server.start("-c", SERVERS, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        try:
+            assert child.stdout is not None
+            served_at = child.stdout.readline().strip()
+            assert served_at, "the servers have not started"
+            yield served_at
+        finally:
+            child.kill()
 
 
 def all_of(x: Any) -> list[int]:
@@ -214,13 +234,13 @@ def all_of(x: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("mode", "times"), [("distributed_epoch", 1), ("parallel_epochs", 2), (service.ShardingPolicy.OFF, 2)]
 )
-def test_every_record_comes_once_or_from_every_worker(graph: Any, cluster: Cluster, mode: Any, times: int) -> None:
-    x = staging.staged(served(Dataset.range(RECORDS), cluster.address, mode), resume="restart")
+def test_every_record_comes_once_or_from_every_worker(graph: Any, address: str, mode: Any, times: int) -> None:
+    x = staging.staged(served(Dataset.range(RECORDS), address, mode), resume="restart")
     assert Counter(all_of(x)) == dict.fromkeys(range(RECORDS), times)
 
 
-def test_towers_and_lockstep(graph: Any, cluster: Cluster) -> None:
-    dataset = served(Dataset.range(RECORDS), cluster.address).batch(2)
+def test_towers_and_lockstep(graph: Any, address: str) -> None:
+    dataset = served(Dataset.range(RECORDS), address).batch(2)
     towers = staging.staged(dataset, devices=["/cpu:0"] * 2, lockstep=True, resume="restart")
     assert sorted(all_of(tf.concat(towers, 0))) == list(range(RECORDS))
 
@@ -241,9 +261,9 @@ def part(folder: Path, dataset: Callable[[], Any], count: int | None = None, **s
     return got, [tf.train.load_variable(latest, name).tolist() for name in ("train/position", "global_step")]
 
 
-def test_a_restart_begins_with_a_new_pass(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_restart_begins_with_a_new_pass(tmp_path: Path, address: str) -> None:
     def dataset() -> Any:
-        return served(Dataset.range(RECORDS), cluster.address)
+        return served(Dataset.range(RECORDS), address)
 
     first, saved = part(tmp_path, dataset, 5, resume="restart")
     assert (len(set(first)), saved) == (5, [[5], 5])
@@ -251,9 +271,9 @@ def test_a_restart_begins_with_a_new_pass(tmp_path: Path, cluster: Cluster) -> N
     assert (sorted(second), saved) == (list(range(RECORDS)), [[RECORDS], 5 + RECORDS])
 
 
-def test_a_named_job_goes_on_where_the_service_is(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_named_job_goes_on_where_the_service_is(tmp_path: Path, address: str) -> None:
     def dataset() -> Any:
-        job = service.distribute("distributed_epoch", cluster.dispatcher.target, job_name="job")
+        job = service.distribute("distributed_epoch", f"grpc://{address}", job_name="job")
         return Dataset.range(RECORDS).apply(job)
 
     first, _ = part(tmp_path, dataset, 5, resume="restart")
@@ -263,10 +283,10 @@ def test_a_named_job_goes_on_where_the_service_is(tmp_path: Path, cluster: Clust
 
 
 def test_ignore_drops_as_many_batches_of_the_new_pass(
-    tmp_path: Path, cluster: Cluster, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def dataset() -> Any:
-        return served(Dataset.range(RECORDS), cluster.address)
+        return served(Dataset.range(RECORDS), address)
 
     part(tmp_path, dataset, 5, resume="ignore")
     assert "resume='ignore'" not in caplog.text, "nothing was dropped"
@@ -280,8 +300,8 @@ def test_ignore_drops_as_many_batches_of_the_new_pass(
     ) in caplog.text
 
 
-def test_another_dataset_cannot_resume_there(tmp_path: Path, cluster: Cluster) -> None:
-    part(tmp_path, lambda: served(Dataset.range(RECORDS), cluster.address), 3, resume="restart")
+def test_another_dataset_cannot_resume_there(tmp_path: Path, address: str) -> None:
+    part(tmp_path, lambda: served(Dataset.range(RECORDS), address), 3, resume="restart")
     with pytest.raises(ResumeError, match="source was 'tf.data service', is 'tf.data.Dataset'"):
         part(tmp_path, lambda: Dataset.range(RECORDS), 1)
 
@@ -322,7 +342,7 @@ def test_a_killed_worker_costs_records_but_repeats_none(
 
         # TensorFlow ends no pass without the dead worker, so the report comes at the end.
         reports.on_report = back_at_the_same_address
-        with staging.StagingSession(stall_secs=2 * slowdown()) as sess:
+        with staging.StagingSession(stall_secs=0.5 * slowdown()) as sess:
             while not sess.should_stop():
                 got.append(int(sess.run(x)))
                 if len(got) == 20:  # all of the child's

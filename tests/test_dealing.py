@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from slow import with_slow
 
 from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.dealing import Dealing, Names
@@ -204,7 +205,7 @@ class Cluster(RuleBasedStateMachine):
         assert self.trained == Counter(range(self.num_batches))
 
 
-Cluster.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=200 if with_slow() else 60, stateful_step_count=40, deadline=None)
 TestEverything = Cluster.TestCase
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
@@ -181,7 +182,7 @@ def graphs(draw: Any) -> list[tuple[list[int], list[int]]]:
     return [(draw(each), draw(each)) for each in earlier]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graphs(), st.data())
 def test_the_ops_of_a_run_are_those_that_tensorflow_keeps(
     links: list[tuple[list[int], list[int]]], data: st.DataObject

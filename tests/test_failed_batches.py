@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
@@ -53,7 +54,7 @@ SOME = st.frozensets(st.sampled_from(sorted(EVERY)))
 STEPS = st.lists(st.tuples(SOME, st.none() | SOME), max_size=12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(STEPS)
 def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[Any, Any]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:

@@ -87,7 +87,7 @@ def test_ignored_exceptions_cost_their_batches_only(graph: Any, name: str) -> No
 @pytest.mark.parametrize("moment", ["early", "token", "late"])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, moment: str) -> None:
-    count, failing = 80, 30
+    count, failing = 40, 15
     parts = build(name, Numbers(count))
     fails = tf.placeholder_with_default(False, [])
     after = {"early": [], "late": [part["id"] for part in parts]}.get(moment)

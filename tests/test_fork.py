@@ -382,7 +382,7 @@ def train(source, stall_raises=False, **options):
                         assert executor.submit(read, 7).result(60) == [7]
         return got
 
-count = 6
+count = 3
 for transform in (subprocesses, forks, interrupted, forgets_to_exit, pools):
     for options in (dict(num_threads=2), dict(lockstep=True)):
         if transform is forgets_to_exit and options.get("lockstep"):

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,15 @@ import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_collections() -> Iterator[None]:
+    """Search for garbage only among what these tests make: a search of TensorFlow's objects takes half a second."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class UserError(Exception):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from load import slowdown
 from processes import RunPython
 
 import staging_tf1 as staging
 
 # The state of a process after importing TensorFlow, and after importing the package with all its names.
 _STATE = """
-import json, logging, os, signal, sys, threading, warnings
+import json, logging, os, signal, sys, threading, time, warnings
+start = time.process_time()
 import tensorflow.compat.v1 as tf
+tf.Session
+tensorflow_secs = time.process_time() - start
 
 def state():
     return {
@@ -37,27 +41,31 @@ def state():
     }
 
 before = state()
-import staging_tf1
-for name in staging_tf1.__all__:
-    getattr(staging_tf1, name)
-print(json.dumps([before, state()]))
-"""
-_SECONDS = """
-import time
-import tensorflow.compat.v1
 start = time.process_time()
 import staging_tf1
 for name in staging_tf1.__all__:
     getattr(staging_tf1, name)
-print(time.process_time() - start)
+secs = time.process_time() - start
+print(json.dumps([before, state(), secs, tensorflow_secs]))
 """
 
 
-def test_importing_changes_nothing_and_prints_nothing(run_python: RunPython) -> None:
+def imported(run_python: RunPython) -> Any:
+    """Return the state of a new process before and after the import, and the CPU seconds of it and of TensorFlow's."""
     done = run_python("-c", _STATE)
     assert done.returncode == 0, done.stderr
     # One line: anything printed by the package would come before it.
-    before, after = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def first_import(run_python: RunPython) -> Any:
+    """`imported` of one process, because TensorFlow takes seconds to load."""
+    return imported(run_python)
+
+
+def test_importing_changes_nothing_and_prints_nothing(first_import: Any) -> None:
+    before, after, *_ = first_import
     assert after == before
     assert before["eager"]
 
@@ -67,10 +75,11 @@ def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPytho
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_importing_costs_at_most_0_3_seconds_over_tensorflow(run_python: RunPython) -> None:
-    # The least of up to three CPU times, because wall time includes other work of the machine. That work slows the
-    # caches, too.
-    assert any(float(run_python("-c", _SECONDS).stdout) < 0.3 * min(2.0, slowdown()) for _ in range(3))
+def test_importing_costs_at_most_0_3_seconds_over_tensorflow(first_import: Any, run_python: RunPython) -> None:
+    # The least of up to three CPU times. Other work of the machine makes these longer, too, for both: where ours takes
+    # 0.3 s, TensorFlow takes 2.3 s.
+    imports = itertools.chain([first_import], (imported(run_python) for _ in range(2)))
+    assert any(secs < max(0.3, 0.13 * tensorflow_secs) for _, _, secs, tensorflow_secs in imports)
 
 
 def test_tensorflow_is_not_loaded_before_it_is_needed(run_python: RunPython) -> None:

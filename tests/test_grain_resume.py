@@ -57,9 +57,8 @@ def _steps(source: Any, folder: Path, steps: int, **options: Any) -> list[int]:
         staged = staging.staged(source, name="train", **options)
         values = staged if isinstance(staged, list) else [staged]
         step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        with staging.StagingSession(
-            checkpoint_dir=str(folder), save_checkpoint_secs=600, save_summaries_steps=0
-        ) as sess:
+        quiet = dict(save_summaries_steps=0, save_graph_def=False)
+        with staging.StagingSession(checkpoint_dir=str(folder), save_checkpoint_secs=600, **quiet) as sess:
             return [int(each[0]) for _ in range(steps) for each in sess.run([*values, step])[:-1]]
 
 

@@ -1,6 +1,6 @@
 """After kill -9 at random moments and restarts, a run is the same as without kills.
 
-A normal run has four kills; `make kill9` runs fifty. The test prints its seed.
+A normal run has two kills, one with the slow tests four; `make kill9` runs fifty. The test prints its seed.
 STAGING_TF1_KILLS sets the number of kills, and STAGING_TF1_KILL_SEED the seed.
 """
 
@@ -20,9 +20,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer, Program
 from kill9_child import RECORDS, SAVE_STEPS, make_source
+from slow import with_slow
 
 CHILD = Path(__file__).with_name("kill9_child.py")
-KILLS = int(os.environ.get("STAGING_TF1_KILLS", "4"))
+KILLS = int(os.environ.get("STAGING_TF1_KILLS", "4" if with_slow() else "2"))
 # Normal runs use the same moments each time; a long run uses new ones.
 _MOMENTS = random.SystemRandom().randrange(10**6) if "STAGING_TF1_KILLS" in os.environ else 48726
 SEED = int(os.environ.get("STAGING_TF1_KILL_SEED", _MOMENTS))

@@ -51,7 +51,7 @@ def test_a_tower_goes_on_alone_after_another_has_ended(graph: Any, kind: str) ->
 
 @pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
 def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
-    records, failures = 400, 300
+    records, failures = 150, 100
     x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
     fails = tf.placeholder_with_default(False, [])
     # The step already owns the batch, and has not given its slot back yet.

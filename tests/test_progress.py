@@ -97,10 +97,15 @@ def test_a_terminal_shows_bars_and_they_disappear(how: str, folder: Path) -> Non
     assert "%|" not in out
 
 
-@pytest.mark.parametrize("how", _BARS)
-def test_a_pipe_shows_none(how: str, folder: Path, run_python: RunPython) -> None:
-    done = run_python(*_BARS[how][0], cwd=folder)
-    assert done.stderr == ""
+# Runs the command of each argument, in one process.
+_ALL = _NOW + "from staging_tf1.cli.main import main; print(*(main(words.split()) for words in sys.argv[1:]))"
+
+
+def test_a_pipe_shows_none(folder: Path, run_python: RunPython) -> None:
+    commands = [" ".join(map(str, words[2:])) for words, _ in _BARS.values()]
+    done = run_python("-c", _ALL, *commands, cwd=folder)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert re.fullmatch(r"0 0 0 0 [01]", done.stdout.splitlines()[-1]), done.stdout
 
 
 def test_building_an_index_in_a_program_shows_bars_on_a_terminal(folder: Path) -> None:
@@ -138,7 +143,10 @@ def test_the_points_are_those_of_the_run(workflow: str) -> None:
     assert all(0 <= point.waited_share <= 1 and point.examples_per_sec > 0 for point in result.points)
     # It learns: the first batch is guessed, the last ones are not.
     assert result.points[0].accuracy < 0.5 < np.mean([point.accuracy for point in result.points[-5:]])
-    assert train(digits, Settings(workflow, epochs=1)).points == []
+
+
+def test_without_a_picture_there_are_no_points() -> None:
+    assert train(load_images(), Settings("staged", batch_size=128, epochs=1)).points == []
 
 
 def test_a_long_run_has_a_bounded_number_of_points() -> None:

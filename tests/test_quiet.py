@@ -10,15 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import ForkServer
 from processes import RunPython
 
 from staging_tf1.quiet.filter_process import END_OF_PERIOD, Filter, without_noise
 
 # A new terminal: what conftest.py sets for TensorFlow is not set there.
 _UNSET = ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "STAGING_TF1_LOG_LEVEL")
-# Each state of the progress bar; the pipe's text has no carriage returns.
-_BARS = r"(\n?staged: +\d+%\|[^|\n]*\|[^|\n]*)+\n"
-_WAITS = r"steps waited [\d.]+ s for input, feed threads [\d.]+ s for room; occupancy [\d.]+ of 2; .*"
 
 
 @pytest.fixture(autouse=True)
@@ -181,21 +179,10 @@ def test_without_stderr_nothing_is_filtered(run_python: RunPython) -> None:
     assert run_python("-c", code).stdout == "None\n"
 
 
-# The real commands, both streams complete.
-
-
-def test_train_prints_its_bar_and_its_report(run_python: RunPython) -> None:
-    done = run_python("-m", "staging_tf1", "train", "--epochs", "1")
-    assert re.fullmatch(_BARS, done.stderr), done.stderr
-    assert re.fullmatch(
-        rf"staged: 46 batches, 95.8 KiB; {_WAITS}\n"
-        r"trained on 1,442 examples in [\d.]+ s \([\d,]+ examples/s\)\n"
-        r"test accuracy 0\.\d+ \(\d+ of 355\)\n",
-        done.stdout,
-    ), done.stdout
-
+# The real commands, both streams complete. `train` is in test_cli_train.py.
 
 _TF1_PROGRAM = """
+import socket
 import sys
 import tensorflow as tf
 tf.logging.set_verbosity(tf.logging.INFO)
@@ -214,44 +201,56 @@ with tf.Session() as sess:
     sess.run(queue.close(cancel_pending_enqueues=True))
     coord.join(threads)
 tf.logging.info("done")
-"""
 
-
-def test_run_leaves_the_output_of_a_program_as_tf1_had_it(run_python: RunPython, tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(_TF1_PROGRAM)
-    done = run_python("-m", "staging_tf1", "run", path)
-    assert done.stdout == "begun\n[1.0]\n" or done.stdout == "begun\n1.0\n"
-    # The program's own calls, which TensorFlow 1.15 warned of, too.
-    advice = "".join(
-        f"WARNING:tensorflow:From {path}:{line}: {name} (from tensorflow.python.training.queue_runner_impl) is "
-        f"deprecated and will be removed in a future version.\nInstructions for updating:\nTo construct input "
-        f"pipelines, use the `tf.data` module.\n"
-        for line, name in ((10, "QueueRunner.__init__"), (10, "add_queue_runner"), (13, "start_queue_runners"))
-    )
-    assert done.stderr == f"mine\n{advice}INFO:tensorflow:done\n"
-
-
-_PROGRAM_WITH_AN_ERROR = """
-import socket
-import tensorflow as tf
+# An error, of which TensorFlow's C++ code logs the reason.
 taken = socket.socket()
 taken.bind(("127.0.0.1", 0))
 taken.listen()
 tf.train.Server({"worker": ["127.0.0.1:%d" % taken.getsockname()[1]]}, job_name="worker", task_index=0)
 """
+_END_OF_STEPS = "INFO:tensorflow:done\n"
 
 
-def test_an_error_of_tensorflows_cpp_log_comes_through(run_python: RunPython, tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(_PROGRAM_WITH_AN_ERROR)
-    done = run_python("-m", "staging_tf1", "run", path)
-    assert done.returncode == 1
-    assert re.search(
-        r"^\S*E\S* .*grpc_server_lib.cc:\d+\] UNKNOWN: Could not start gRPC server$", done.stderr, re.M
-    ) or (": E tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc" in done.stderr)
-    assert done.stderr.endswith("UnknownError: Could not start gRPC server\n")
-    assert "Traceback (most recent call last):\n" in done.stderr
+@pytest.fixture(scope="module")
+def tf1_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tf1") / "program.py"
+    path.write_text(_TF1_PROGRAM)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tf1_output(run_python: RunPython, tf1_program: Path) -> subprocess.CompletedProcess[str]:
+    """What `run` gives of the program, in one process because TensorFlow takes seconds to load."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _UNSET:
+            patch.delenv(name, raising=False)
+        return run_python("-m", "staging_tf1", "run", tf1_program)
+
+
+def test_run_leaves_the_output_of_a_program_as_tf1_had_it(
+    tf1_output: subprocess.CompletedProcess[str], tf1_program: Path
+) -> None:
+    done = tf1_output
+    assert done.stdout == "begun\n[1.0]\n" or done.stdout == "begun\n1.0\n"
+    # The program's own calls, which TensorFlow 1.15 warned of, too.
+    advice = "".join(
+        f"WARNING:tensorflow:From {tf1_program}:{line}: {name} (from tensorflow.python.training.queue_runner_impl) is "
+        f"deprecated and will be removed in a future version.\nInstructions for updating:\nTo construct input "
+        f"pipelines, use the `tf.data` module.\n"
+        for line, name in ((11, "QueueRunner.__init__"), (11, "add_queue_runner"), (14, "start_queue_runners"))
+    )
+    assert done.stderr.startswith(f"mine\n{advice}{_END_OF_STEPS}")
+
+
+def test_an_error_of_tensorflows_cpp_log_comes_through(tf1_output: subprocess.CompletedProcess[str]) -> None:
+    assert tf1_output.returncode == 1
+    said = tf1_output.stderr.split(_END_OF_STEPS)[1]
+    assert re.search(r"^\S*E\S* .*grpc_server_lib.cc:\d+\] UNKNOWN: Could not start gRPC server$", said, re.M) or (
+        ": E tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc" in said
+    )
+    # Errors of the log, the traceback, and nothing else.
+    assert re.fullmatch(r"((\S+ \S+: )?E.*\n)+Traceback \(most recent call last\):\n(.*\n)+", said), said
+    assert said.endswith("UnknownError: Could not start gRPC server\n")
 
 
 @pytest.mark.parametrize(
@@ -327,15 +326,14 @@ tf.train.add_queue_runner(tf.train.QueueRunner(tf.FIFOQueue(1, [tf.float32]), [t
 """
 
 
-def test_our_calls_earn_no_advice_and_a_programs_own_calls_keep_theirs(run_python: RunPython, tmp_path: Path) -> None:
+def test_our_calls_earn_no_advice_and_a_programs_own_calls_keep_theirs(fork_server: ForkServer, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(_OWN_PROGRAM)
-    done = run_python(path, env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    done = fork_server.run(path)
     assert done.returncode == 0, done.stderr
     hook, rest = done.stderr.split("end of the hook\n")
     assert f"From {path}:11: limit_epochs" in hook
     ours, theirs = rest.split("own calls\n")
-    # TensorFlow 2.18 and later log a few lines before they read the level; this program imports TensorFlow itself.
     assert "deprecated" not in ours and "tf.data" not in ours and str(path) not in ours
     assert re.findall(rf"From {path}:\d+: (\S+) \(from", theirs) == [
         "start_queue_runners",

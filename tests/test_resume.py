@@ -22,15 +22,15 @@ def source(**other: Any) -> ArraySource:
 
 
 def steps(folder: Any, values: Any, count: int | None, **staged: Any) -> list[list[int]]:
-    """Take up to `count` batches in a new session that restores the checkpoint in `folder`."""
+    """Take up to `count` batches in a new session that restores the checkpoint in `folder`, if there is one."""
     got: list[list[int]] = []
     with tf.Graph().as_default():
         x = staging.staged(values() if callable(values) else values, **staged)
         step = tf.train.get_or_create_global_step()
         train = tf.assign_add(step, 1)
         parts = x if isinstance(x, list) else [x]
-        options = dict(save_checkpoint_steps=1, log_step_count_steps=0)
-        with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
+        options = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
+        with staging.StagingSession(checkpoint_dir=folder and str(folder), **options) as sess:
             while not sess.should_stop() and (count is None or len(got) < count * len(parts)):
                 got.extend(part.tolist() for part in sess.run([*parts, train])[:-1])
     return got
@@ -46,9 +46,9 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_parts_of_a_run_are_the_whole(tmp_path: Any, way: str) -> None:
-    whole = steps(tmp_path / "whole", source(), None, **WAYS[way])
+    whole = steps(None, source(), None, **WAYS[way])
     parts: list[list[int]] = []
-    for count in (1, 2, 4, 1, None):  # within an epoch, across the end of one, and to the end
+    for count in (2, 5, None):  # within an epoch, across the end of one, and to the end
         parts += steps(tmp_path / "parts", source(), count, **WAYS[way])
     assert parts == whole
     assert len(whole) in (18, 17, 16) and len({tuple(batch) for batch in whole}) == len(whole)

@@ -16,8 +16,8 @@ from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 CPU = "/cpu:0"
-# The hook saves at the start and at the end of each session, but not in between.
-AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0)
+# The hook saves at the start and at the end of each session, but not in between. The graph as text takes long to write.
+AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0, save_graph_def=False)
 
 
 def records(count: int, batch_size: int, **other: Any) -> ArraySource:
@@ -174,7 +174,7 @@ STREAMS = [
 def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, make: Any, way: str) -> None:
     got: list[int] = []
     # After 3 batches it is the second tower's turn, after 7 the second of three.
-    for towers, steps in ((1, 3), (2, 2), (3, 2), (1, None)):
+    for towers, steps in ((1, 3), (2, 2), (3, None)):
         got += part(tmp_path, make(64), towers, steps, **WAYS[way])
         assert sorted(got) == list(range(len(got)))
     assert len(got) == 64

@@ -26,7 +26,7 @@ BAD = frozenset({0, 1, 4, 6, 9, 11, 12, 13, 18, 19})
 GOOD = [number for number in range(COUNT) if number not in BAD]
 TOWERS = ["/cpu:0", "/cpu:0"]
 # Steps between two restarts.
-PARTS = (1, 2, 1, None)
+PARTS = (1, 2, None)
 
 
 class BrokenDiskError(Exception):
@@ -60,9 +60,8 @@ def steps(folder: Path, values: Any, count: int | None, **options: Any) -> list[
         parts = [ids_of(part) for part in (staged if isinstance(staged, list) else [staged])]
         got: list[list[int]] = [[] for _ in parts]
         step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        with staging.StagingSession(
-            checkpoint_dir=str(folder), save_checkpoint_secs=600, save_summaries_steps=0, log_step_count_steps=0
-        ) as sess:
+        quiet = dict(save_summaries_steps=0, log_step_count_steps=0, save_graph_def=False)
+        with staging.StagingSession(checkpoint_dir=str(folder), save_checkpoint_secs=600, **quiet) as sess:
             while not sess.should_stop() and (count is None or len(got[0]) < count):
                 for tower, batch in zip(got, sess.run([*parts, step])[:-1]):
                     tower.extend(np.ravel(batch).tolist())
@@ -97,7 +96,7 @@ def test_each_tower_goes_on_in_its_own_shard(tmp_path: Path, options: dict[str, 
 
 
 def test_the_position_is_behind_the_last_good_batch_that_a_step_had(tmp_path: Path) -> None:
-    for number in GOOD[:4]:
+    for number in GOOD[:3]:
         assert steps(tmp_path, numbers, 1, capacity=8, num_threads=4) == [[number]]
         assert position(tmp_path) == [number + 1]
 
@@ -202,7 +201,7 @@ def test_a_dataset_goes_on_behind_as_many_good_elements(tmp_path: Path, options:
         return tf.data.Dataset.range(COUNT).map(check)
 
     options = options | dict(ignored_exception_types=tf.errors.InvalidArgumentError)
-    got = in_parts(tmp_path, dataset, (1, 2, None, None), **options)
+    got = in_parts(tmp_path, dataset, (2, 2, None), **options)
     assert got == [GOOD[tower :: len(got)] for tower in range(len(got))]
 
 

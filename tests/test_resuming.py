@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1.errors import CheckpointError, ResumeError
@@ -376,7 +377,7 @@ def of(sources: Sequence[Any], spans: Sequence[range]) -> Counter[int]:
     return Counter(record for source, span in zip(sources, spans) for k in span for record in source.batch(k).tolist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs(), st.sampled_from(["exact", "ignore"]))
 def test_nothing_is_left_out_and_exact_repeats_nothing(
     case: tuple[dict[str, Any], Deal, list[int], Deal], resume: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def allowed_rooms(room: str) -> set[str] | None:
     return rooms
 
 
+@cache
 def tree_of(file: str) -> ast.Module:
     return ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
 
@@ -97,6 +99,7 @@ def may(*verbs: str) -> set[str]:
     return {name.rstrip("/") for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
+@cache
 def calls(tree: ast.Module) -> set[str]:
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 

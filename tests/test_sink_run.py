@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
@@ -362,7 +363,7 @@ def test_a_slow_put_that_was_mistaken_is_put_right_by_the_next_repair(graph: Any
         assert places(sess, sink) == (2, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(["put", "take", "lose", "repair"]), max_size=12))
 def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -> None:
     with tf.Graph().as_default():

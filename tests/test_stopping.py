@@ -206,7 +206,7 @@ def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockste
                 raise (tf.errors.AbortedError if self.runs % 2 else tf.errors.UnavailableError)(None, None, "preempted")
 
     hook = Preempted()
-    options: dict[str, Any] = dict(save_checkpoint_steps=2, log_step_count_steps=0)
+    options: dict[str, Any] = dict(save_checkpoint_steps=2, log_step_count_steps=0, save_graph_def=False)
     with staging.StagingSession(checkpoint_dir=str(tmp_path), hooks=[hook], **options) as sess:
         while not sess.should_stop():
             sess.run(train)

@@ -53,7 +53,7 @@ def _take(source: TFRecordSource, folder: Any, count: int | None, **staged: Any)
     with tf.Graph().as_default():
         batch = staging.staged(source, **staged)
         train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        options = dict(save_checkpoint_steps=1, log_step_count_steps=0)
+        options = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
         with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
             while not sess.should_stop() and (count is None or len(got) < count):
                 got.append(_checked(sess.run([batch, train])[0]))
@@ -80,8 +80,8 @@ def test_every_record_is_parsed_and_delivered_once_in_order(files: list[str], tm
 @pytest.mark.parametrize("how", [dict(num_threads=4, capacity=5), dict(lockstep=True)], ids=["threads", "lockstep"])
 def test_a_run_that_was_stopped_goes_on_with_the_next_record(files: list[str], tmp_path: Any, how: Any) -> None:
     source = _source(files)
-    parts = [_take(source, tmp_path, count, **how) for count in (1, 3, 5, None)]
-    assert [len(part) for part in parts] == [1, 3, 5, 5]
+    parts = [_take(source, tmp_path, count, **how) for count in (1, 5, None)]
+    assert [len(part) for part in parts] == [1, 5, 8]
     assert [batch for part in parts for batch in part] == [
         source.record_ids(k).tolist() for k in range(source.num_batches or 0)
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from slow import examples
 from test_workers import assert_same, memory_of, pools
 from worker_sources import Reporting
 
@@ -196,7 +197,7 @@ class Held:
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("dies", [False, True])
 def test_every_batch_is_delivered_once_and_at_most_one_exceeds_the_limit(kind: str, dies: bool) -> None:
-    for seed in range(int(os.environ.get("STAGING_TF1_WORKER_LIMITS", "25"))):
+    for seed in range(int(os.environ.get("STAGING_TF1_WORKER_LIMITS", examples(25)))):
         rng = np.random.default_rng(seed)
         limit = int(rng.integers(100_000, 1_000_000))
         sizes = [SIZES[kind](rng, limit, number) for number in range(40)]

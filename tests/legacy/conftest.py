@@ -1,18 +1,52 @@
-"""The fixture that runs programs under the shim as a user does, in real child processes."""
+"""Fixtures that run programs under the shim: as a user does, or in forks of a process that has the shim."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from forked import ForkServer
 from legacy_support import QUIET, Run
 
 
 @pytest.fixture(scope="session")
 def staging_run(run_python: Run) -> Run:
-    """Run `staging-tf1 run ARGUMENTS`. The keyword arguments are those of `run_python`."""
+    """Run `staging-tf1 run ARGUMENTS`. The keyword arguments are those of `run_python`.
+
+    For what depends on the start: the command's options, what is imported first, the interpreter.
+    """
 
     def run(*arguments: object, env: dict[str, str] | None = None, **kwargs: Any) -> Any:
         return run_python("-m", "staging_tf1", "run", *arguments, env={**QUIET, **(env or {})}, **kwargs)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """The fixture for all tests, but for TensorFlow as in `QUIET`, which it reads when it is imported."""
+    server = ForkServer(tmp_path_factory.mktemp("elsewhere"), env=QUIET)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def legacy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Runs programs as `staging_run` does, without the seconds that TensorFlow takes to load.
+
+    The server is itself a program that `staging-tf1 run` has started.
+    """
+    server = ForkServer(tmp_path_factory.mktemp("elsewhere"), "-m", "staging_tf1", "run", env=QUIET)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def legacy_run(legacy_server: ForkServer) -> Run:
+    """Run a program, with arguments, in a fork of `legacy_server`. The keyword arguments are those of `staging_run`."""
+
+    def run(*arguments: object, env: dict[str, str] | None = None, **kwargs: Any) -> Any:
+        return legacy_server.run(*arguments, env={**QUIET, **(env or {})}, **kwargs)
 
     return run

@@ -104,20 +104,48 @@ def test_workers_of_an_estimator_stage_their_parts(tmp_path: Path) -> None:
         cluster.close()
     own = int(only(r"chief: (\d+) batches in order True", cluster.log("chief0"))[1])
     others = int(only(r"worker: (\d+) batches in order True", cluster.log("worker0"))[1])
-    assert own > 0 and others >= 50 and own + others >= 1000
+    assert own > 0 and others >= 20 and own + others >= 200
     # The checkpoints hold the position of the chief's part.
     assert only(r"position \[(\d+)\]", cluster.log("chief0"))[1] == str(own)
 
 
-def test_launch_runs_the_program_with_its_flags_and_ends_the_server(run_python: Run) -> None:
-    """Real processes of `staging-tf1 run`."""
+# What a task is told, and a name that exists only under the shim. Without TensorFlow, which three processes would load.
+TASK = """
+import argparse, collections.abc, time
+parser = argparse.ArgumentParser()
+for flag in ("--ps_hosts", "--worker_hosts", "--job_name", "--task_index"):
+    parser.add_argument(flag)
+told = parser.parse_args()
+print("%s %s" % (told.job_name, told.task_index), told.ps_hosts, told.worker_hosts, collections.Mapping.__name__)
+if told.job_name == "ps":
+    time.sleep(1000)
+"""
+
+
+def launch(run_python: Run, program: Path) -> str:
+    """Returns what the workers print that `staging-tf1 launch` starts with `staging-tf1 run`."""
     hosts = ["--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--job_name={job_name}"]
-    command = ["-m", "staging_tf1", "run", FOLDER / "staged_variables.py", *hosts, "--task_index={task_index}"]
+    command = ["-m", "staging_tf1", "run", program, *hosts, "--task_index={task_index}"]
     ran = run_python("-m", "staging_tf1", "launch", "--workers", 2, "--grace", 1, "--", *command, env=QUIET)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    for tag, worker in {"chief 0": 0, "worker 0": 1}.items():
-        assert only(rf"\[{tag}\] +worker {worker}: 10 steps of all, loss from .* to .*", ran.stdout)
     assert "staging-tf1 launch: ending ps 0: still running 1 s after all workers had finished" in ran.stderr
+    printed: str = ran.stdout
+    return printed
+
+
+def test_launch_runs_a_program_with_its_flags_and_ends_the_server(run_python: Run, tmp_path: Path) -> None:
+    program = tmp_path / "task.py"
+    program.write_text(TASK)
+    printed = launch(run_python, program)
+    for tag, worker in {"chief 0": 0, "worker 0": 1}.items():
+        words = rf"worker {worker} 127.0.0.1:\d+ 127.0.0.1:\d+,127.0.0.1:\d+ Mapping"
+        assert only(rf"\[{tag}\] +{words}", printed)
+
+
+def test_launch_runs_a_cluster_of_tensorflow_1(run_python: Run) -> None:
+    printed = launch(run_python, FOLDER / "staged_variables.py")
+    for tag, worker in {"chief 0": 0, "worker 0": 1}.items():
+        assert only(rf"\[{tag}\] +worker {worker}: 10 steps of all, loss from .* to .*", printed)
 
 
 def test_a_learner_stages_the_trajectories_of_its_actors(tmp_path: Path) -> None:

@@ -61,12 +61,12 @@ def test_the_numbers_on_the_page_are_those_of_tensorflow_1() -> None:
     assert outputs == [goldens()["feed_thread"]] * 3
 
 
-def test_the_program_on_the_page_about_estimators(staging_run: Run, tmp_path: Path) -> None:
+def test_the_program_on_the_page_about_estimators(legacy_run: Run, tmp_path: Path) -> None:
     text = (DOCS / "estimator.md").read_text()
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert program is not None
     (tmp_path / "fit.py").write_text(program.group(1))
     ((_, output),) = commands(text)
-    ran = staging_run("fit.py", cwd=tmp_path)
+    ran = legacy_run("fit.py", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert_same_numbers(ran.stdout, output, rel=1e-3)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forked import ForkServer
-from legacy_support import HERE, PROGRAMS, PROMISES, QUIET, Run, assert_same_numbers, goldens, last_json, names_to_test
+from legacy_support import HERE, PROGRAMS, PROMISES, Run, assert_same_numbers, goldens, last_json, names_to_test
 
 from staging_tf1.sources import ArraySource
 
@@ -20,10 +19,10 @@ pytestmark = pytest.mark.timeout(_LIMIT_SECS)
 
 
 @pytest.fixture(scope="module")
-def under_run(request: pytest.FixtureRequest, staging_run: Run) -> dict[str, str]:
+def under_run(request: pytest.FixtureRequest, legacy_run: Run) -> dict[str, str]:
     """What the programs print that this run tests."""
     paths = [FOLDER / f"{name}.py" for name in sorted(names_to_test(request, "test_same_losses_under_run"))]
-    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths, timeout=_LIMIT_SECS))
+    printed: dict[str, str] = last_json(legacy_run(HERE / "run_programs.py", *paths, timeout=_LIMIT_SECS))
     return printed
 
 
@@ -38,17 +37,17 @@ def test_there_is_a_golden_for_every_program() -> None:
     assert len(goldens("estimator")) >= 10
 
 
-def test_a_program_by_itself(staging_run: Run) -> None:
-    ran = staging_run(FOLDER / "iris_premade.py")
+def test_a_program_by_itself(legacy_run: Run) -> None:
+    ran = legacy_run(FOLDER / "iris_premade.py")
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert_same_numbers(ran.stdout, goldens("estimator")["iris_premade"], rel=1e-3)
     assert "deprecated" not in ran.stderr
 
 
 @pytest.fixture(scope="module")
-def staged(staging_run: Run) -> dict[str, Any]:
+def staged(legacy_run: Run) -> dict[str, Any]:
     """What programs/promises/estimator_inputs.py prints."""
-    found: dict[str, Any] = last_json(staging_run(PROMISES / "estimator_inputs.py"))
+    found: dict[str, Any] = last_json(legacy_run(PROMISES / "estimator_inputs.py"))
     return found
 
 
@@ -93,9 +92,9 @@ def test_errors_end_the_training(staged: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def names(staging_run: Run) -> dict[str, Any]:
+def names(legacy_run: Run) -> dict[str, Any]:
     """What programs/promises/estimator_names.py prints."""
-    ran = staging_run(PROMISES / "estimator_names.py")
+    ran = legacy_run(PROMISES / "estimator_names.py")
     assert "is deprecated" not in ran.stderr
     found: dict[str, Any] = last_json(ran)
     return found
@@ -140,37 +139,8 @@ def test_a_strategy_across_a_cluster_is_refused(names: dict[str, Any]) -> None:
     assert names["strategy"].endswith("or train on one machine without TF_CONFIG.")
 
 
-@pytest.mark.skipif(HAS_ESTIMATOR, reason="TensorFlow 2.15 comes with Keras 2")
-@pytest.mark.parametrize(
-    ("before", "message"),
-    [
-        (
-            "import sys; sys.modules['tf_keras'] = None  # as if it were not installed",
-            "and this TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras. The program itself "
-            "needs no change.",
-        ),
-        (
-            "import tensorflow as tf; tf.keras.layers.Dense",
-            "and this process has loaded Keras 3. Call staging_tf1.legacy.install(), or set TF_USE_LEGACY_KERAS=1, "
-            "before the first import of tensorflow.",
-        ),
-    ],
-)
-def test_keras_three_is_refused(run_python: Run, fork_server: ForkServer, before: str, message: str) -> None:
-    code = (
-        f"{before}\n"
-        "from staging_tf1 import legacy; legacy.install()\n"
-        "import tensorflow as tf\n"
-        "try: tf.estimator.Estimator\n"
-        "except AttributeError as error: print(error)"
-    )
-    # A fork has loaded TensorFlow, too; where the package is as if it were not installed, that is too early.
-    run = fork_server.run if before.startswith("import tensorflow") else run_python
-    assert run("-c", code, env=QUIET).stdout == f"tf.estimator.Estimator needs Keras 2, {message}\n"
-
-
-def test_without_the_package_an_error_names_the_command(staging_run: Run) -> None:
-    report = last_json(staging_run(PROMISES / "estimator_names.py", "--without-package"))
+def test_without_the_package_an_error_names_the_command(legacy_run: Run) -> None:
+    report = last_json(legacy_run(PROMISES / "estimator_names.py", "--without-package"))
     cure = "Install it: pip install tensorflow-estimator==2.15.0. The program itself needs no change."
     why = "needs the package tensorflow-estimator, which this TensorFlow does not bring along."
     assert report["estimator"] == f"RemovedNameError: tf.estimator.Estimator {why} {cure}"

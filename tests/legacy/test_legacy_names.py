@@ -11,8 +11,8 @@ from private_names import resolves, used_in
 from staging_tf1.legacy import tensorflow_names
 
 
-def test_names_that_programs_use_are_found_or_have_advice(staging_run: Run) -> None:
-    ran = staging_run(PROMISES / "private_names.py", HERE / "private_names.txt")
+def test_names_that_programs_use_are_found_or_have_advice(legacy_run: Run) -> None:
+    ran = legacy_run(PROMISES / "private_names.py", HERE / "private_names.txt")
     found = last_json(ran)
     assert len(found) > 30
     assert not [name for name, how in found.items() if how.startswith("missing")]
@@ -38,9 +38,9 @@ def test_every_home_in_the_tables_exists() -> None:
             assert resolves(home.replace(":", ".")), home
 
 
-def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(staging_run: Run) -> None:
+def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(legacy_run: Run) -> None:
     # Printed by TensorFlow 1.15.5.
-    assert staging_run(PROMISES / "graph_seed.py").stdout.splitlines() == [
+    assert legacy_run(PROMISES / "graph_seed.py").stdout.splitlines() == [
         "-0.1386 -0.2479 -0.2218 0.9157 [3, 5, 2, 2, 4]",
         "-0.2604 -0.4090 0.1827 0.8775 [4, 1, 3, 4, 2]",
         "0.0404 0.0408 -0.0052",

@@ -21,8 +21,8 @@ HAS_TOSTRING = hasattr(np.ndarray, "tostring")
 PRINTS_TYPES = repr(np.float32(2.5)) != "2.5"
 
 
-def test_the_program_prints_what_it_printed_under_tensorflow_1(staging_run: Run) -> None:
-    ran = staging_run(PROMISES / "numpy_printing.py")
+def test_the_program_prints_what_it_printed_under_tensorflow_1(legacy_run: Run) -> None:
+    ran = legacy_run(PROMISES / "numpy_printing.py")
     # The output under TensorFlow 1.15.5 with numpy 1.18.5.
     assert ran.stdout == (PROMISES / "numpy_printing.txt").read_text(), ran.stderr[-2000:]
     if not HAS_TOSTRING:

@@ -9,9 +9,9 @@ from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, la
 
 
 @pytest.fixture(scope="module")
-def under_run(staging_run: Run) -> dict[str, str]:
+def under_run(legacy_run: Run) -> dict[str, str]:
     paths = sorted(str(path) for path in PROGRAMS.glob("*.py"))
-    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *paths))
+    printed: dict[str, str] = last_json(legacy_run(HERE / "run_programs.py", *paths))
     return printed
 
 

@@ -12,9 +12,9 @@ CASES = sorted(path.stem for path in (PROGRAMS / "tutorial").glob("*.py"))
 
 
 @pytest.fixture(scope="module")
-def ran(staging_run: Run) -> Any:
+def ran(legacy_run: Run) -> Any:
     paths = [PROGRAMS / "tutorial" / f"{name}.py" for name in CASES]
-    return staging_run(HERE / "run_programs.py", *paths)
+    return legacy_run(HERE / "run_programs.py", *paths)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import staging_tf1 as staging
 import tensorflow as tf
 
-STEPS = 1000
+STEPS = 200
 
 
 def input_fn(config):
@@ -36,10 +36,10 @@ class Rows(tf.train.SessionRunHook):
 
 def main():
     tf.logging.set_verbosity(tf.logging.ERROR)
-    config = tf.estimator.RunConfig(model_dir=sys.argv[1], save_checkpoints_steps=100)
+    config = tf.estimator.RunConfig(model_dir=sys.argv[1], save_checkpoints_steps=50)
     rows = Rows()
     # The chief would have made all steps before the worker begins.
-    hooks = [rows] + ([tf.train.GlobalStepWaiterHook(50)] if config.is_chief else [])
+    hooks = [rows] + ([tf.train.GlobalStepWaiterHook(20)] if config.is_chief else [])
     estimator = tf.estimator.Estimator(model_fn, config=config)
     train_spec = tf.estimator.TrainSpec(input_fn, max_steps=STEPS, hooks=hooks)
     tf.estimator.train_and_evaluate(estimator, train_spec, tf.estimator.EvalSpec(input_fn))

@@ -7,6 +7,7 @@ import sys
 report = {"loaded before": sorted(m for m in sys.modules if m.partition(".")[0] in ("tensorflow", "numpy", "keras"))}
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
+import library_of_two  # a library is the first to import TensorFlow
 import tensorflow as tf
 import tensorflow.contrib.staging
 import tensorflow.contrib.staging as as_name
@@ -149,7 +150,6 @@ tf.Session = "patched"
 report["patched"] = tf.Session
 tf.Session = genuine
 
-import library_of_two
 import library_of_one
 
 report["library sees"] = library_of_two.sees()

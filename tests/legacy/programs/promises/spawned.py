@@ -1,12 +1,10 @@
-"""Spawned workers, a child interpreter, threads and pickles: each sees the TF1 of its parent."""
+"""A spawned worker and a child interpreter: each has the shim of its parent, which does not load TensorFlow itself."""
 import json
 import multiprocessing
 import pickle
 import subprocess
 import sys
 import threading
-
-import tensorflow as tf
 
 
 class Config(object):
@@ -15,25 +13,30 @@ class Config(object):
 
 
 def work(config):
+    import tensorflow as tf
+
     area = tf.contrib.staging.StagingArea([tf.float32])
     put, got = area.put([config.rate]), area.get()
     with tf.Session() as sess:
         sess.run(put)
-        return type(config).__module__, tf.__version__, hasattr(tf, "placeholder"), float(sess.run(got)[0])
-
-
-if __name__ == "__main__":
-    report = {}
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        report["spawned"] = pool.apply(work, (Config(0.5),))
+        spawned = type(config).__module__, hasattr(tf, "placeholder"), float(sess.run(got)[0])
     again = pickle.loads(pickle.dumps(Config(2.0)))
-    report["pickle"] = [type(again) is Config, again.rate, pickle.loads(pickle.dumps(tf.float32)) is tf.float32]
     results = []
     thread = threading.Thread(target=lambda: results.append(hasattr(tf, "Session")))
     thread.start()
     thread.join()
-    report["thread"] = results
-    code = "import tensorflow as tf; print(hasattr(tf.contrib, 'staging'))"
+    return {
+        "spawned": spawned,
+        "pickle": [type(again) is Config, again.rate, pickle.loads(pickle.dumps(tf.float32)) is tf.float32],
+        "thread": results,
+        "version": [tf.__version__, tf.VERSION, tf.version.VERSION],
+    }
+
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        report = pool.apply(work, (Config(0.5),))
+    # A name of the shim's that does not need TensorFlow.
+    code = "import collections; print(collections.Mapping is collections.abc.Mapping)"
     report["child"] = subprocess.check_output([sys.executable, "-c", code]).decode().strip()
-    report["version"] = [tf.__version__, tf.VERSION, tf.version.VERSION]
     print(json.dumps(report))

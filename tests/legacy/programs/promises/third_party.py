@@ -2,7 +2,7 @@
 import json
 import sys
 
-import keras  # before the program imports TensorFlow
+import keras
 import tensorflow as tf
 
 tensor = keras.ops.convert_to_tensor([1.0]) if hasattr(keras, "ops") else keras.backend.constant([1.0])
