@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -66,8 +65,6 @@ def _built(kind: str, folder: Path, target: Path) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel, built from the source distribution as `python -m build` does, but in this environment."""
-    if int(importlib.metadata.version("setuptools").split(".")[0]) < 77:
-        pytest.skip("needs setuptools 77")
     folder = tmp_path_factory.mktemp("build")
     shutil.copytree(PACKAGE, folder / "checkout" / "staging_tf1", ignore=shutil.ignore_patterns("__pycache__"))
     for name in _BUILT_FROM:
