@@ -146,7 +146,10 @@ class TestCluster:
     def join(self, *tasks: str, secs: float = LIMIT_SECS) -> None:
         """Waits until the processes have ended well."""
         for task in tasks or tuple(self.processes):
-            until(lambda task=task: not self.processes[task].is_alive(), f"{task} ends\n{self.logs()}", secs)
+            try:
+                until(lambda task=task: not self.processes[task].is_alive(), f"{task} ends", secs)
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{self.logs()}") from None
             assert self.processes[task].exitcode == 0, self.log(task)
 
     def log(self, task: str) -> str:

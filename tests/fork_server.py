@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import gc
 import json
+import linecache
 import os
 import random
 import runpy
@@ -84,6 +85,9 @@ def run(words: list[str]) -> None:
         sys.argv, sys.path[0], name = words, str(Path(kind).parent.resolve()), kind
         text = Path(kind).read_text(encoding="utf-8")
         main.__file__ = kind
+    if kind == "-c" and sys.version_info >= (3, 13):
+        # Tracebacks and warnings show the lines of such a program.
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     exec(compile(text, name, "exec"), main.__dict__)
 
 

@@ -331,7 +331,7 @@ def forks(batch):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == int(batch[0]) % 100
     return batch
 
-def interrupted(batch):
+def ended_by_a_signal():
     from_child, to_parent = os.pipe()
     from_parent, to_child = os.pipe()
     pid = os.fork()
@@ -346,9 +346,14 @@ def interrupted(batch):
     os.read(from_child, 5)
     os.kill(pid, signal.SIGTERM)
     os.write(to_child, b"sent")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     for end in (from_child, to_parent, from_parent, to_child):
         os.close(end)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def interrupted(batch):
+    # Python 3.13.0 loses some signals in a child that a thread has forked, without this package, too.
+    may_miss = sys.version_info >= (3, 13) and threading.current_thread() is not threading.main_thread()
+    assert ended_by_a_signal() in ([0, 1] if may_miss else [0])
     return batch
 
 def forgets_to_exit(batch):

@@ -382,7 +382,7 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
         ),
         ([10**300], np.float32, "0 does not fit\\.$"),
         (10**400, np.float64, "int too large to convert to float"),
-        ([2], ml_dtypes.int2, "2(\\.0)? does not fit"),
+        ([8], ml_dtypes.int4, "8(\\.0)? does not fit"),
         ([1 + 2j], np.int32, "does not fit"),
         ([1 + 2j], np.float32, "cannot be converted to float32 values"),
         ([1, "a"], None, "the first has type int"),

@@ -173,8 +173,10 @@ class Model:
             self.rounds.note_taken(taken)
         elif event == "rescue":
             due = self.rounds.rescue()
-            assert not due or (was_over and self._uneven), "nobody waits for them"
-            self.rescued |= bool(due)
+            rescues = was_over and self._uneven
+            assert not due or rescues, "nobody waits for them"
+            # From now on, even if nothing was withheld so far.
+            self.rescued |= rescues
         for tower, batches in due:
             assert batches > 0
             self.released[tower] += batches

@@ -225,11 +225,19 @@ def frames_of(thread: threading.Thread) -> list[Any]:
     return frames_for(thread.ident) or []
 
 
+def is_open(descriptor: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.fstat(descriptor)
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
     """Let this process open so many more descriptors."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = sorted(int(each) for each in os.listdir("/proc/self/fd"))
+    # Listing them takes one, which is closed afterwards.
+    used = [each for each in sorted(map(int, os.listdir("/proc/self/fd"))) if is_open(each)]
     free = set(range(used[-1])) - set(used)
     filling = [os.dup(used[0]) for _ in free]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(used[-1], *filling, 0) + 1 + count, limits[1]))
