@@ -358,15 +358,19 @@ def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> Non
 
 def test_what_a_source_gives_away_is_fed_without_a_copy(graph: Any) -> None:
     made: list[Any] = []
+    made_second = threading.Event()
 
     class Spy(FailsAt):
         def batch(self, index: int) -> Any:
             made.append(self._inner.batch(index))
+            if index == 1:
+                made_second.set()
             return made[-1]
 
     x = staging.staged(Spy(fails_at=-1), capacity=1)
     with staging.StagingSession() as sess:
         sess.run(x)
+        assert made_second.wait(60)
         made[-1][:] = 99  # against the contract, to see whose memory it is
         last = [int(sess.run(x)[0]) for _ in range(3)]
     assert 99 in last, "the staged batch is the array itself"
