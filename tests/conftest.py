@@ -118,9 +118,16 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> RunPython:
 
 
 @pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run of pytest, which its processes share."""
+    mine = tmp_path_factory.getbasetemp()
+    return mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+
+
+@pytest.fixture(scope="session")
+def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Runs programs as `run_python` does, without the seconds that TensorFlow takes to load; see `forked.py`."""
-    server = ForkServer(tmp_path_factory.mktemp("elsewhere"))
+    server = ForkServer(shared_folder / "fork_server", tmp_path_factory.mktemp("elsewhere"))
     yield server
     server.close()
 

@@ -1,6 +1,6 @@
 """Runs programs in forks of this process, which has imported TensorFlow: that takes seconds, and a fork milliseconds.
 
-`forked.py` starts it with a socket to talk on. It must never run a session, because none can run in a fork after that.
+`forked.py` starts it, with a socket to listen on. It must never run a session: none can run in a fork after that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import linecache
 import os
 import random
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -29,27 +30,44 @@ import staging_tf1
 _MOST_BYTES = 1 << 20
 
 
-def next_program(requests: socket.socket) -> dict[str, Any]:
+def next_program(listener: socket.socket) -> dict[str, Any]:
     """Answer requests until one asks for a program, and return that in the fork. Exits when nobody can ask any more."""
+    clients: list[socket.socket] = []
     while True:
-        message, streams, _, _ = socket.recv_fds(requests, _MOST_BYTES, 3)
-        if not message:
-            raise SystemExit(0)
-        request: dict[str, Any] = json.loads(message)
-        if "pid" in request:
-            _, status = os.waitpid(request["pid"], 0)
-            requests.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
-            continue
-        pid = os.fork()
+        readable, _, _ = select.select([listener, *clients], [], [])
+        for each in readable:
+            if each is listener:
+                clients.append(listener.accept()[0])
+                clients[-1].send(b"ready")
+                continue
+            message, streams, _, _ = socket.recv_fds(each, _MOST_BYTES, 3)
+            if message:
+                request = json.loads(message)
+                if answer(each, request, streams):
+                    for inherited in (listener, *clients):
+                        inherited.close()
+                    return request
+                continue
+            each.close()
+            clients.remove(each)
+            if not clients:
+                raise SystemExit(0)
+
+
+def answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> bool:
+    """Reap a process, or fork one with these standard streams. Return whether this is the fork."""
+    if "pid" in request:
+        _, status = os.waitpid(request["pid"], 0)
+        client.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+        return False
+    pid = os.fork()
+    for number, stream in enumerate(streams):
         if not pid:
-            requests.close()
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-                os.close(stream)
-            return request
-        for stream in streams:
-            os.close(stream)
-        requests.send(json.dumps(pid).encode())
+            os.dup2(stream, number)
+        os.close(stream)
+    if pid:
+        client.send(json.dumps(pid).encode())
+    return not pid
 
 
 def settle(program: dict[str, Any]) -> list[str]:

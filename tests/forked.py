@@ -6,6 +6,7 @@ it is imported, `staging-tf1 run`), and of text that Python writes about the mai
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -27,18 +28,23 @@ _SERVER = Path(__file__).with_name("fork_server.py")
 
 
 class ForkServer:
-    """The process that forks, and what it has started. It starts when the first program does."""
+    """A connection to the process that forks, which all processes of pytest-xdist share.
 
-    def __init__(self, cwd: Path, *launcher: str, env: dict[str, str] | None = None) -> None:
+    The server starts when one of them starts the first program, and ends when all have closed their connections.
+    """
+
+    def __init__(self, address: Path, cwd: Path, *launcher: str, env: dict[str, str] | None = None) -> None:
         """Programs run in `cwd`, unless they ask for another folder.
 
-        The server runs as `python LAUNCHER... fork_server.py`. `env` is added to its environment.
+        `address` is a file that says where the server is. The server runs as `python LAUNCHER... fork_server.py`. `env`
+        is added to its environment.
         """
+        self._address = address
         self._cwd = cwd
         self._launcher = launcher
-        self._environment = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
+        self._added = env or {}
+        self._environment: dict[str, str] = {}
         self._requests: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
     def start(
@@ -52,6 +58,7 @@ class ForkServer:
         start_new_session: bool = False,
     ) -> Program:
         """Start `python ARGUMENTS`. The keyword arguments are those of `subprocess.Popen`; `env` is added."""
+        self._connect()
         wanted = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
         given = self._environment
         request = {
@@ -88,31 +95,56 @@ class ForkServer:
 
     def ask(self, request: dict[str, Any], streams: list[int]) -> int:
         """Send a request to the server and return its answer."""
+        assert self._requests is not None
         with self._lock:
-            if self._requests is None:
-                self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                self._process = self._start_server(theirs)
             socket.send_fds(self._requests, [json.dumps(request).encode()], streams)
             answer = self._requests.recv(100)
         assert answer, "the fork server is gone"
         number: int = json.loads(answer)
         return number
 
-    def _start_server(self, requests: socket.socket) -> subprocess.Popen[bytes]:
-        with requests:
-            number = requests.fileno()
-            return subprocess.Popen(
-                [sys.executable, *self._launcher, str(_SERVER), str(number)],
-                pass_fds=[number],
-                stdin=subprocess.DEVNULL,
-                env=self._environment,
+    def _connect(self) -> None:
+        """Connect to the server. Start it if nobody has, or if it has ended with those who had."""
+        with self._lock:
+            if self._requests is not None:
+                return
+            with self._address.open("a+", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                text = file.read()
+                if text:
+                    name, self._environment = json.loads(text)
+                    self._requests = _connected(name)
+                if self._requests is None:
+                    self._environment = {**os.environ, "PYTHONPATH": _python_path(), **self._added}
+                    name = self._start_server()
+                    file.truncate(0)
+                    file.write(json.dumps([name, self._environment]))
+                    file.flush()
+                    self._requests = _connected(name)
+            assert self._requests is not None, "the fork server did not start"
+
+    def _start_server(self) -> str:
+        """Start the server and return the name of the socket on which it listens."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind("")  # Linux chooses a name
+            listener.listen()
+            listener.set_inheritable(True)
+            # Not by subprocess, which wants its processes to be waited for: others may use the server longer than we.
+            os.posix_spawn(
+                sys.executable,
+                [sys.executable, *self._launcher, str(_SERVER), str(listener.fileno())],
+                self._environment,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
             )
+            name: bytes = listener.getsockname()
+        return name.decode("ascii")
 
     def close(self) -> None:
-        """End the server. The programs must have ended."""
-        if self._requests is not None and self._process is not None:
+        """Close the connection. The programs must have ended."""
+        if self._requests is not None:
             self._requests.close()
-            self._process.wait()
+            self._requests = None
 
 
 class Program:
@@ -157,6 +189,19 @@ class Program:
             if stream is not None:
                 stream.close()
         self.wait()
+
+
+def _connected(name: str) -> socket.socket | None:
+    """Return a connection to the server with this name, once it is ready; None if it has ended."""
+    requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        requests.connect(name)
+        if requests.recv(100):
+            return requests
+    except ConnectionError:
+        pass
+    requests.close()
+    return None
 
 
 def _python_path() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 from pathlib import Path
@@ -68,3 +70,22 @@ def test_it_can_be_waited_for_told_and_killed(fork_server: ForkServer) -> None:
         program.kill()
         assert program.wait() == -signal.SIGKILL
     program.kill()  # it has ended
+
+
+def test_connections_share_a_server_that_lives_as_long_as_one_of_them(tmp_path: Path) -> None:
+    one, other, third = (ForkServer(tmp_path / "address", tmp_path) for _ in range(3))
+    code = "import os; print(os.getppid())"
+    first = one.run("-c", code).stdout
+    assert other.run("-c", code).stdout == first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINE", "1")
+        # The environment of the asking process counts, not that of the one that started the server.
+        assert other.run("-c", "import os; print(os.environ['MINE'])").stdout == "1\n"
+    one.close()
+    assert other.run("-c", code).stdout == first
+    end = os.pidfd_open(int(first))
+    other.close()
+    assert select.select([end], [], [], 60)[0], "the server ends"
+    os.close(end)
+    assert third.run("-c", code).stdout != first
+    third.close()

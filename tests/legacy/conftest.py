@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,20 +25,21 @@ def staging_run(run_python: Run) -> Run:
 
 
 @pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """The fixture for all tests, but for TensorFlow as in `QUIET`, which it reads when it is imported."""
-    server = ForkServer(tmp_path_factory.mktemp("elsewhere"), env=QUIET)
+    server = ForkServer(shared_folder / "quiet_server", tmp_path_factory.mktemp("elsewhere"), env=QUIET)
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def legacy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+def legacy_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Runs programs as `staging_run` does, without the seconds that TensorFlow takes to load.
 
     The server is itself a program that `staging-tf1 run` has started.
     """
-    server = ForkServer(tmp_path_factory.mktemp("elsewhere"), "-m", "staging_tf1", "run", env=QUIET)
+    address, cwd = shared_folder / "legacy_server", tmp_path_factory.mktemp("elsewhere")
+    server = ForkServer(address, cwd, "-m", "staging_tf1", "run", env=QUIET)
     yield server
     server.close()
 
