@@ -64,6 +64,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + LIMIT_SECS
     while not condition():
         assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def under_way(run: SinkRun) -> int:
@@ -250,6 +251,15 @@ def test_cancelling_wakes_every_put_and_keeps_what_is_there(
         assert rest(sess, taken) == [0, 1]
 
 
+@pytest.fixture(params=[False, True])
+def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Graphs as they are built: TensorFlow's optimizer changes which ops of a run come first."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": request.param})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+@pytest.mark.usefixtures("unoptimized")
 def test_a_cancel_reaches_only_the_sinks_that_it_names(graph: Any, pool: ThreadPoolExecutor) -> None:
     (one,), (of_one,) = area("one")
     (two,), (of_two,) = area("two")

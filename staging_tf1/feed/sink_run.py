@@ -37,14 +37,12 @@ class Canceller:
         waiting = max(sink.refuse_puts() for sink in sinks)
         self._open -= {id(sink.sink) for sink in sinks}
         cancel = self._cancel_all if not self._open else self._callable([sink.sink for sink in sinks])
-        # Each call gives one slot to each sink, which wakes one put. Cancelling twice is harmless, and so is a surplus
-        # slot in a cancelled sink.
+        # Each call wakes one put of each area. Cancelling twice is harmless.
         for _ in range(max(1, waiting)):
             cancel()
 
     def _callable(self, sinks: Sequence[Sink]) -> Callable[..., Any]:
-        give_back = [sink.repair.give_back for sink in sinks if sink.repair is not None]
-        return _quick(self._session, [*(sink.cancel for sink in sinks), *give_back])
+        return _quick(self._session, [sink.cancel for sink in sinks])
 
 
 class SinkRun:

@@ -26,8 +26,8 @@ class Sink:
     put: Any
     # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # Like `close`, but puts fail from then on. May follow a `close`. A put that waits for a slot of an area wakes and
-    # fails only when it is given a slot.
+    # Like `close`, but puts fail from then on. May follow a `close`. Of the puts that wait for a slot of an area, each
+    # run wakes one; a slot too many in a cancelled area is harmless.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any

@@ -81,7 +81,10 @@ class TokenArea:
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = self._repair()
                 self.close = self.tokens.close(name="close")
-                self.cancel = self.tokens.close(cancel_pending_enqueues=True, name="cancel")
+                cancelled = self.tokens.close(cancel_pending_enqueues=True)
+                # Only then, because a put that gets the slot earlier goes in.
+                with tf.control_dependencies([cancelled]):
+                    self.cancel = self.slots.enqueue(self._zero, name="cancel")
             # Cleared, because a server keeps areas between sessions.
             self.reset = tf.group(refill, self.area.clear(), self.stats.reset, name="reset")
 
