@@ -64,7 +64,8 @@ def main(argv: list[str]) -> int:
             changes = migration.migrate(source, options.level)
             if options.write and changes.changed:
                 atomic.replace(found, changes.after.encode(source.encoding))
-                changes = migration.left_in_the_result(source, changes, options.level)
+                if changes.left:
+                    changes = migration.left_in_the_result(source, changes, options.level)
             results.append(changes)
         except source_files.UnreadableError as error:
             unreadable.append(str(error))
