@@ -72,20 +72,27 @@ def test_it_can_be_waited_for_told_and_killed(fork_server: ForkServer) -> None:
     program.kill()  # it has ended
 
 
-def test_connections_share_a_server_that_lives_as_long_as_one_of_them(tmp_path: Path) -> None:
-    one, other, third = (ForkServer(tmp_path / "address", tmp_path) for _ in range(3))
-    code = "import os; print(os.getppid())"
-    first = one.run("-c", code).stdout
-    assert other.run("-c", code).stdout == first
+PARENT = "import os; print(os.getppid())"
+
+
+def test_connections_share_a_server(fork_server: ForkServer, shared_folder: Path, tmp_path: Path) -> None:
+    server = fork_server.run("-c", PARENT).stdout
+    other = ForkServer(shared_folder / "fork_server", tmp_path)
+    assert other.run("-c", PARENT).stdout == server
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINE", "1")
-        # The environment of the asking process counts, not that of the one that started the server.
-        assert other.run("-c", "import os; print(os.environ['MINE'])").stdout == "1\n"
-    one.close()
-    assert other.run("-c", code).stdout == first
-    end = os.pidfd_open(int(first))
+        # The environment of the process that asks counts, not that of the one that has started the server.
+        assert other.run("-c", "import os; print(os.environ['MINE'], os.getcwd())").stdout == f"1 {tmp_path}\n"
     other.close()
+    assert fork_server.run("-c", PARENT).stdout == server
+
+
+def test_a_server_ends_with_its_last_connection_and_another_one_starts(tmp_path: Path) -> None:
+    one, other = (ForkServer(tmp_path / "address", tmp_path) for _ in range(2))
+    server = one.run("-c", PARENT).stdout
+    end = os.pidfd_open(int(server))
+    one.close()
     assert select.select([end], [], [], 60)[0], "the server ends"
     os.close(end)
-    assert third.run("-c", code).stdout != first
-    third.close()
+    assert other.run("-c", PARENT).stdout != server
+    other.close()
