@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from slow import with_slow
 from test_workers import all_kinds, pools
 from worker_sources import OwnError, Reporting, digits
 
@@ -40,18 +41,20 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-@pytest.mark.parametrize("make", ERRORS.values(), ids=ERRORS)
-def test_an_exception_arrives_as_itself(make: Callable[[], BaseException]) -> None:
-    error = make()
-    with pools(Reporting(None, worker_sources.fail_at(2, make))) as (pool,):
-        assert pool.make(1).batch["x"] == 1
-        with pytest.raises(type(error)) as raised:
-            pool.make(2)
-        assert str(raised.value) == str(error) and vars(raised.value) == vars(error)
-        assert isinstance(raised.value.__cause__, WorkerTraceback)
-        assert "in worker process 'test/0:0'" in str(raised.value.__cause__)
-        assert "worker_sources.py" in str(raised.value.__cause__) and "raise error()" in str(raised.value.__cause__)
-        assert pool.make(3).batch["x"] == 3, "the worker goes on"
+def test_an_exception_arrives_as_itself() -> None:
+    with pools(Reporting(None, worker_sources.fail_in_turn([*ERRORS.values()]))) as (pool,):
+        worker = pool.make(0).batch["pid"]
+        for turn, (name, make) in enumerate(ERRORS.items()):
+            error = make()
+            with pytest.raises(type(error)) as raised:
+                pool.make(2 * turn + 1)
+            assert str(raised.value) == str(error) and vars(raised.value) == vars(error), name
+            assert isinstance(raised.value.__cause__, WorkerTraceback), name
+            cause = str(raised.value.__cause__)
+            assert "in worker process 'test/0:0'" in cause, name
+            assert "worker_sources.py" in cause and "raise errors[index // 2]()" in cause, name
+            after = pool.make(2 * turn + 2).batch
+            assert (after["x"], after["pid"]) == (2 * turn + 2, worker), f"the worker goes on after {name}"
 
 
 def test_an_exception_that_nobody_can_pickle_is_named() -> None:
@@ -82,7 +85,7 @@ def test_the_third_death_of_one_batch_raises(tmp_path: Path, number: int) -> Non
 
 def test_killed_at_any_time_nothing_is_lost_or_doubled() -> None:
     """One kill after every few batches, of whichever worker: in its start, in a batch, or between two."""
-    kills = int(os.environ.get("STAGING_TF1_WORKER_KILLS", "6"))
+    kills = int(os.environ.get("STAGING_TF1_WORKER_KILLS", "6" if with_slow() else "4"))
     with pools(digits(4000, epochs=None), processes=2) as (pool,):
         got, lock = dict[int, list[int]](), threading.Lock()
         numbers = iter(range(kills * 20))
@@ -152,7 +155,7 @@ def outcome_of(pool: WorkerPool, number: int) -> BaseException:
 def wait_until(condition: Callable[[], bool]) -> None:
     """Ask again and again; the test's timeout ends it."""
     while not condition():
-        pass
+        time.sleep(0.001)
 
 
 def test_a_source_that_workers_cannot_load_says_why() -> None:
@@ -208,7 +211,8 @@ def test_a_worker_that_cannot_be_replaced_wakes_the_threads_that_wait() -> None:
             os.kill(pool.pids[0], signal.SIGKILL)
             for thread in threads:
                 thread.join()
-        assert sorted(type(each).__name__ for each in outcome) == ["CannotStart", "PoolStopped", "PoolStopped"]
+        # Two of them may find the worker dead at the same time.
+        assert {type(each) for each in outcome} in ({CannotStart}, {CannotStart, PoolStopped}) and len(outcome) == 3
 
 
 def test_a_slot_beyond_the_limits_is_no_bad_batch() -> None:
@@ -368,26 +372,25 @@ class Mode(enum.Enum):
     B = 2
 
 def pair(index):
+    if index == 2:
+        raise Own(1)
     return Pair(index, np.array(index)), Mode.B
 
 class Doubled(Reporting):
     def batch(self, index):
-        return two() * np.arange(3)
+        return super().batch(index) if index else two() * np.arange(3)
 
 def two():
     return 2
 
-def fail(index):
-    raise Own(index)
-
-with pools(Doubled(3), Reporting(3, fail), Reporting(3, pair)) as (doubled, failing, pairs):
-    print(doubled.make(0).batch.tolist())
+with pools(Doubled(3, pair)) as (pool,):
+    print(pool.make(0).batch.tolist())
     try:
-        failing.make(1)
+        pool.make(2)
     except Own as error:
         print("Own", error)
     total = Pair.total
-    made, mode = pairs.make(1).batch["x"]
+    made, mode = pool.make(1).batch["x"]
     print(type(made) is Pair, made.total(), mode, mode is Mode.B and total is Pair.total)
     print(not any("tensorflow" in name for name in __import__("sys").modules))
 """
