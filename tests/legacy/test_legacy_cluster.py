@@ -151,7 +151,8 @@ def test_launch_runs_a_cluster_of_tensorflow_1(run_python: Run) -> None:
 def test_a_learner_stages_the_trajectories_of_its_actors(tmp_path: Path) -> None:
     cluster = TestCluster(tmp_path, workers=0, ps=0)
     learner, *actors = free_addresses(3)
-    hosts = [f"--learner_host={learner}", f"--actor_hosts={','.join(actors)}"]
+    gone = tmp_path / "gone"
+    hosts = [f"--learner_host={learner}", f"--actor_hosts={','.join(actors)}", f"--actors_gone={gone}"]
 
     def begin(job: str, index: int) -> None:
         words = [str(FOLDER / "actors_and_learner.py"), *hosts, f"--job_name={job}", f"--task={index}"]
@@ -162,6 +163,8 @@ def test_a_learner_stages_the_trajectories_of_its_actors(tmp_path: Path) -> None
         begin("learner", 0)
         for index in range(2):
             begin("actor", index)
+        cluster.join("actor0", "actor1")
+        gone.touch()
         cluster.join()
     finally:
         cluster.close()

@@ -2,6 +2,8 @@
 from __future__ import print_function
 
 import collections
+import os
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +14,7 @@ tf.app.flags.DEFINE_string("actor_hosts", "", "Comma-separated host:port pairs")
 tf.app.flags.DEFINE_string("job_name", "learner", "learner or actor")
 tf.app.flags.DEFINE_integer("task", 0, "Index within the job")
 tf.app.flags.DEFINE_integer("trajectories", 10, "How many of each actor the learner takes at least")
+tf.app.flags.DEFINE_string("actors_gone", "", "A file that appears when the actors have ended")
 FLAGS = tf.app.flags.FLAGS
 
 UNROLL, BATCH = 5, 2
@@ -77,6 +80,9 @@ def main(_):
                     taken.update(actors)
                 session.run(close_op)
                 session.run(all_left_op)
+                # The actors' last steps, and the ends of their sessions, need an answer of this task.
+                while not os.path.exists(FLAGS.actors_gone):
+                    time.sleep(0.02)
             else:
                 sent = 0
                 try:
