@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,13 @@ pytest.importorskip("libcst")
 
 from forked import ForkServer
 from legacy_support import QUIET, Run, assert_same_numbers, goldens
+from slow import with_slow
+
+from staging_tf1.cli.main import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "migrating.md"
+Capture = Any
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -28,7 +35,40 @@ def commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_command_prints_what_the_page_says(run_python: Run, fork_server: ForkServer, tmp_path: Path) -> None:
+@pytest.fixture
+def run_command(
+    run_python: Run, legacy_run: Run, fork_server: ForkServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, Path], str]:
+    """Return a function that runs a command of the page in a folder, and returns what it prints.
+
+    A new interpreter for each command takes 10 s in all. The run without slow tests has those of test_legacy_imports.py
+    and test_legacy_reports.py.
+    """
+
+    def run(command: str, folder: Path) -> str:
+        program, *words = shlex.split(command)
+        if program == "cat":
+            return (folder / words[0]).read_text()
+        if program == "python":
+            return printed_by(fork_server.run(*words, cwd=folder, env=QUIET))
+        if with_slow():
+            return printed_by(run_python("-m", "staging_tf1", *words, cwd=folder, env=QUIET))
+        if words[0] == "run":
+            return printed_by(legacy_run(*words[1:], cwd=folder))
+        monkeypatch.chdir(folder)
+        assert main(words) <= 1
+        printed: str = capsys.readouterr().out
+        return printed
+
+    return run
+
+
+def printed_by(ran: subprocess.CompletedProcess[str]) -> str:
+    assert ran.returncode <= 1, ran.stderr[-2000:]
+    return ran.stdout
+
+
+def test_every_command_prints_what_the_page_says(run_command: Callable[[str, Path], str], tmp_path: Path) -> None:
     text = PAGE.read_text()
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert program is not None
@@ -36,15 +76,7 @@ def test_every_command_prints_what_the_page_says(run_python: Run, fork_server: F
     listed = commands(text)
     assert len(listed) == 9
     for command, output in listed:
-        first, *rest = shlex.split(command)
-        if first == "cat":
-            printed = (tmp_path / rest[0]).read_text()
-        else:
-            words = ["-m", "staging_tf1", *rest] if first == "staging-tf1" else rest
-            run = fork_server.run if first == "python" else run_python
-            ran = run(*words, cwd=tmp_path, env=QUIET)
-            assert ran.returncode <= 1, ran.stderr[-2000:]
-            printed = ran.stdout
+        printed = run_command(command, tmp_path)
         if command.startswith(("python ", "staging-tf1 run ")):
             assert_same_numbers(printed, output)  # kernels round differently on other processors
         else:

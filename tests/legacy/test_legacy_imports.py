@@ -1,23 +1,53 @@
-"""Every form of import, in one program that runs under `staging-tf1 run`."""
+"""Every form of import, in one program that runs under `staging-tf1 run`, and in a process that it spawns."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from legacy_support import PROMISES, Run, last_json, with_site_packages
+from slow import with_slow
+
+PACKAGE = ("--package", "library_of_one")
+FORMS = PROMISES / "import_forms.py"
 
 
 @pytest.fixture(scope="module")
-def ran(staging_run: Run) -> Any:
-    program = PROMISES / "import_forms.py"
-    return staging_run("--package", "library_of_one", program, env=with_site_packages())
+def spawning(staging_run: Run) -> Any:
+    """A program whose spawned worker runs the program with the forms of import, and then works itself."""
+    program = PROMISES / "spawned.py"
+    return staging_run(*PACKAGE, "--claim-version", program, FORMS, env=with_site_packages())
+
+
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, staging_run: Run) -> Any:
+    """The program with the forms of import.
+
+    To import TensorFlow takes seconds, so the run without slow tests has it in the spawned worker only. The server of
+    test_legacy_programs.py imports TensorFlow in the first process of `staging-tf1 run`.
+    """
+    if with_slow():
+        return staging_run(*PACKAGE, FORMS, env=with_site_packages())
+    return request.getfixturevalue("spawning")
 
 
 @pytest.fixture(scope="module")
 def report(ran: Any) -> dict[str, Any]:
-    found: dict[str, Any] = last_json(ran)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[0])
     return found
+
+
+def test_spawned_workers_children_threads_and_pickles(spawning: Any) -> None:
+    report = last_json(spawning)
+    assert report == {
+        "spawned": ["__mp_main__", True, 0.5],
+        "pickle": [True, 2.0, True],
+        "thread": [True],
+        "child": "True",
+        "version": ["1.15.5", "1.15.5", "1.15.5"],
+    }
 
 
 def test_nothing_is_loaded_before_the_program_imports_it(report: dict[str, Any]) -> None:
