@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
+from cluster_models import ids_source
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
@@ -48,6 +51,8 @@ def main(program: str, folder: str, task: str, arguments: tuple[Any, ...], optio
     log = os.open(str(Path(folder) / f"{task}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    # For a test that waits in vain.
+    faulthandler.register(signal.SIGUSR1)
     logging.use_absl_handler()
     logging.set_verbosity(logging.INFO)
     notes = Notes(folder, task)
@@ -94,13 +99,6 @@ def model(ids: Any, num_records: int) -> Any:
     seen = tf.get_variable("seen", [num_records], tf.int64, tf.zeros_initializer(), use_resource=True)
     with tf.control_dependencies([seen.scatter_add(tf.IndexedSlices(tf.ones_like(ids), ids))]):
         return tf.assign_add(step, 1)
-
-
-def ids_source(num_records: int, batch_size: int, epochs: int = 1) -> staging.sources.ArraySource:
-    """The numbers of the records, shuffled."""
-    return staging.sources.ArraySource(
-        np.arange(num_records), batch_size=batch_size, epochs=epochs, shuffle=True, across_epochs=False
-    )
 
 
 def train(
@@ -273,32 +271,6 @@ def session(
     )
 
 
-def seen_in(checkpoint_dir: str) -> list[int]:
-    """How often the model of the latest checkpoint has seen each record."""
-    latest = tf.train.latest_checkpoint(checkpoint_dir)
-    return list(map(int, tf.train.load_variable(latest, "seen")))
-
-
-def batches_seen_in(checkpoint_dir: str, num_records: int, batch_size: int, shares: int) -> list[list[int]]:
-    """How often the model of the latest checkpoint has seen each batch of each share."""
-    latest = tf.train.latest_checkpoint(checkpoint_dir)
-    seed = json.loads(tf.train.load_variable(latest, "train/fingerprint"))["seed"]
-    source = ids_source(num_records, batch_size).with_seed(seed)
-    seen = tf.train.load_variable(latest, "seen")
-    counts = []
-    for shard in (source.shard(share, shares) for share in range(shares)):
-        of_batches = [set(seen[shard.batch(number)].tolist()) for number in range(shard.num_batches or 0)]
-        assert all(len(each) == 1 for each in of_batches), "a batch is in the model as a whole"
-        counts.append([each.pop() for each in of_batches])
-    return counts
-
-
-def call(notes: Notes, function: str, *arguments: Any, **options: Any) -> None:
-    """Notes what a function of this module returns, or raises."""
-    with contextlib.suppress(SystemExit):
-        notes.add("returned", globals()[function](*arguments, **options))
-
-
 def fail_steps(notes: Notes, jobs: dict[str, list[str]], num_records: int, failures: int) -> None:
     """The only worker of a cluster. Its first steps fail when they have their batch, and it goes on regardless."""
     cluster = staging.Cluster(jobs, "worker", 0)
@@ -332,13 +304,12 @@ def break_off(notes: Notes, jobs: dict[str, list[str]], index: int, go: Any, opt
     go.acquire()
 
 
-def build_more(notes: Notes, jobs: dict[str, list[str]], index: int) -> None:
-    """Worker 1 has a variable that the chief's graph has not."""
+def build_more(notes: Notes, jobs: dict[str, list[str]]) -> None:
+    """Worker 1, with a variable that the chief's graph has not."""
     cluster_session._GRAPH_SECS = 1.0
-    cluster = staging.Cluster(jobs, "worker", index)
+    cluster = staging.Cluster(jobs, "worker", 1)
     with tf.Graph().as_default(), cluster.device_scope():
         train_op = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        if index:
-            tf.get_variable("more", [])
+        tf.get_variable("more", [])
         with staging.StagingSession(cluster=cluster) as sess:
             sess.run(train_op)

@@ -22,7 +22,8 @@ from load import slowdown
 long_form = pytest.mark.skipif(not os.environ.get("STAGING_TF1_CLUSTER_TESTS"), reason="long form: make cluster")
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["cluster_programs"])
+# This module, too: it imports pytest, which would take longer in each process than its start.
+CONTEXT.set_forkserver_preload(["clusters", "cluster_programs"])
 
 
 def _start_fork_server() -> None:
@@ -126,12 +127,13 @@ class TestCluster:
 
         There is a share for each worker, unless `shares` says otherwise.
         """
+        from cluster_models import batches_seen_in  # this module imports TensorFlow
+
         shares = len(self.jobs["worker"]) if shares is None else shares
-        self.start("call", "reader", "batches_seen_in", checkpoint_dir, num_records, batch_size, shares)
-        self.join("reader")
+        seen = batches_seen_in(checkpoint_dir, num_records, batch_size, shares)
         return [
             (share, number, count)
-            for share, counts in enumerate(self.notes("reader", "returned")[-1])
+            for share, counts in enumerate(seen)
             for number, count in enumerate(counts)
             if count != 1
         ]
@@ -144,13 +146,29 @@ class TestCluster:
             process.join()
 
     def join(self, *tasks: str, secs: float = LIMIT_SECS) -> None:
-        """Waits until the processes have ended well."""
-        for task in tasks or tuple(self.processes):
-            try:
-                until(lambda task=task: not self.processes[task].is_alive(), f"{task} ends", secs)
-            except AssertionError as error:
-                raise AssertionError(f"{error}\n{self.logs()}") from None
-            assert self.processes[task].exitcode == 0, self.log(task)
+        """Waits until the processes have ended well. Fails as soon as one has not, because the others may wait for it.
+
+        If they do not end, the message says where each thread waits.
+        """
+        awaited = [self.processes[task] for task in tasks or self.processes]
+        named = ", ".join(tasks) or "everybody"
+        try:
+            until(
+                lambda: all(each.exitcode == 0 for each in awaited) or any(each.exitcode for each in awaited),
+                f"{named} ends",
+                secs,
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.stacks()}") from None
+        assert not any(each.exitcode for each in awaited), self.logs()
+
+    def stacks(self) -> str:
+        """What everybody has printed, and where each thread is."""
+        for process in self.processes.values():
+            if process.is_alive():
+                os.kill(process.pid, signal.SIGUSR1)
+        time.sleep(1.0)
+        return self.logs()
 
     def log(self, task: str) -> str:
         """What `task` has printed."""
@@ -158,7 +176,7 @@ class TestCluster:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def logs(self) -> str:
-        return "\n".join(f"--- {task}\n{self.log(task)[-3000:]}" for task in self.processes)
+        return "\n".join(f"--- {task}\n{self.log(task)[-5000:]}" for task in self.processes)
 
     def close(self) -> None:
         for process in self.processes.values():

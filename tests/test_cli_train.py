@@ -76,8 +76,11 @@ def test_the_command_prints_its_bar_its_report_and_nothing_else(
 
 
 @pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
-def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--workflow", workflow, "--epochs", "10"]) == 0
+def test_each_workflow_learns_reports_and_fills_its_logdir(
+    workflow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logdir = tmp_path / "new" / "logs"
+    assert main(["train", "--workflow", workflow, "--epochs", "10", "--logdir", str(logdir)]) == 0
     out, err = capsys.readouterr()
     pipeline, speed, accuracy = out.splitlines()
     # One pipeline: what it delivered, how long the steps waited for it, and how full it was.
@@ -90,6 +93,15 @@ def test_each_workflow_learns_and_reports(workflow: str, capsys: pytest.CaptureF
     assert re.search(rf"{workflow}: 100%.*examples/s, loss=\d\.\d{{4}}\]", err)
     # In a file the bar is written every few seconds, not ten times a second.
     assert err.count("%|") <= 3 + int(float(speed.partition(" in ")[2].split()[0]))
+    batches = int(pipeline.removeprefix(f"{workflow}: ").split()[0].replace(",", ""))
+    assert int(tf.train.load_variable(str(logdir), "global_step")) == batches
+    tags = {
+        value.tag
+        for path in logdir.glob("events.out.tfevents.*")
+        for event in tf.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+    assert "loss" in tags
 
 
 @pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
@@ -127,21 +139,6 @@ def test_a_file_in_mnists_layout_with_larger_images(tmp_path: Path, capsys: pyte
     accuracy = re.search(r"test accuracy (\d\.\d+)", capsys.readouterr().out)
     assert accuracy is not None
     assert float(accuracy[1]) >= 0.93
-
-
-@pytest.mark.parametrize("workflow", WORKFLOW_NAMES)
-def test_the_logdir_gets_a_checkpoint_and_summaries(workflow: str, tmp_path: Path) -> None:
-    logdir = tmp_path / "new" / "logs"
-    flags = ["--logdir", str(logdir), "--epochs", "1", "--batch-size", "128"]
-    assert main(["train", "--workflow", workflow, *flags]) == 0
-    assert int(tf.train.load_variable(str(logdir), "global_step")) == 12
-    tags = {
-        value.tag
-        for path in logdir.glob("events.out.tfevents.*")
-        for event in tf.train.summary_iterator(str(path))
-        for value in event.summary.value
-    }
-    assert "loss" in tags
 
 
 def test_ctrl_c_ends_it_with_one_line(fork_server: ForkServer) -> None:

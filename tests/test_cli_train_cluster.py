@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from clusters import TestCluster
 from processes import RunPython
+from slow import with_slow
 
 IMAGES = 1442
 
@@ -41,7 +42,7 @@ def test_each_worker_trains_on_its_share_and_the_chief_reports(
         chief, worker = two.jobs["worker"]
         two.jobs = {"chief": [chief], "worker": [worker], "ps": two.jobs["ps"]}
     logdir = tmp_path / "logs"
-    epochs, batch_size = 5, 32
+    epochs, batch_size = (5 if with_slow() else 3), 32
     flags = ("--workflow", workflow, "--epochs", epochs, "--batch-size", batch_size, "--logdir", logdir)
     train(two, *map(str, flags), sync=sync)
     two.join()
@@ -54,7 +55,7 @@ def test_each_worker_trains_on_its_share_and_the_chief_reports(
     assert re.search(rf"^trained on {share} examples in \d+\.\d s \([\d,]+ examples/s\)$", said, re.MULTILINE), said
     accuracy = re.search(r"^test accuracy (\d\.\d{3}) \(\d+ of 355\)$", said, re.MULTILINE)
     assert accuracy is not None, said
-    assert float(accuracy[1]) >= 0.93
+    assert float(accuracy[1]) >= (0.93 if with_slow() else 0.9)
     # The last checkpoint was saved when all had finished. In sync, a step takes a batch of each worker.
     steps = max(int(path.suffixes[0].removeprefix(".ckpt-")) for path in logdir.glob("model.ckpt-*.index"))
     assert batches - 20 < steps <= batches if sync else steps == 2 * batches
@@ -112,7 +113,7 @@ def test_the_command_of_the_readme(run_python: RunPython) -> None:
     assert done.returncode == 0, done.stderr
     accuracy = re.search(r"^\[chief 0\]  test accuracy (\d\.\d+) \(\d+ of 355\)$", done.stdout, re.MULTILINE)
     assert accuracy is not None, done.stdout
-    assert float(accuracy[1]) >= 0.93
+    assert float(accuracy[1]) >= (0.93 if with_slow() else 0.9)
     workers = re.findall(r"^\[worker 0\] .*$", done.stdout, re.MULTILINE)
     assert len(workers) == 1
     assert re.fullmatch(r"\[worker 0\] worker 0 trained on 21,630 of 43,260 examples in \d+\.\d s", workers[0])

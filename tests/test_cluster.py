@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_models import seen_in
 from clusters import CONTEXT, TestCluster, long_form, until
 from load import slowdown
 
@@ -30,7 +31,7 @@ def test_two_workers_share_a_source_and_everybody_ends(two: TestCluster, tmp_pat
     assert [len(each) for each in got] == [60, 60]
     assert sorted(got[0] + got[1]) == list(range(120))
     # The last checkpoint was written after both had ended.
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert two.notes("ps0", "left") == [None]
 
 
@@ -47,7 +48,7 @@ def test_a_killed_worker_goes_on_behind_its_position(two: TestCluster, tmp_path:
     two.start_worker(1)
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_pa
         other.release()
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert len(two.notes("worker1", "session")) == 1
 
 
@@ -85,16 +86,9 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
             go.release()
     two.join()
     # What the model has seen is exact; what the steps have returned is more: some were lost with the server.
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     got = Counter(two.got("worker0") + two.got("worker1"))
     assert sorted(got) == list(range(120))
-
-
-def seen_in(cluster: TestCluster, model: Path) -> list[int]:
-    """How often the model in the latest checkpoint has seen each record."""
-    cluster.start("call", "reader", "seen_in", str(model))
-    cluster.join("reader")
-    return list(cluster.notes("reader", "returned")[-1])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +106,7 @@ def test_a_second_run_on_the_same_servers_starts_afresh(two: TestCluster, tmp_pa
         two.join("worker0", "worker1", secs=90.0)
         got = two.got("worker0") + two.got("worker1")
         assert sorted(got) == sorted(list(range(120)) * (run + 1))
-        assert seen_in(two, tmp_path / f"model{run}") == [1] * 120
+        assert seen_in(tmp_path / f"model{run}") == [1] * 120
 
 
 @long_form
@@ -129,7 +123,7 @@ def test_fewer_and_more_workers_resume_by_arithmetic(tmp_path: Path) -> None:
                 cluster.start_worker(index, checkpoint_dir=str(model), stop_after=steps)
             cluster.join()
             total += [record for index in range(workers) for record in cluster.got(f"worker{index}")]
-            seen = seen_in(cluster, model)
+            seen = seen_in(model)
         finally:
             cluster.close()
     assert Counter(total) == Counter(range(120))
@@ -152,7 +146,7 @@ def test_a_chief_made_by_hand_that_restarts_takes_the_others_with_it(two: TestCl
     for _ in range(40):
         gates[1].release()
     two.join(secs=120.0)
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 def test_a_worker_that_is_stopped_for_a_while_goes_on(two: TestCluster, tmp_path: Path) -> None:
@@ -167,7 +161,7 @@ def test_a_worker_that_is_stopped_for_a_while_goes_on(two: TestCluster, tmp_path
     for _ in range(20):
         go.release()
     two.join()
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=long_form)])
@@ -186,24 +180,7 @@ def test_a_worker_that_never_returns_is_named(two: TestCluster, tmp_path: Path, 
     two.start_worker(0, checkpoint_dir=str(tmp_path / "model"))
     two.start_worker(1)
     two.join("worker0", "worker1", "ps0")
-    assert seen_in(two, tmp_path / "model") == [1] * 120
-
-
-def test_the_second_process_for_a_task_is_told(two: TestCluster, tmp_path: Path) -> None:
-    two.start_ps()
-    two.start_worker(0, CONTEXT.Semaphore(1))
-    two.await_notes("worker0", "got", 1)
-    # On the same machine, where the port is taken.
-    two.start("train", "second", two.jobs, "worker", 0)
-    two.await_notes("second", "raised")
-    (message,) = two.notes("second", "raised")
-    assert message.startswith("ClusterError: worker 0 cannot listen on port")
-    assert "Perhaps another process runs worker 0" in message
-    # On another machine, whose name for itself leads here.
-    two.start("claim_elsewhere", "elsewhere", two.jobs, "worker", 0)
-    two.await_notes("elsewhere", "raised")
-    (message,) = two.notes("elsewhere", "raised")
-    assert message.startswith("ClusterError: Another process runs worker 0 at 127.0.0.1:")
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 def test_what_stands_where_and_what_crosses_the_network(two: TestCluster) -> None:
@@ -254,28 +231,6 @@ def test_a_missing_chief_is_named(two: TestCluster) -> None:
     assert message.startswith("ClusterError: worker 1 has waited 2 s for worker 0 at 127.0.0.1:")
 
 
-@long_form
-def test_processes_that_describe_the_cluster_differently_are_told(two: TestCluster) -> None:
-    two.start_ps()
-    two.start_worker(0)
-    two.await_notes("worker0", "session")
-    others = {**two.jobs, "worker": [*two.jobs["worker"], "127.0.0.1:9"]}
-    two.start("train", "worker1", others, "worker", 1)
-    two.await_notes("worker1", "raised")
-    (message,) = two.notes("worker1", "raised")
-    assert "describe the cluster differently: worker 2 is 127.0.0.1:9 here, absent there" in message
-
-
-def test_a_worker_with_another_source_than_the_chief_is_told(two: TestCluster) -> None:
-    two.start_ps()
-    two.start_worker(0, CONTEXT.Semaphore(1))
-    two.await_notes("worker0", "got")
-    two.start_worker(1, batch_size=4)
-    two.await_notes("worker1", "raised")
-    (message,) = two.notes("worker1", "raised")
-    assert "ClusterError: 'train'" in message and "batch_size was 3, is 4" in message
-
-
 def test_a_step_that_waits_for_a_parameter_server_says_so(two: TestCluster) -> None:
     two.start_ps()
     two.start_worker(0)
@@ -294,9 +249,8 @@ def test_a_step_that_waits_for_a_parameter_server_says_so(two: TestCluster) -> N
 
 def test_workers_are_told_why_the_chief_could_not_begin(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
-    two.start_ps()
-    for index in range(2):
-        two.start_worker(index, checkpoint_dir=model, stop_after=3)
+    # A checkpoint of another model; a cluster of one writes it as well.
+    two.start("train", "before", None, None, None, checkpoint_dir=model, stop_after=3)
     two.join()
     two.start_ps()
     two.start_worker(0, checkpoint_dir=model, num_records=119)
@@ -305,3 +259,62 @@ def test_workers_are_told_why_the_chief_could_not_begin(two: TestCluster, tmp_pa
         two.await_notes(f"worker{index}", "raised")
     (message,) = two.notes("worker1", "raised")
     assert message.startswith("ClusterError: worker 0 could not begin: CheckpointError: checkpoint")
+
+
+# What is refused while a run is under way. Nothing of it changes the run.
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """A cluster of two workers, whose chief has made a step. The other worker has not started."""
+    cluster = TestCluster(tmp_path_factory.mktemp("begun"), workers=2)
+    try:
+        cluster.start_ps()
+        cluster.start_worker(0, CONTEXT.Semaphore(1))
+        cluster.await_notes("worker0", "got")
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def refusal(cluster: TestCluster, task: str) -> str:
+    """What `task` raises. Its address is free afterwards."""
+    cluster.await_notes(task, "raised")
+    cluster.processes[task].join()
+    (message,) = cluster.notes(task, "raised")
+    return str(message)
+
+
+def test_the_second_process_for_a_task_is_told(begun: TestCluster) -> None:
+    # On the same machine, where the port is taken.
+    begun.start("train", "second", begun.jobs, "worker", 0)
+    message = refusal(begun, "second")
+    assert message.startswith("ClusterError: worker 0 cannot listen on port")
+    assert "Perhaps another process runs worker 0" in message
+    # On another machine, whose name for itself leads here.
+    begun.start("claim_elsewhere", "elsewhere", begun.jobs, "worker", 0)
+    message = refusal(begun, "elsewhere")
+    assert message.startswith("ClusterError: Another process runs worker 0 at 127.0.0.1:")
+
+
+@long_form
+def test_processes_that_describe_the_cluster_differently_are_told(begun: TestCluster) -> None:
+    others = {**begun.jobs, "worker": [*begun.jobs["worker"], "127.0.0.1:9"]}
+    begun.start("train", "differs", others, "worker", 1)
+    message = refusal(begun, "differs")
+    assert "describe the cluster differently: worker 2 is 127.0.0.1:9 here, absent there" in message
+
+
+def test_a_worker_with_another_source_than_the_chief_is_told(begun: TestCluster) -> None:
+    begun.start("train", "other source", begun.jobs, "worker", 1, batch_size=4)
+    message = refusal(begun, "other source")
+    assert "ClusterError: 'train'" in message and "batch_size was 3, is 4" in message
+
+
+def test_a_worker_with_more_variables_than_the_chief_is_told(begun: TestCluster) -> None:
+    begun.start("build_more", "more variables", begun.jobs)
+    assert refusal(begun, "more variables") == (
+        "ClusterError: worker 1 has variables 'more', and the graph of the chief has not. Build the same model and "
+        "the same pipelines in all workers."
+    )
+    assert begun.processes["worker0"].is_alive()

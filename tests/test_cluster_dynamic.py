@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_models import seen_in
 from clusters import CONTEXT, TestCluster, long_form, until
 from slow import with_slow
-from test_cluster import seen_in
 
 DYNAMIC: dict[str, Any] = {"staged_options": {"share": "dynamic"}}
 # A worker is gone soon, but not because the machine is busy for a moment.
@@ -60,7 +60,7 @@ def test_a_slow_worker_gets_less_and_everything_comes_once(three: TestCluster, t
     assert len(got[1]) <= 36
     # Of all workers together, in batches.
     assert [three.notes(f"worker{index}", "stats") for index in range(3)] == [[[[40]]]] * 3
-    assert seen_in(three, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert three.notes("ps0", "left") == [None]
 
 
@@ -75,7 +75,7 @@ def test_what_a_killed_worker_had_not_consumed_goes_to_the_others(two: TestClust
     # Nobody starts it again.
     two.join("worker0", "ps0")
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert "The other workers get the batches that it has not consumed." in two.log("worker0")
 
 
@@ -97,7 +97,7 @@ def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: Te
     open_gate(gates[0])
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 @long_form
@@ -116,7 +116,7 @@ def test_a_killed_chief_goes_on_to_deal(two: TestCluster, tmp_path: Path) -> Non
     two.start_worker(0, checkpoint_dir=model, **DYNAMIC)
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert len(two.notes("worker1", "session")) == 1
 
 
@@ -134,7 +134,7 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
     for gate in gates:
         open_gate(gate)
     two.join()
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
     assert sorted({*two.got("worker0"), *two.got("worker1")}) == list(range(120))
 
 
@@ -162,7 +162,7 @@ def test_a_run_goes_on_with_another_number_of_workers_and_without_others(tmp_pat
     alone.start("train", "worker0", None, None, None, checkpoint_dir=model, **DYNAMIC)
     alone.join()
     assert len(alone.got("worker0")) == 120 - sum(3 * (4 + 3 * (workers - 1)) for workers in numbers)
-    assert seen_in(alone, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 @long_form
@@ -176,7 +176,7 @@ def test_a_worker_that_ends_early_leaves_its_batches_to_the_others(two: TestClus
     two.join()
     assert len(two.got("worker0")) == 9
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tm
     until(lambda: len(two.got("worker0") + two.got("worker1")) == 120, "the others have the rest")
     gates[1].release()
     two.join()
-    assert seen_in(two, tmp_path / "model") == [1] * 120
+    assert seen_in(tmp_path / "model") == [1] * 120
 
 
 @long_form

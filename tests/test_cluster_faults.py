@@ -21,7 +21,7 @@ def two(tmp_path: Path) -> Iterator[TestCluster]:
 
 
 def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
-    options = {"num_records": 600, "by_hand": True, "checkpoint_dir": str(tmp_path / "model"), "save_steps": 12}
+    options = {"num_records": 600, "by_hand": True, "checkpoint_dir": str(tmp_path / "model"), "save_steps": 50}
     start_servers(two)
     gates = [CONTEXT.Semaphore(0), CONTEXT.Semaphore(20)]
     two.start_worker(0, gates[0], **options)

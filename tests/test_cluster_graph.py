@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import TestCluster, free_addresses
+from clusters import free_addresses
 
 import staging_tf1 as staging
 from staging_tf1.errors import ClusterError
@@ -77,19 +76,3 @@ def test_what_is_the_workers_own(cluster: staging.Cluster, scope: str) -> None:
     # The graph is right, so the next thing that fails is the connection.
     with pytest.raises(ClusterError, match="ps 0 at .* does not answer"):
         staging.StagingSession(cluster=cluster)
-
-
-def test_a_worker_with_more_variables_than_the_chief(tmp_path: Path) -> None:
-    two = TestCluster(tmp_path, workers=2)
-    try:
-        two.start_ps()
-        for index in range(2):
-            two.start("build_more", f"worker{index}", two.jobs, index)
-        two.await_notes("worker1", "raised")
-        (message,) = two.notes("worker1", "raised")
-        assert message == (
-            "ClusterError: worker 1 has variables 'more', and the graph of the chief has not. Build the same model and "
-            "the same pipelines in all workers."
-        )
-    finally:
-        two.close()
