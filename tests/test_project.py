@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from forked import ForkServer
 from processes import RunPython
 
 import staging_tf1 as staging
@@ -21,9 +22,11 @@ PACKAGE = ROOT / "staging_tf1"
 # What setuptools needs to build the package.
 _BUILT_FROM = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 _BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
-# Prints which copy it runs. The installed one comes before the one that the tests import.
+# Prints which copy it runs. The installed one comes before the one that the tests import, and that a fork forgets.
 _RUN_INSTALLED = """
 import runpy, sys
+for name in [name for name in sys.modules if name.startswith("staging_tf1")]:
+    del sys.modules[name]
 sys.path.insert(0, sys.argv.pop(1))
 import staging_tf1
 print(staging_tf1.__file__)
@@ -84,12 +87,22 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert licenses == {"LICENSE", "staging_tf1/data/LICENSE-digits.md"}
 
 
-def test_an_installed_wheel_trains(wheel: Path, tmp_path: Path, run_python: RunPython) -> None:
-    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", tmp_path, wheel]
-    installed = run_python(*pip)
-    assert installed.returncode == 0, installed.stderr
-    done = run_python("-c", _RUN_INSTALLED, tmp_path, "train", "--epochs", "1")
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, run_python: RunPython) -> Path:
+    """A folder with the wheel, installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = run_python("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder, wheel)
+    assert pip.returncode == 0, pip.stderr
+    return folder
+
+
+@pytest.mark.parametrize("process", ["fork", "new"])
+def test_an_installed_wheel_trains(
+    installed: Path, run_python: RunPython, fork_server: ForkServer, process: str
+) -> None:
+    run = fork_server.run if process == "fork" else run_python
+    done = run("-c", _RUN_INSTALLED, installed, "train", "--epochs", "1")
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.splitlines()[0]).is_relative_to(tmp_path)
+    assert Path(done.stdout.splitlines()[0]).is_relative_to(installed)
     assert "test accuracy" in done.stdout
-    assert (tmp_path / "bin" / "staging-tf1").exists()
+    assert (installed / "bin" / "staging-tf1").exists()

@@ -56,11 +56,11 @@ _KEPT = [
 ]
 
 
-@pytest.mark.parametrize("kept", _KEPT)
 @pytest.mark.parametrize("noise", ["", *_NOISE])
-def test_noise_is_left_out_and_all_else_is_kept(noise: str, kept: str) -> None:
-    before = kept if kept.endswith("\n") else ""
-    assert without_noise(f"{before}{noise}{kept}".encode()) == f"{before}{kept}".encode()
+def test_noise_is_left_out_and_all_else_is_kept(noise: str) -> None:
+    for kept in _KEPT:
+        before = kept if kept.endswith("\n") else ""
+        assert without_noise(f"{before}{noise}{kept}".encode()) == f"{before}{kept}".encode()
 
 
 @pytest.mark.parametrize("noise", [line for line in _NOISE if "] " in line])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 from forked import ForkServer
+from slow import with_slow
 
 from staging_tf1.cli import train
 
@@ -21,13 +23,14 @@ OTHERWISE_TESTED = [
 ]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Runs each argument as a program of its own, all in one process because TensorFlow takes seconds to load.
+# Runs the programs in a file, all in one process because TensorFlow takes seconds to load.
 _RUN_BLOCKS = """
+import json
 import sys
 import tensorflow.compat.v1 as tf
-for number, block in enumerate(sys.argv[1:], start=1):
+for name, block in json.load(open(sys.argv[1])):
     tf.reset_default_graph()
-    exec(compile(block, f"block {number}", "exec"), {"__name__": "__main__"})
+    exec(compile(block, name, "exec"), {"__name__": "__main__"})
 """
 
 
@@ -42,9 +45,16 @@ def _id(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", _PAGES_WITH_PYTHON, ids=_id)
-def test_the_python_on_the_page_runs(page: Path, fork_server: ForkServer) -> None:
-    done = fork_server.run("-W", "error::UserWarning", "-c", _RUN_BLOCKS, *_blocks(page, "python"))
+# In the default run, all pages share a process, too: the first session of a process takes longer than the others.
+_TOGETHER = [[page] for page in _PAGES_WITH_PYTHON] if with_slow() else [_PAGES_WITH_PYTHON]
+
+
+@pytest.mark.parametrize("pages", _TOGETHER, ids=lambda pages: ",".join(map(_id, pages)))
+def test_the_python_on_the_page_runs(pages: list[Path], fork_server: ForkServer, tmp_path: Path) -> None:
+    blocks = [(page, number, text) for page in pages for number, text in enumerate(_blocks(page, "python"), start=1)]
+    named = [(f"block {number} of {_id(page)}", text) for page, number, text in blocks]
+    (tmp_path / "blocks.json").write_text(json.dumps(named), encoding="utf-8")
+    done = fork_server.run("-W", "error::UserWarning", "-c", _RUN_BLOCKS, tmp_path / "blocks.json")
     assert done.returncode == 0, done.stderr
 
 

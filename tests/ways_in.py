@@ -170,7 +170,7 @@ class Pipelines:
 
     @property
     def names(self) -> list[str]:
-        return [*self._outputs, "put"]
+        return [*self._outputs]
 
     def takes(self, name: str, shape: tuple[int, ...]) -> bool:
         return shape == self.RECORDS or name != "records"
@@ -181,19 +181,22 @@ class Pipelines:
 
     def deliver(self, name: str, batch: Any) -> Any:
         """Return what a step gets of the batch."""
-        if name == "put":
-            return self._put(batch)
         self._inboxes[name].put(batch)
         if name == "lockstep":
             self._session.run(self._outputs[name])
             self._inboxes[name].put(self._nothing)
         return self._session.run(self._outputs[name])
 
-    def _put(self, value: Any) -> Any:
-        with tf.Graph().as_default(), tf.Session() as session:
-            area = staging.StagingArea([self._dtype])
-            session.run(area.put([value]))
-            return session.run(area.get())[0]
+    def put(self, values: list[Any]) -> list[Any]:
+        """Return what the puts of these values deliver. They are constants of one graph, which is made for them."""
+        with tf.Graph().as_default():
+            areas = [staging.StagingArea([self._dtype]) for _ in values]
+            puts = [area.put([value]) for area, value in zip(areas, values, strict=True)]
+            taken = [area.get()[0] for area in areas]
+            with tf.Session() as session:
+                session.run(puts)
+                got: list[Any] = session.run(taken)
+                return got
 
 
 def _next_of(inbox: queue.Queue[Any], nothing: Any) -> Any:
