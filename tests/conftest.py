@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from forked import ForkServer
 from load import slowdown
-from order import long_first, workers
+from order import long_first, scheduler, workers
 from processes import RunPython
 from running import left_over
-from slow import mark_slow, read_selection
+from slow import mark_slow, read_selection, with_slow
 
 # This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -43,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int | None:
     """Answer `pytest -n auto`, unless the environment does."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else workers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Answer `pytest --dist loadfile`."""
+    return scheduler(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -91,6 +97,24 @@ def graph() -> Iterator[Any]:
 
     with tf.Graph().as_default() as fresh:
         yield fresh
+
+
+@pytest.fixture(scope="module")
+def quick_graphs() -> Iterator[None]:
+    """Leave the graphs of a file as they are built, unless the slow tests run. Sessions with a config are as ever.
+
+    For files with many small graphs: TensorFlow's graph optimizer takes nearly half of the time of their sessions. The
+    default run optimizes the graphs of the other files, such as test_session.py, test_staged.py, test_exactly_once.py.
+    """
+    if with_slow():
+        yield
+        return
+    import tensorflow as tf
+
+    # Sessions without a config take this option from here, too.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session")

@@ -6,42 +6,61 @@ pytest-xdist itself begins with the files that have most tests, and the longest 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-# Most CPU time first. A file that is not listed takes less than these.
-LONG = [
-    "test_bench.py",
-    "test_legacy_estimator.py",
-    "test_legacy_migrate.py",
+# Files whose processes come from the fork server of `clusters.py`. One worker runs them all, and starts one.
+OF_CLUSTERS = [
     "test_cluster.py",
     "test_cluster_dynamic.py",
+    "test_cli_train_cluster.py",
+    "test_legacy_cluster.py",
+    "test_cluster_faults.py",
+    "test_cluster_sync.py",
+    "test_cluster_kills.py",
+    "test_cluster_graph.py",
+    "test_examples.py",
+]
+
+# Most time first. A file that is not listed takes less than these.
+LONG = [
+    *OF_CLUSTERS,
+    "test_bench.py",
+    "test_legacy_migrate.py",
+    "test_legacy_estimator.py",
+    "test_exactly_once.py",
+    "test_cli_train.py",
+    "test_data_service.py",
+    "test_soak.py",
+    "test_workers_faults.py",
+    "test_launch.py",
+    "test_processes.py",
     "test_fork.py",
+    "test_arguments.py",
+    "test_resume_shards.py",
     "test_startup.py",
     "test_checkpoints.py",
-    "test_soak.py",
-    "test_legacy_docs.py",
-    "test_legacy_cluster.py",
-    "test_data_service.py",
-    "test_cli_train_cluster.py",
     "test_recovery.py",
-    "test_cluster_faults.py",
     "test_resume.py",
-    "test_faults.py",
-    "test_legacy_process.py",
-    "test_resume_shards.py",
-    "test_exactly_once.py",
-    "test_examples.py",
-    "test_readme.py",
+    "test_source_errors.py",
     "test_front_door.py",
-    "test_cli_train.py",
+    "test_quiet.py",
+    "test_faults.py",
+    "test_dynamic_shares.py",
     "test_faults_everywhere.py",
-    "test_resume_skipped.py",
-    "test_memory.py",
+    "test_workers_memory.py",
     "test_bytes_equal.py",
+    "test_resume_skipped.py",
+    "test_grain_resume.py",
+    "test_readme.py",
+    "test_legacy_docs.py",
+    "test_legacy_process.py",
     "test_legacy_names.py",
     "test_legacy_tutorial.py",
     "test_refused_values.py",
+    "test_memory.py",
     "test_session.py",
     "test_kill9.py",
     "test_wakeup.py",
@@ -56,5 +75,16 @@ def long_first(items: list[pytest.Item]) -> None:
 
 def workers() -> int:
     """Return how many processes use all cores: many tests wait, for other processes and for each other's threads."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + cores // 2
+    return 2 * len(os.sched_getaffinity(0))
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what `--dist loadfile` uses, but for the files of clusters, which it takes for one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "clusters" if Path(file).name in OF_CLUSTERS else file
+
+    return ByFile(config, log)
