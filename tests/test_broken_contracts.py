@@ -18,6 +18,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError, StagingError
 from staging_tf1.sources import ArraySource, GeneratorSource, Source, TFRecordSource, write_tfrecords
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 # Steps run by several threads.
 
 

@@ -13,6 +13,8 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 IMAGES = np.linspace(0, 1, 12 * 256, dtype=np.float32).reshape(12, 256)
 ARRAYS = {"image": IMAGES, "label": np.arange(12)}
 

@@ -18,6 +18,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import CheckpointError
 from staging_tf1.sources import ArraySource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 QUIET: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0, save_graph_def=False)
 
 
@@ -90,6 +92,10 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+# Those after which the default run tries the fix, which is the same for all of them: in the data, and in the index.
+CURED = ("no data", "half of the index")
+
+
 def copy(saved: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "copy"
     shutil.copytree(saved, folder)
@@ -128,6 +134,8 @@ def test_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str
     assert cure in str(error)
     assert checkpoints(folder) == before, "nothing is saved over what may be rescued"
     assert feed_threads() == []
+    if not with_slow() and damage not in CURED:
+        return
     eval(cure)
     with tf.Graph().as_default():
         x, _ = build()

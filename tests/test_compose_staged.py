@@ -14,6 +14,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, MapSource, RecordSource, SequenceSource, concatenate, mix, zip_records
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 CPU = "/cpu:0"
 # The hook saves at the start and at the end of each session, but not in between. The graph as text takes long to write.
 AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0, save_graph_def=False)

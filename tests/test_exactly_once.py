@@ -17,7 +17,7 @@ import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
 
 # For one stream of batches, and for several towers, whose examples take three times as long.
-EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (12, 10)
+EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (8, 7)
 if "STAGING_TF1_SOAK_SECS" in os.environ:
     EXAMPLES = TOWER_EXAMPLES = 100
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 from slow import examples
@@ -15,6 +16,8 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import ArraySource
+
+pytestmark = pytest.mark.usefixtures("quick_graphs")
 
 TOWERS = 2
 EVERY = frozenset(range(TOWERS))

@@ -18,6 +18,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 COUNT = 12
 # Towers that are stopped early leave batches behind, and may warn about it.
 pytestmark = pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")

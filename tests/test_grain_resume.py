@@ -18,6 +18,8 @@ from staging_tf1.errors import StagingError
 from staging_tf1.sources import GrainSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 CHILD = Path(__file__).with_name("grain_child.py")
 # The most records that the child's pipelines read to make one batch: a few batches in each worker.
 AHEAD = 60

@@ -15,6 +15,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import BuildError
 from staging_tf1.sources import ArraySource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 BUILDERS: dict[str, Callable[[], Any]] = {
     "staged()": lambda: staging.staged(ArraySource(np.arange(4), batch_size=2)),
     "CustomRunner": lambda: staging.CustomRunner(ArraySource(np.arange(4), batch_size=2)).get_inputs(),

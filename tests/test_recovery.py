@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
+import threading
+import time
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -14,10 +17,13 @@ from pipelines import INDEXED, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
+from staging_tf1.feed import pipeline_run
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, run_in
 from staging_tf1.sources import StreamSource
 from staging_tf1.spec import ArraySpec
+
+pytestmark = pytest.mark.usefixtures("quick_graphs")
 
 COUNT = 24
 _QUIET: dict[str, Any] = dict(
@@ -78,7 +84,7 @@ class FailsAtTheStart(tf.train.SessionRunHook):  # type: ignore[misc]
             return
         runs = [run_in(session, pipeline) for pipeline in pipelines_of(session.graph)]
         while not all(run is not None and sink.puts() == self._puts for run in runs for sink in run.sinks):
-            pass
+            time.sleep(0.001)
         raise tf.errors.AbortedError(None, None, "preempted")
 
 
@@ -94,6 +100,42 @@ def test_an_area_on_a_server_gets_nothing_of_an_abandoned_session(graph: Any, fi
         got = to_the_end(sess.run, parts)
     assert failing.starts == 2
     assert list(chain(*zip(*got, strict=True))) == list(range(COUNT))
+
+
+class FailsBesideASlowPut(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Makes MonitoredSession create the session again, while the first one computes what it puts."""
+
+    def __init__(self, computes: threading.Event) -> None:
+        self._computes = computes
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        assert self._computes.wait(60)
+        raise tf.errors.AbortedError(None, None, "preempted")
+
+
+def test_a_put_of_an_abandoned_session_that_does_not_end_is_named(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_run, "_END_SECS", 1.0)
+    computes, may_end = threading.Event(), threading.Event()
+
+    def slow(number: Any) -> Any:
+        computes.set()
+        may_end.wait(60)
+        return number
+
+    server = tf.train.Server.create_local_server()
+    staging.staged(tf.data.Dataset.range(3).map(lambda n: tf.numpy_function(slow, [n], tf.int64)), name="slow")
+    hook = staging.StagingHook()
+    creator = tf.train.ChiefSessionCreator(master=server.target)
+    try:
+        with pytest.raises(staging.errors.ClusterError) as caught:
+            tf.train.MonitoredSession(creator, hooks=[hook, FailsBesideASlowPut(computes)])
+    finally:
+        may_end.set()
+        hook.stop()
+    assert re.sub(r"(?<=py:)\d+", "LINE", str(caught.value)) == (
+        f"'slow' (made at test_recovery.py:LINE): a put of an earlier session on {server.target} is still running "
+        "after 1 s. Its batch would go into this session's area. Close the earlier session, or restart the process."
+    )
 
 
 def test_pipelines_of_every_kind_run_again_and_again_without_growing(graph: Any) -> None:

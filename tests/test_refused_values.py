@@ -27,6 +27,8 @@ from staging_tf1.feed.skip import NONE_SKIPPED
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 _EAGER = tf2.constant([1, 2])
 
 

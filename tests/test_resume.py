@@ -12,6 +12,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 RECORDS, BATCH = 23, 4
 UNTOLD = "The saved position cannot be mapped to the new order."
 

@@ -20,6 +20,8 @@ from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 COUNT = 20
 # For one tower and for each of two: the first, the last, single ones, several in a row, equally many good ones.
 BAD = frozenset({0, 1, 4, 6, 9, 11, 12, 13, 18, 19})

@@ -20,6 +20,8 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.resume import resume_points
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 CPU = "/cpu:0"
 
 

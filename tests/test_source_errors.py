@@ -14,6 +14,8 @@ import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource, TFRecordSource, write_tfrecords
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 # The exceptions that a MonitoredSession takes for the end of the data or for a reason to restart.
 SIGNALS: dict[str, Callable[[], Exception]] = {
     "StopIteration": lambda: StopIteration("of the user's"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_a_source_stuck_in_lockstep_is_read_by_the_step_itself(graph: Any, repor
     )
 
 
-def _stuck_generator(given: threading.Event, first: bool) -> Any:
+def _stuck_generator(given: threading.Event, first: bool, warned: Callable[[], bool]) -> Any:
     def stuck() -> Iterator[Any]:
         if not first:
             yield np.zeros(2)
@@ -133,11 +134,12 @@ def _stuck_generator(given: threading.Event, first: bool) -> Any:
     return staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([2], tf.float64))
 
 
-def _stuck_dataset(given: threading.Event, first: bool) -> Any:
+def _stuck_dataset(given: threading.Event, first: bool, warned: Callable[[], bool]) -> Any:
     def stuck(number: Any) -> Any:
-        if int(number) or first:
-            # TensorFlow closes a session only when the runs under way have returned, so this one does in the end.
-            given.wait(20 * SECS)
+        # TensorFlow closes a session only when the runs under way have returned, so this one does after the warning.
+        until = time.monotonic() + LIMIT_SECS
+        while (int(number) or first) and not warned() and time.monotonic() < until:
+            time.sleep(0.01)
         return np.float64(number)
 
     def batch(number: Any) -> Any:
@@ -146,13 +148,17 @@ def _stuck_dataset(given: threading.Event, first: bool) -> Any:
     return tf.data.Dataset.range(2).map(batch)
 
 
+def has_stuck_thread(warnings: Any) -> bool:
+    return any(each.category is StuckThreadWarning for each in warnings)
+
+
 @pytest.mark.parametrize("make", [_stuck_generator, _stuck_dataset], ids=["generator", "dataset"])
 @pytest.mark.parametrize("first", [True, False], ids=["in the warm-up", "in a step"])
 def test_a_wait_for_a_source_in_lockstep_is_ended(graph: Any, make: Any, first: bool) -> None:
     given = threading.Event()
-    x = staging.staged(make(given, first), lockstep=True, name="train")
     before = set(threading.enumerate())
-    with pytest.warns(StuckThreadWarning, match="'lockstep:train' is still in the source after 0.1 s"):
+    with pytest.warns(StuckThreadWarning, match="'lockstep:train' is still in the source after 0.1 s") as warnings:
+        x = staging.staged(make(given, first, lambda: has_stuck_thread(warnings)), lockstep=True, name="train")
         with pytest.raises(StallError) as caught, watched_session(stop_grace_period_secs=0.1) as sess:
             try:
                 while True:

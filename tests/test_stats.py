@@ -16,6 +16,8 @@ from load import slowdown
 import staging_tf1 as staging
 from staging_tf1.lifecycle.stats import bottleneck
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 _STEPS = 20
 # Longer on a busy machine, where a thread is scheduled later.
 _SECS = 0.01 * slowdown()

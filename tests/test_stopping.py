@@ -20,6 +20,8 @@ from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.threads import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 LIMIT_SECS = 2.0
 SPEC = tf.TensorSpec([None], tf.int64)
 

@@ -11,6 +11,8 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.sources import TFRecordSource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 RECORDS, BATCH = 26, 4
 FEATURES = {
     "id": tf.io.FixedLenFeature([], tf.int64),
