@@ -8,7 +8,7 @@ from staging_tf1 import legacy
 
 legacy.install()
 legacy.install()
-report = {}
+report = {"loaded by install": "tensorflow" in sys.modules}
 
 import tensorflow as tf
 import tensorflow.contrib.slim as slim
