@@ -194,7 +194,7 @@ def with_slow() -> bool:
 
 def examples(most: int) -> int:
     """Return how many random examples a test tries: `most` in a run that includes the slow tests."""
-    return most if _with_slow else max(4, most // 3)
+    return most if _with_slow else max(4, most // 5)
 
 
 def mark_slow(items: list[pytest.Item]) -> None:
