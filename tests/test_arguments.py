@@ -602,6 +602,8 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
         yield f"install({argument})", row
 
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 _TABLE = dict(_rows())
 _ARGUMENTS = [f"{function}({argument})" for function, argument in public_arguments()]
 
@@ -609,15 +611,6 @@ _ARGUMENTS = [f"{function}({argument})" for function, argument in public_argumen
 def test_the_table_has_a_row_for_every_argument() -> None:
     assert set(_ARGUMENTS) - set(_TABLE) == set(), "without a row"
     assert set(_TABLE) - set(_ARGUMENTS) == set(), "of no public function"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collections() -> Iterator[None]:
-    """Search for garbage only among what these tests make: TensorFlow's objects take a third of a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

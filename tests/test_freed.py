@@ -6,7 +6,7 @@ import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,7 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collections() -> Iterator[None]:
-    """Search for garbage only among what these tests make: a search of TensorFlow's objects takes half a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("quick_collections")
 
 
 class UserError(Exception):
