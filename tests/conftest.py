@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from forked import ForkServer
 from load import slowdown
 from order import long_first, scheduler, workers
 from processes import RunPython
-from running import left_over
+from running import graphs_as_built, left_over
 from slow import mark_slow, read_selection, with_slow
 
 # This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
@@ -107,15 +108,8 @@ def quick_graphs() -> Iterator[None]:
     For files with many small graphs: TensorFlow's graph optimizer takes nearly half of the time of their sessions. The
     default run optimizes the graphs of the other files, such as test_session.py, test_staged.py, test_exactly_once.py.
     """
-    if with_slow():
+    with nullcontext() if with_slow() else graphs_as_built():
         yield
-        return
-    import tensorflow as tf
-
-    # Sessions without a config take this option from here, too.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    yield
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
-"""Finds the threads that a test leaves running."""
+"""Finds the threads that a test leaves running, and runs graphs as they are built."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, TensorFlow's summary
 # writer, which TensorFlow keeps for the next writer to the same folder, a thread of TensorFlow's pool that has run
@@ -36,3 +38,15 @@ def _lasts(thread: threading.Thread) -> bool:
 def feed_threads() -> list[str]:
     """Return the names of this package's running threads."""
     return sorted(t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:")))
+
+
+@contextmanager
+def graphs_as_built() -> Iterator[None]:
+    """Turn TensorFlow's graph optimizer off, for sessions without a config, too."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import hypothesis.strategies as st
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
+from running import graphs_as_built
 from slow import examples
 
 import staging_tf1 as staging
@@ -254,9 +256,8 @@ def test_cancelling_wakes_every_put_and_keeps_what_is_there(
 @pytest.fixture(params=[False, True])
 def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
     """Graphs as they are built: TensorFlow's optimizer changes which ops of a run come first."""
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": request.param})
-    yield
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    with graphs_as_built() if request.param else nullcontext():
+        yield
 
 
 @pytest.mark.usefixtures("unoptimized")
