@@ -18,9 +18,10 @@ from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.data_service import service_behind
 from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
-from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by, uninitialized_names
+from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_token_queue
+from staging_tf1.graph.uninitialized import uninitialized_names
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000

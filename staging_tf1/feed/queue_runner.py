@@ -12,8 +12,8 @@ from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ancestors
-from staging_tf1.graph.probes import uninitialized_names
 from staging_tf1.graph.sink import queue_key
+from staging_tf1.graph.uninitialized import uninitialized_names
 
 # Attributes of the graph.
 _RUNNERS = "_staging_tf1_runners"

@@ -1,4 +1,4 @@
-"""Ops that inspect areas, queues and variables without waiting, and ops that wake those who wait.
+"""Ops that inspect areas and queues without waiting, and ops that wake those who wait.
 
 They are made before the graph is finalized. When a stall is found, no op can be added.
 """
@@ -19,7 +19,6 @@ _TAKES = frozenset(
 )
 _PUTS = frozenset(("Stage", "MapStage", "OrderedMapStage"))
 _CACHE = "_staging_tf1_probes"
-_UNINITIALIZED = "_staging_tf1_uninitialized"
 
 
 @dataclass(frozen=True)
@@ -64,29 +63,6 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
                 if area_key(area.name) not in probes and area_key(area.name) not in hidden:
                     probes[area_key(area.name)] = _probe_area(area)
     return {key: probe for key, probe in probes.items() if key not in hidden}
-
-
-def uninitialized_names(graph: Any) -> Any | None:
-    """Returns a string tensor with the names of the uninitialized variables; None without such an op.
-
-    In a finalized graph this is the op that a MonitoredSession made, if any.
-    """
-    with graph.as_default():
-        variables = tf.global_variables() + tf.local_variables()
-        if not variables:
-            return None
-        cached: tuple[int, Any] | None = getattr(graph, _UNINITIALIZED, None)
-        if cached is not None and cached[0] == len(variables):
-            return cached[1]
-        if graph.finalized:
-            ready = graph.get_collection(tf.GraphKeys.READY_OP)
-            return ready[0] if ready else None
-        with tf.control_dependencies(None), tf.device(None):
-            names = tf.report_uninitialized_variables(variables, name="staging_uninitialized")
-        # TensorFlow logs an error at exit if the result of this op was never used.
-        tf.convert_to_tensor(names)
-        setattr(graph, _UNINITIALIZED, (len(variables), names))
-        return names
 
 
 def area_key(shared_name: str) -> str:

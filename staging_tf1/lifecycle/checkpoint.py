@@ -41,30 +41,7 @@ def guard_savers(graph: Any) -> None:
         call_before_finalize(graph, lambda: _guard_all(graph))
 
 
-def guarded_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
-    """Returns the scaffold, or a new one, with a saver that raises CheckpointError.
-
-    The check runs whenever the scaffold is finalized: before the session is created, and again after a failure.
-
-    Args:
-      scaffold: a `tf.train.Scaffold`, or None.
-      checkpoint_dir: the folder to restore from; None restores nothing.
-    """
-    scaffold = scaffold if scaffold is not None else tf.train.Scaffold()
-
-    def finalize() -> Any:
-        if checkpoint_dir:
-            _check_state_file(os.fspath(checkpoint_dir))
-        finalized = type(scaffold).finalize(scaffold)
-        if isinstance(scaffold.saver, tf.train.Saver):
-            _guard(scaffold.saver)
-        return finalized
-
-    scaffold.finalize = finalize
-    return scaffold
-
-
-def _check_state_file(folder: str) -> None:
+def check_state_file(folder: str) -> None:
     """Checks the file that names the latest checkpoint. If it is damaged, TensorFlow silently begins at step 0.
 
     Raises:
@@ -89,11 +66,11 @@ def _check_state_file(folder: str) -> None:
 
 def _guard_all(graph: Any) -> None:
     for saver in graph.get_collection(tf.GraphKeys.SAVERS):
-        _guard(saver)
+        guard_saver(saver)
 
 
-def _guard(saver: Any) -> None:
-    """Wraps `restore` of this saver."""
+def guard_saver(saver: Any) -> None:
+    """Makes `restore` of this saver raise CheckpointError."""
     if hasattr(saver, _GUARDED):
         return
     setattr(saver, _GUARDED, True)

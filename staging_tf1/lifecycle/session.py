@@ -14,7 +14,6 @@ from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
-from staging_tf1.lifecycle.checkpoint import guarded_scaffold
 from staging_tf1.lifecycle.cluster_graph import check_without_cluster
 from staging_tf1.lifecycle.cluster_session import check_model, cluster_session
 from staging_tf1.lifecycle.hook import StagingHook
@@ -27,6 +26,7 @@ from staging_tf1.lifecycle.monitored import (
     checked_feeds,
     checked_hooks,
 )
+from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stall import stall_secs_or_default
 from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
@@ -123,7 +123,7 @@ class StagingSession:
         # Only the chief restores.
         is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief
         restores_from = checkpoint_dir if is_chief else None
-        scaffold = guarded_scaffold(monitored.pop("scaffold", None), restores_from)
+        scaffold = prepared_scaffold(monitored.pop("scaffold", None), restores_from)
         options = {
             "checkpoint_dir": checkpoint_dir,
             "hooks": [self._hook, *hooks],
