@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 from forked import ForkServer
 from processes import RunPython
 
+from staging_tf1.quiet import QuietStart
 from staging_tf1.quiet.filter_process import END_OF_PERIOD, Filter, without_noise
 
 # A new terminal: what conftest.py sets for TensorFlow is not set there.
@@ -177,6 +179,19 @@ def test_a_child_process_is_quiet_as_its_parent(run_python: RunPython) -> None:
 def test_without_stderr_nothing_is_filtered(run_python: RunPython) -> None:
     code = "import os; os.close(2)\n" + _PROLOGUE.replace("faulthandler.enable()", "") + "print(quiet)"
     assert run_python("-c", code).stdout == "None\n"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nobody_searches_for_garbage_during_the_import(monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # filters nothing
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(ImportError), QuietStart().importing():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 # The real commands, both streams complete. `train` is in test_cli_train.py.
