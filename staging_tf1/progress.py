@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 _Item = TypeVar("_Item")
 # Bars that nobody asked for appear only if the work takes longer.
 SILENT_SECS = 2.0
@@ -24,9 +22,16 @@ def progress_bar(what: str, total: int | None, unit: str, delay_secs: float = 0.
     """
     # None without a console.
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    return tqdm(
+    return tqdm_bar(
         desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=delay_secs, disable=not is_terminal
     )
+
+
+def tqdm_bar(**options: Any) -> Any:
+    """Return a `tqdm.tqdm`. It is imported here, because worker processes show no bar and should start soon."""
+    from tqdm import tqdm
+
+    return tqdm(**options)
 
 
 def with_progress(items: Iterable[_Item], total: int, what: str) -> Iterator[_Item]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from absl import logging
-from tqdm import tqdm
 
 from staging_tf1.errors import RecordFileError, SpecError
+from staging_tf1.progress import tqdm_bar
 from staging_tf1.sources.columns import folder
 from staging_tf1.sources.columns.inputs import Input
 from staging_tf1.sources.columns.key import listed
@@ -137,7 +137,7 @@ class _Building:
         job, writer = self._job, self._writer
         total = job.data.total if job.limit is None else min(job.limit, job.data.total or job.limit)
         blocks = job.data.blocks(self._position or 0)
-        with tqdm(
+        with tqdm_bar(
             total=total,
             initial=writer.num_records,
             unit=" records",

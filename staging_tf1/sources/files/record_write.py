@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from staging_tf1 import arguments
 from staging_tf1.arrays import as_array
 from staging_tf1.errors import SpecError
+from staging_tf1.progress import tqdm_bar
 from staging_tf1.sources.files.example_proto import encode_example, storage_kind
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 
@@ -54,7 +54,7 @@ def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, w
     if output.shards > 1:
         raise ValueError(f"{output.owner}: shards={output.shards} needs arrays, whose length is known in advance.")
     name = arguments.output_file(output.owner, "out", output.path)
-    with tqdm(unit=" records", disable=not output.progress) as bar:
+    with tqdm_bar(unit=" records", disable=not output.progress) as bar:
         write_file(name, _serialized(output.owner, arrays), bar)
     return [name]
 
@@ -66,7 +66,7 @@ def _write_columns(columns: Mapping[str, np.ndarray[Any, Any]], output: Output, 
     names = shard_names(os.fspath(output.path), shards)
     for name in names:
         arguments.output_file(output.owner, "out", name)
-    with tqdm(total=total, unit=" records", disable=not output.progress) as bar:
+    with tqdm_bar(total=total, unit=" records", disable=not output.progress) as bar:
         for number, name in enumerate(names):
             rows = range(total * number // shards, total * (number + 1) // shards)
             write_file(name, _examples(columns, rows), bar)
