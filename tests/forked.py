@@ -25,6 +25,8 @@ import staging_tf1
 
 _HOME = str(Path(staging_tf1.__file__).parent.parent)
 _SERVER = Path(__file__).with_name("fork_server.py")
+# Without oneDNN, whose kernels round differently, results are the same on every machine.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 class ForkServer:
@@ -33,16 +35,16 @@ class ForkServer:
     The server starts when one of them starts the first program, and ends when all have closed their connections.
     """
 
-    def __init__(self, address: Path, cwd: Path, *launcher: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, address: Path, cwd: Path, *launcher: str, whole_ends: bool = False) -> None:
         """Programs run in `cwd`, unless they ask for another folder.
 
-        `address` is a file that says where the server is. The server runs as `python LAUNCHER... fork_server.py`. `env`
-        is added to its environment.
+        `address` is a file that says where the server is. The server runs as `python LAUNCHER... fork_server.py`. With
+        `whole_ends`, all programs end as with `start(whole_end=True)`.
         """
         self._address = address
         self._cwd = cwd
         self._launcher = launcher
-        self._added = env or {}
+        self._whole_ends = whole_ends
         self._environment: dict[str, str] = {}
         self._requests: socket.socket | None = None
         self._lock = threading.Lock()
@@ -56,8 +58,13 @@ class ForkServer:
         stdout: int | IO[Any] = subprocess.PIPE,
         stderr: int | IO[Any] = subprocess.PIPE,
         start_new_session: bool = False,
+        whole_end: bool | None = None,
     ) -> Program:
-        """Start `python ARGUMENTS`. The keyword arguments are those of `subprocess.Popen`; `env` is added."""
+        """Start `python ARGUMENTS`. The keyword arguments are those of `subprocess.Popen`; `env` is added.
+
+        With `whole_end`, Python frees all objects when the program ends; see `QuickEnd` in `fork_server.py`. None is
+        what the server was made with.
+        """
         self._connect()
         wanted = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
         given = self._environment
@@ -68,6 +75,7 @@ class ForkServer:
             "removed": [name for name in given if name not in wanted],
             "cwd": str(cwd or self._cwd),
             "new_session": start_new_session,
+            "whole_end": self._whole_ends if whole_end is None else whole_end,
         }
         pairs = [_stream(given, number) for number, given in enumerate((stdin, stdout, stderr))]
         theirs, ours = zip(*pairs, strict=True)
@@ -116,7 +124,7 @@ class ForkServer:
                     name, self._environment = json.loads(text)
                     self._requests = _connected(name)
                 if self._requests is None:
-                    self._environment = {**os.environ, "PYTHONPATH": _python_path(), **self._added}
+                    self._environment = {**os.environ, "PYTHONPATH": _python_path(), **QUIET}
                     name = self._start_server()
                     file.truncate(0)
                     file.write(json.dumps([name, self._environment]))

@@ -196,7 +196,7 @@ def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path, fork_server: For
         "assert not any(name.startswith('staging_tf1') for name in sys.modules)\n"
     )
     if process == "fork":
-        child = fork_server.run("-c", WITHOUT_US + program, cwd=tmp_path)
+        child = fork_server.run("-c", WITHOUT_US + program, cwd=tmp_path, whole_end=True)
     else:
         command = [sys.executable, "-c", program]
         child = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)

@@ -182,7 +182,8 @@ raises(in_child(again))
 
 
 def run(fork_server: ForkServer, program: str, folder: Path, *words: str) -> Any:
-    return fork_server.run("-W", "ignore", "-c", program, folder, "all" if with_slow() else "some", *words, timeout=500)
+    command = ("-W", "ignore", "-c", program, folder, "all" if with_slow() else "some", *words)
+    return fork_server.run(*command, timeout=500, whole_end=True)
 
 
 def succeeds(done: Any) -> None:

@@ -323,7 +323,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
 def test_a_signal_reaches_a_step_that_waits(fork_server: ForkServer, signal_name: str) -> None:
-    done = fork_server.run("-W", "ignore", "-c", SIGNALLED, signal_name)
+    done = fork_server.run("-W", "ignore", "-c", SIGNALLED, signal_name, whole_end=True)
     assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
 
 

@@ -229,4 +229,4 @@ def test_the_descriptor_of_somebody_else(fork_server: ForkServer, tmp_path: Any)
 
 
 def test_sessions_closed_in_the_order_in_which_they_were_opened(fork_server: ForkServer) -> None:
-    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + SESSIONS))
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + SESSIONS, whole_end=True))

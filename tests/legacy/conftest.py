@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import ForkServer
-from legacy_support import QUIET, Run
+from forked import QUIET, ForkServer
+from legacy_support import Run
+from slow import with_slow
 
 
 @pytest.fixture(scope="session")
@@ -25,21 +26,13 @@ def staging_run(run_python: Run) -> Run:
 
 
 @pytest.fixture(scope="session")
-def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """The fixture for all tests, but for TensorFlow as in `QUIET`, which it reads when it is imported."""
-    server = ForkServer(shared_folder / "quiet_server", tmp_path_factory.mktemp("elsewhere"), env=QUIET)
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="session")
 def legacy_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Runs programs as `staging_run` does, without the seconds that TensorFlow takes to load.
 
     The server is itself a program that `staging-tf1 run` has started.
     """
     address, cwd = shared_folder / "legacy_server", tmp_path_factory.mktemp("elsewhere")
-    server = ForkServer(address, cwd, "-m", "staging_tf1", "run", env=QUIET)
+    server = ForkServer(address, cwd, "-m", "staging_tf1", "run", whole_ends=with_slow())
     yield server
     server.close()
 

@@ -15,8 +15,6 @@ import pytest
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 PROMISES = PROGRAMS / "promises"
-# Without oneDNN, whose kernels round differently, results are the same on every machine.
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

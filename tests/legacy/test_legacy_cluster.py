@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from clusters import TestCluster, free_addresses, until
-from legacy_support import PROGRAMS, QUIET, Run
+from forked import QUIET
+from legacy_support import PROGRAMS, Run
 
 FOLDER = PROGRAMS / "cluster"
 

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("libcst")
 
-from forked import ForkServer
-from legacy_support import QUIET, Run, assert_same_numbers, goldens
+from forked import QUIET, ForkServer
+from legacy_support import Run, assert_same_numbers, goldens
 from slow import with_slow
 
 from staging_tf1.cli.main import main

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("libcst")
 
 import libcst as cst
-from forked import ForkServer
-from legacy_support import HERE, PROGRAMS, QUIET, Run, assert_same_numbers, goldens, last_json, names_to_test
+from forked import QUIET, ForkServer
+from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, names_to_test
 
 from staging_tf1.cli import check, migrate
 from staging_tf1.legacy import source_files
