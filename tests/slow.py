@@ -104,10 +104,10 @@ LEFT_OUT = {
     ],
     # Worker processes for one tower, where the default run has two.
     "test_processes.py": [r"exactly_once\[1\]"],
-    # More estimators of TensorFlow's as in `iris_premade`, with an export as in `mnist_model_fn`; another checkpoint to
-    # begin with, and tasks as in test_legacy_cluster.py; a program by itself, as on the page in test_legacy_docs.py.
+    # More estimators and heads of TensorFlow's, with an export as in `mnist_model_fn`; another checkpoint to begin
+    # with, and tasks as in test_legacy_cluster.py; a program by itself, as on the page in test_legacy_docs.py.
     "test_legacy_estimator.py": [
-        r"under_run\[(wide_and_deep|text_columns|custom_exporter|warm_start|cluster_tasks)\]",
+        r"under_run\[(wide_and_deep|contrib_premade_heads|text_columns|custom_exporter|warm_start|cluster_tasks)\]",
         "a_program_by_itself",
     ],
     # Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`. The planted
