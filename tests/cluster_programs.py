@@ -32,6 +32,7 @@ for public in staging.__all__:
     getattr(staging, public)
 gc.collect()
 gc.freeze()
+gc.enable()  # uncollected.py has disabled it
 
 
 class Notes:

@@ -23,7 +23,7 @@ long_form = pytest.mark.skipif(not os.environ.get("STAGING_TF1_CLUSTER_TESTS"), 
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # This module, too: it imports pytest, which would take longer in each process than its start.
-CONTEXT.set_forkserver_preload(["clusters", "cluster_programs"])
+CONTEXT.set_forkserver_preload(["uncollected", "clusters", "cluster_programs"])
 
 
 def _start_fork_server() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from forked import ForkServer
 from load import slowdown
-from order import long_first, scheduler, workers
+from order import import_own_part, long_first, scheduler, workers
 from processes import RunPython
 from running import graphs_as_built, left_over
 from slow import mark_slow, read_selection, with_slow
@@ -25,6 +25,9 @@ from slow import mark_slow, read_selection, with_slow
 # This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Until the first test begins: a fifth of the import of TensorFlow would be searches for garbage.
+gc.disable()
 
 # A shell that starts the tests in the background ignores SIGINT for them, and their children inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -53,12 +56,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler(config, log) if config.option.dist == "loadfile" else None
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Before pytest imports the test files."""
+    if hasattr(session.config, "workerinput"):  # a worker of pytest-xdist
+        import_own_part(Path(__file__).parent)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that the default run leaves out, before pytest selects by marks; see `slow.py`."""
     mark_slow(items)
-    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+    if hasattr(config, "workerinput"):
         long_first(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Search for garbage from now on, but not among TensorFlow's objects, which takes half a second."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -110,15 +127,6 @@ def quick_graphs() -> Iterator[None]:
     """
     with nullcontext() if with_slow() else graphs_as_built():
         yield
-
-
-@pytest.fixture(scope="module")
-def quick_collections() -> Iterator[None]:
-    """Search for garbage only among what the tests of a file make: TensorFlow's objects take half a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -602,8 +602,6 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
         yield f"install({argument})", row
 
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 _TABLE = dict(_rows())
 _ARGUMENTS = [f"{function}({argument})" for function, argument in public_arguments()]
 

@@ -177,7 +177,6 @@ def test_a_source_that_has_become_unpicklable_ends_the_pool() -> None:
             pool.make(1)
 
 
-@pytest.mark.usefixtures("quick_collections")
 def test_limits_of_the_system_end_the_pool_and_leave_nothing_open() -> None:
     """Every call that opens a descriptor fails in turn."""
     before = set(os.listdir("/proc/self/fd"))
