@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
@@ -20,18 +24,45 @@ def progress_bar(what: str, total: int | None, unit: str, delay_secs: float = 0.
       unit: of the amount, such as "B" or " records".
       delay_secs: seconds before it appears.
     """
-    # None without a console.
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    return tqdm_bar(
-        desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=delay_secs, disable=not is_terminal
-    )
+    return tqdm_bar(is_terminal(), desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=delay_secs)
 
 
-def tqdm_bar(**options: Any) -> Any:
-    """Return a `tqdm.tqdm`. It is imported here, because worker processes show no bar and should start soon."""
+def is_terminal() -> bool:
+    """Whether there is a terminal to show a bar on."""
+    return sys.stderr is not None and sys.stderr.isatty()  # None without a console
+
+
+def tqdm_bar(shown: bool, **options: Any) -> Any:
+    """Return a `tqdm.tqdm` with these options, or what takes its place where no bar is shown."""
+    # With miniters a bar needs no thread to notice that the work has become slower.
+    return _bar_class()(miniters=1, **options) if shown else _NoBar()
+
+
+class _NoBar(AbstractContextManager["_NoBar"]):
+    """A disabled bar of tqdm would have a lock and a thread, too, and take time to import."""
+
+    n = 0
+
+    def update(self, amount: int = 1) -> None:
+        self.n += amount
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+@functools.cache
+def _bar_class() -> Any:
     from tqdm import tqdm
 
-    return tqdm(**options)
+    class Bar(tqdm):  # type: ignore[type-arg]
+        monitor_interval = 0
+
+    # tqdm's own lock is shared with forked processes: if one of them is killed while it has the lock, all others wait
+    # for it without end.
+    Bar.set_lock(threading.RLock())
+    return Bar
 
 
 def with_progress(items: Iterable[_Item], total: int, what: str) -> Iterator[_Item]:

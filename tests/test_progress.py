@@ -186,3 +186,30 @@ def test_without_matplotlib_the_error_names_the_extra(run_python: RunPython) -> 
     done = run_python("-c", code)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "staging-tf1 train: --plot needs matplotlib: pip install 'staging-tf1[bench]'.\n"
+
+
+KILLED = """
+import os, signal
+from staging_tf1.progress import tqdm_bar
+tqdm_bar(True, total=1).close()
+child = os.fork()
+if not child:
+    type(tqdm_bar(True, total=1)).get_lock().acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child, 0)
+tqdm_bar(True, total=1).close()
+print("went on")
+"""
+
+
+def test_a_fork_that_is_killed_while_it_draws_stops_nobody_else(run_python: RunPython) -> None:
+    assert run_python("-c", KILLED, timeout=60).stdout == "went on\n"
+
+
+def test_where_no_bar_is_shown_there_is_no_thread_for_it(run_python: RunPython) -> None:
+    code = (
+        "import sys, threading; from staging_tf1.progress import progress_bar, with_progress\n"
+        "with progress_bar('x', 3, 'B') as bar: bar.update(2)\n"
+        "print(bar.n, list(with_progress('ab', 2, 'x')), threading.active_count(), 'tqdm' in sys.modules)"
+    )
+    assert run_python("-c", code).stdout == "2 ['a', 'b'] 1 False\n"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from staging_tf1.errors import RecordFileError, SpecError
-from staging_tf1.progress import tqdm_bar
+from staging_tf1.progress import is_terminal, tqdm_bar
 from staging_tf1.sources.columns import folder
 from staging_tf1.sources.columns.inputs import Input
 from staging_tf1.sources.columns.key import listed
@@ -138,11 +138,11 @@ class _Building:
         total = job.data.total if job.limit is None else min(job.limit, job.data.total or job.limit)
         blocks = job.data.blocks(self._position or 0)
         with tqdm_bar(
+            job.progress and is_terminal(),
             total=total,
             initial=writer.num_records,
             unit=" records",
             desc=f"cache {os.path.basename(job.path)}",
-            disable=None if job.progress else True,
         ) as bar:
             while job.limit is None or writer.num_records < job.limit:
                 block = next(blocks, None)

@@ -54,7 +54,7 @@ def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, w
     if output.shards > 1:
         raise ValueError(f"{output.owner}: shards={output.shards} needs arrays, whose length is known in advance.")
     name = arguments.output_file(output.owner, "out", output.path)
-    with tqdm_bar(unit=" records", disable=not output.progress) as bar:
+    with tqdm_bar(output.progress, unit=" records") as bar:
         write_file(name, _serialized(output.owner, arrays), bar)
     return [name]
 
@@ -66,7 +66,7 @@ def _write_columns(columns: Mapping[str, np.ndarray[Any, Any]], output: Output, 
     names = shard_names(os.fspath(output.path), shards)
     for name in names:
         arguments.output_file(output.owner, "out", name)
-    with tqdm_bar(total=total, unit=" records", disable=not output.progress) as bar:
+    with tqdm_bar(output.progress, total=total, unit=" records") as bar:
         for number, name in enumerate(names):
             rows = range(total * number // shards, total * (number + 1) // shards)
             write_file(name, _examples(columns, rows), bar)
