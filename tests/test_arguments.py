@@ -25,7 +25,6 @@ import tensorflow.compat.v1 as tf
 from hostile import HOSTILE
 from public_arguments import public_arguments
 from slow import with_slow
-from tqdm import tqdm
 
 import staging_tf1 as staging
 from staging_tf1 import data, legacy, sources, testing
@@ -609,11 +608,6 @@ _ARGUMENTS = [f"{function}({argument})" for function, argument in public_argumen
 def test_the_table_has_a_row_for_every_argument() -> None:
     assert set(_ARGUMENTS) - set(_TABLE) == set(), "without a row"
     assert set(_TABLE) - set(_ARGUMENTS) == set(), "of no public function"
-
-
-@pytest.fixture(autouse=True)
-def _no_monitor_of_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tqdm, "monitor_interval", 0)
 
 
 @pytest.fixture

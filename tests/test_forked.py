@@ -39,8 +39,8 @@ def test_it_is_like_a_new_interpreter(
     words = PROGRAMS[program]
     options: dict[str, Any] = dict(input="typed", cwd=tmp_path, env={"ADDED": "1"})
     new = run_python(*words, **options)
-    # By default, only where it makes a difference.
-    for whole_end in [False] * (program != "freed at exit") + [True] * (with_slow() or program == "freed at exit"):
+    frees = program == "freed at exit"
+    for whole_end in {frees, frees or with_slow()}:
         forked = fork_server.run(*words, **options, whole_end=whole_end)
         assert (forked.returncode, forked.stdout, forked.stderr) == (new.returncode, new.stdout, new.stderr)
 
