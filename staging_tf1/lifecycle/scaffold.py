@@ -11,9 +11,9 @@ from staging_tf1.lifecycle.checkpoint import check_state_file, guard_saver
 
 
 def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
-    """Returns the scaffold, or a new one, with a saver that raises CheckpointError.
+    """Returns the scaffold, or a new one, with a saver that raises CheckpointError, and with our ready ops.
 
-    The check runs whenever the scaffold is finalized: before the session is created, and again after a failure.
+    The folder is checked whenever the scaffold is finalized: before the session is created, and again after a failure.
 
     Args:
       scaffold: a `tf.train.Scaffold`, or None.
