@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import numpy as np
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
-from staging_tf1.progress import progress_bar
+from staging_tf1.progress import is_terminal, progress_bar
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles, is_array_record
 from staging_tf1.sources.files.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
 from staging_tf1.sources.files.example_proto import feature_text
@@ -83,7 +82,7 @@ def _write(options: argparse.Namespace) -> int:
     arrays = load_npz(options.data)
     is_array = options.write.endswith(ARRAY_RECORD_SUFFIXES)
     write = write_array_records if is_array else write_tfrecords
-    names = write(arrays, options.write, shards=options.shards, progress=sys.stderr.isatty())
+    names = write(arrays, options.write, shards=options.shards, progress=is_terminal())
     total = len(next(iter(arrays.values())))
     written = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {names[-1]}"
     print(f"wrote {total} records to {written}")

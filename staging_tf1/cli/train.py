@@ -15,6 +15,7 @@ from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
 from staging_tf1.errors import ClusterError
+from staging_tf1.progress import is_terminal
 from staging_tf1.quiet import import_quietly
 from staging_tf1.recipes.settings import LogdirError, PlotError, Settings, TraceFileError, WorkflowError
 from staging_tf1.recipes.workflows import WORKFLOWS, check_workflow, examples_of
@@ -154,8 +155,7 @@ def _train(data: LabelledImages, settings: Settings) -> None:
     from staging_tf1.recipes.training import train
 
     total = examples_of(data, settings, cluster)
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    every = _SECS_PER_LINE if cluster.is_distributed or not is_terminal else 0.1
+    every = _SECS_PER_LINE if cluster.is_distributed or not is_terminal() else 0.1
     quiet = not cluster.is_chief
     with tqdm(
         total=total, desc=settings.workflow, unit=" examples", unit_scale=True, mininterval=every, disable=quiet

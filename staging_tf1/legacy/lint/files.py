@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from staging_tf1.cores import usable_cores
@@ -12,6 +11,7 @@ from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.source_files import UnreadableError
+from staging_tf1.progress import with_progress
 
 # What one file yields: its findings, or the message why it cannot be checked.
 Result = list[Finding] | str
@@ -54,11 +54,7 @@ def _checked(files: Sequence[str], configuration: Configuration) -> Iterator[Res
 
 def _with_progress(results: Iterable[Result], total: int) -> Iterable[Result]:
     """Show a bar on a terminal, if the checks take long."""
-    if total < 2 or not sys.stderr.isatty():
-        return results
-    from staging_tf1.progress import with_progress  # here, because it takes a part of the start-up time
-
-    return with_progress(results, total, "check")
+    return results if total < 2 else with_progress(results, total, "check")
 
 
 def _size(path: str) -> int:
