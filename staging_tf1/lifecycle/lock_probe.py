@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun
-from staging_tf1.feed.threads import ENDED, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.sources import Source, StreamSource
 
 if sys.platform == "linux":
@@ -26,6 +27,9 @@ class LockProbe:
     A thread that wakes up needs the GIL. If it is held, the thread sleeps a second time, and the kernel counts that as
     one more voluntary context switch. Two other signs would mislead: on busy cores every thread wakes late, and numpy
     uses CPU time without holding the GIL.
+
+    What counts is where the feed threads were when it woke. When it has the GIL at last, the thread that held it has
+    left its source, unless it was there for longer than `sys.getswitchinterval()`.
     """
 
     def __init__(self) -> None:
@@ -60,15 +64,15 @@ class LockProbe:
         return held / samples if samples >= _LEAST_SAMPLES else None
 
     def _watch(self) -> None:
-        before = _sleeps()
+        before, began = _sleeps(), time.perf_counter()
         # A plain session that nobody closes must not be kept alive longer than its feed threads keep it.
         while self._feeding() and not self._ending.acquire(timeout=_EVERY_SECS):
-            held = _sleeps() - before > 1
+            held, woke = _sleeps() - before > 1, began + _EVERY_SECS
             for pipeline, states in self._sources:
-                if any(state.doing == WAITING_FOR_SOURCE for state in states):
+                if any(state.in_source_at(woke) for state in states):
                     samples, of_them = self._samples.get(pipeline, (0, 0))
                     self._samples[pipeline] = samples + 1, of_them + held
-            before = _sleeps()
+            before, began = _sleeps(), time.perf_counter()
 
     def _feeding(self) -> bool:
         return any(state.doing != ENDED for _, states in self._sources for state in states)
