@@ -89,7 +89,7 @@ LEFT_OUT = {
     "test_examples.py": [r"lockstep_by_hand_and_staged_take_the_same\[2\]"],
     "test_freed.py": [r"\[lockstep-a hook fails in (before_run|after_run|end)\]"],
     # One thread, where the default run has two; sources that leave the GIL to others are read by one.
-    "test_advice.py": [r"told_to_use_processes\[1\]"],
+    "test_advice.py": [r"told_to_use_processes\[in_python-1\]"],
     # Deaths by another signal, and other limits between the tightest and the widest.
     "test_workers_faults.py": [
         r"third_death_of_one_batch_raises\[(Signals\.SIGSEGV|11)\]",

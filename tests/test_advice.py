@@ -29,6 +29,14 @@ def in_python(batch: Any) -> Any:
     return batch + (total & 1)
 
 
+def briefly(batch: Any) -> Any:
+    """Hold the GIL for less than `sys.getswitchinterval()`, and then leave it in the put."""
+    total = 0
+    for number in range(15_000):
+        total += number * number
+    return batch + (total & 1)
+
+
 def in_numpy(batch: Any) -> Any:
     """Compute for some milliseconds without the GIL."""
     return batch + np.sqrt(_LARGE)[:1].astype(batch.dtype)
@@ -75,9 +83,9 @@ def work_of(transform: Callable[[Any], Any], threads: int) -> staging.PipelineSt
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="processes do not help on one core")
-@pytest.mark.parametrize("threads", [1, 2])
-def test_python_that_computes_is_told_to_use_processes(graph: Any, threads: int) -> None:
-    stats = work_of(in_python, threads)
+@pytest.mark.parametrize(("transform", "threads"), [(in_python, 1), (in_python, 2), (briefly, 1)])
+def test_python_that_computes_is_told_to_use_processes(graph: Any, transform: Any, threads: int) -> None:
+    stats = work_of(transform, threads)
     assert stats.lock_share is not None and stats.lock_share > 0.7
     assert stats.source_cpu_secs > 0.2 * stats.source_secs / threads
     assert f"holds the GIL {stats.lock_share:.0%}".replace("%", " %") in stats.verdict
@@ -149,6 +157,28 @@ def test_the_advice(work: SourceWork, kind: str, cure: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
+    ("work", "kind", "verdict"),
+    [
+        (SourceWork(0.78, 1.0, 0.85, 0.8), "source", "input-bound: steps waited 6 % of the time, and also for the GIL"),
+        (SourceWork(0.78, 1.0, 0.85, 0.8), "stream", "input-bound: steps waited 6 % of the time, and also for the GIL"),
+        # Threads on several cores hold the GIL one at a time.
+        (SourceWork(0.45, 2.0, 2.2, 2.0), "source", "compute-bound: "),
+        # The threads have filled the area, and rest.
+        (SourceWork(0.95, 1.0, 0.2, 0.2), "source", "compute-bound: "),
+        (SourceWork(None, 1.0, 0.85, 0.8), "source", "compute-bound: "),
+        (SourceWork(0.78, 1.0, 0.85, 0.8), "lockstep", "compute-bound: "),
+    ],
+)
+def test_a_batch_that_is_ready_does_not_help_a_step_without_the_gil(
+    work: SourceWork, kind: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "usable_cores", lambda: 8)
+    told = bottleneck(0.06, kind, 2, work)
+    assert told.startswith(verdict)
+    assert ("with processes" in told or "use processes" in told) == verdict.startswith("input-bound")
+
+
+@pytest.mark.parametrize(
     ("processes", "cure"),
     [
         (3, "add worker processes (num_processes=6), or make the source faster"),
@@ -167,6 +197,19 @@ def test_processes_are_added_up_to_the_number_of_cores(
 def test_processes_are_no_advice_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "usable_cores", lambda: 1)
     assert "add feed threads" in bottleneck(0.5, "source", 1, SourceWork(0.92, 1.0, 2.6))
+
+
+def test_where_a_thread_was_a_moment_ago() -> None:
+    state = ThreadState("feed:train:0")
+    before = time.perf_counter()
+    began = state.enter_source()
+    inside = time.perf_counter()
+    assert state.in_source_at(inside) and not state.in_source_at(before)
+    state.leave_source(began, "putting")
+    after = time.perf_counter()
+    assert state.in_source_at(inside) and not state.in_source_at(after) and not state.in_source_at(before)
+    state.enter_source()
+    assert state.in_source_at(inside) and not state.in_source_at(after) and state.in_source_at(time.perf_counter())
 
 
 def test_the_cpu_time_of_one_batch_in_eight_is_measured() -> None:

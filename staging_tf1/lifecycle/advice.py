@@ -16,6 +16,8 @@ BOUND = 0.1
 _HELD = 0.4
 # Above this number of cores, the threads compute. Below it, another part of the program holds the GIL.
 _COMPUTES = 0.25
+# Above this share of the loop's time, the steps themselves wait for the GIL.
+_STARVES = 0.6
 
 _CURES = {
     "source": "add feed threads (num_threads={more}), or make the source faster",
@@ -39,11 +41,18 @@ class SourceWork:
     cores: float = 0.0
     # CPU seconds for a batch over seconds that a step takes without its wait; 0 if unknown.
     per_step: float = 0.0
+    # CPU seconds over seconds of the loop.
+    of_loop: float = 0.0
 
     @property
     def holds_lock(self) -> bool:
         """Whether processes would help: Python code that computes, on more than one core."""
         return self.lock_share is not None and self.lock_share > _HELD and self.cores > _COMPUTES and usable_cores() > 1
+
+    @property
+    def starves_steps(self) -> bool:
+        """Whether the threads hold the GIL so long that a step finds its batch ready, but waits for the GIL."""
+        return self.holds_lock and self.lock_share is not None and self.lock_share * min(1.0, self.of_loop) > _STARVES
 
     @property
     def enough(self) -> int:
@@ -68,7 +77,9 @@ def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = 
     """
     share = f"steps waited {_percent(waited_share)} of the time"
     if waited_share < BOUND:
-        return f"compute-bound: {share}, the input keeps up"
+        if not (kind in _LOCK_CURES and work.starves_steps):
+            return f"compute-bound: {share}, the input keeps up"
+        share += ", and also for the GIL"
     if kind == "processes":
         return f"input-bound: {share}; {_more_processes(threads)}"
     if kind in _LOCK_CURES and work.holds_lock:

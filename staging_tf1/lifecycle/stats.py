@@ -90,6 +90,7 @@ class PipelineStats:
             lock_share=self.lock_share,
             cores=self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0,
             per_step=self.source_cpu_secs / step_secs if step_secs > 0 else 0.0,
+            of_loop=self.source_cpu_secs / self.loop_secs if self.loop_secs > 0 else 0.0,
         )
 
     def __str__(self) -> str:
