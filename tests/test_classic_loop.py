@@ -15,6 +15,8 @@ from stalls import LIMIT_SECS, SECS, Reports, stall, watched_session
 import staging_tf1 as staging
 from staging_tf1.errors import LeftoverWarning
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 COUNT, BATCH = 100, 10
 
 

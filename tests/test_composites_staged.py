@@ -30,6 +30,8 @@ from staging_tf1.sources import (
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.spec import flatten, map_structure
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 COUNT = 11
 SPARSE = tf.SparseTensorSpec([None, 4], tf.float32)
 RAGGED = tf.RaggedTensorSpec([None, None], tf.int64)

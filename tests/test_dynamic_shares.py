@@ -20,6 +20,8 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.supply import LocalSupply, Pace
 from staging_tf1.sources import ArraySource, GeneratorSource, Source
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 # The hook saves at the start and at the end of each session, but not in between.
 AT_THE_END: dict[str, Any] = dict(save_checkpoint_steps=1000, log_step_count_steps=0)
 JOBS = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}

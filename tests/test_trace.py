@@ -21,6 +21,8 @@ from staging_tf1.lifecycle import trace as trace_module
 from staging_tf1.lifecycle.trace_json import Event, Feed, dump
 from staging_tf1.lifecycle.trace_report import as_text, report_on
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 _BATCHES = 5
 
 
