@@ -83,7 +83,7 @@ LEFT_OUT = {
         r"system_delivers\[W[2347]-(?!(staged|staged_uint8|staged_processes|tf_data)\])",
         r"system_delivers\[W[^6]-staged_processes\]",
         r"system_delivers\[W[56]-(staged_nice|staged_uint8_nice|lockstep|classic_fifo|from_generator|py_function)\]",
-        r"system_delivers\[(W3-staged_uint8|W7-tf_data)\]",
+        r"system_delivers\[W3-staged_uint8\]",
     ],
     # Two numbers of batches, and hooks that fail with threads.
     "test_examples.py": [r"lockstep_by_hand_and_staged_take_the_same\[2\]"],

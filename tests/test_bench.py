@@ -212,6 +212,16 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_pat
     assert bool(before) == (name not in ("W5", "W7"))
 
 
+@pytest.mark.parametrize("bound", ["source", "memcpy"])
+def test_what_needs_no_graph_steps(bound: str, tmp_path: Path, graph: Any) -> None:
+    workload = load_workload("W1")
+    data = workload.open(FACTS["W1"].quick_records, str(tmp_path))
+    with load_system(bound)(Task(workload, data, workload.model)) as step:
+        measured = measure(step, secs=1, steps=3)
+    assert measured.steps == 3 and measured.wall_ms > 0 and measured.cpu_ms > 0
+    assert not graph.get_operations()
+
+
 def test_batches_of_a_workload_are_the_tensors_that_its_model_takes(tmp_path: Path) -> None:
     for name in FACTS:
         if missing(name, ""):

@@ -13,6 +13,7 @@ from clusters import free_addresses
 
 import staging_tf1 as staging
 from staging_tf1.errors import ClusterError
+from staging_tf1.lifecycle.cluster_session import check_model
 
 # What these tests refuse is refused before a connection is made, and nobody answers.
 SOON = 0.1
@@ -76,3 +77,21 @@ def test_what_is_the_workers_own(cluster: staging.Cluster, scope: str) -> None:
     # The graph is right, so the next thing that fails is the connection.
     with pytest.raises(ClusterError, match="ps 0 at .* does not answer"):
         staging.StagingSession(cluster=cluster)
+
+
+def test_a_model_that_a_parameter_server_has_lost(cluster: staging.Cluster) -> None:
+    tf.get_variable("weight", [])
+    scaffold = tf.train.Scaffold().finalize()
+    lost = "waits for the other workers, but a parameter server has restarted and lost the model. Start worker 0 again"
+    with tf.Session() as session:
+        with pytest.raises(ClusterError, match=lost):
+            check_model(cluster, session, scaffold)
+        session.run(scaffold.init_op)
+        check_model(cluster, session, scaffold)
+
+
+def test_a_model_on_a_parameter_server_that_does_not_answer(cluster: staging.Cluster) -> None:
+    scaffold = tf.train.Scaffold(ready_op=tf.strings.to_number("no answer"))
+    with tf.Session() as session, pytest.raises(ClusterError, match="has restarted and lost the model") as raised:
+        check_model(cluster, session, scaffold)
+    assert isinstance(raised.value.__cause__, tf.errors.OpError)

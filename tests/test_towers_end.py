@@ -10,7 +10,15 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1.errors import LeftoverWarning
 from staging_tf1.sources import ArraySource
+
+
+def await_feed_threads() -> None:
+    """Wait until all batches are staged."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("feed:staged/"):
+            thread.join(200)
 
 
 @pytest.mark.parametrize("way", ["session", "plain"])
@@ -24,9 +32,7 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
 
     def steps(run: Any) -> str:
         got.append(int(run(parts[1])[0]))  # tower 1 is now one batch ahead
-        for thread in threading.enumerate():
-            if thread.name.startswith("feed:staged/"):
-                thread.join(200)
+        await_feed_threads()
         try:
             while True:
                 got.extend(int(each[0]) for each in run(parts))
@@ -54,3 +60,16 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
         "End of data for common steps: staged/1. Fetch the other towers separately to use their remaining batches."
     )
     assert sorted(got) == list(range(records))
+
+
+def test_batches_that_no_common_step_could_take_are_named(graph: Any) -> None:
+    parts = staging.staged(ArraySource(np.arange(7), batch_size=1, epochs=1), devices=["/cpu:0", "/cpu:0"], capacity=8)
+    expected = (
+        "'staged': the towers had unequal numbers of batches, and these were staged but never taken: staged/0: 1, "
+        "staged/1: 0. After the OutOfRangeError of the common step, fetch each tower separately until it ends."
+    )
+    with pytest.warns(LeftoverWarning) as warned, staging.StagingSession() as sess:
+        await_feed_threads()
+        while not sess.should_stop():
+            sess.run(parts)
+    assert [str(each.message) for each in warned] == [expected]

@@ -311,6 +311,14 @@ def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:
     assert sorted(os.listdir(tmp_path)) == ["program.py", "report.json"]
 
 
+def test_a_report_that_cannot_be_written(tmp_path: Path, capsys: Capture) -> None:
+    path, report = tmp_path / "program.py", tmp_path / "nowhere" / "report.json"
+    path.write_text("x = 1\n")
+    assert migrate.main([str(path), "--report", str(report)]) == 2
+    said = f"staging-tf1 migrate: {report}: cannot be written: No such file or directory\n"
+    assert capsys.readouterr().err == said
+
+
 def test_encodings_and_line_ends_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "latin.py"
     path.write_bytes(b"# -*- coding: latin-1 -*-\r\nimport tensorflow as tf  # \xe9t\xe9\r\nx = tf.zeros([1])\r\n")
