@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from importlib.metadata import version
 from typing import Any
@@ -103,6 +104,11 @@ def names(legacy_run: Run) -> dict[str, Any]:
 def test_every_name_is_there(names: dict[str, Any]) -> None:
     assert names["missing"] == []
     assert names["one object"] == [True] * 5
+
+
+def test_the_heads_of_contrib_take_the_mean_of_a_batch(names: dict[str, Any]) -> None:
+    """`contrib_premade_heads` trains with them; those of TensorFlow 2's package sum."""
+    assert names["losses"] == pytest.approx([math.log(2), math.log(3), 5.0])
 
 
 def test_a_hook_does_not_load_the_package(names: dict[str, Any]) -> None:

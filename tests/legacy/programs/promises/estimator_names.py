@@ -64,6 +64,19 @@ def found(path):
     return value is not None
 
 
+def loss_of(head, logits, labels):
+    with tf.Graph().as_default(), tf.Session() as sess:
+        train = tf.estimator.ModeKeys.TRAIN
+        logits, labels = tf.constant(logits, tf.float32), tf.constant(labels)
+        spec = head.create_estimator_spec({}, train, logits, labels, train_op_fn=lambda loss: tf.no_op())
+        return float(sess.run(spec.loss))
+
+
+report["losses"] = [
+    loss_of(tf.contrib.estimator.binary_classification_head(), [[0.0], [0.0]], [[0.0], [1.0]]),
+    loss_of(tf.contrib.estimator.multi_class_head(3), [[0.0] * 3] * 2, [[0], [2]]),
+    loss_of(tf.contrib.estimator.regression_head(), [[1.0], [3.0]], [[0.0], [0.0]]),
+]
 report["missing"] = [name for name in NAMES if not found(name)]
 report["one object"] = [
     Estimator is tf.estimator.Estimator is private_estimator is as_name.Estimator,
