@@ -438,6 +438,7 @@ def test_the_report_of_a_timeline() -> None:
         (3, 1, 3, "the steps waited for the source"),
         (0.5, 3, 3, "the steps waited for the puts"),
         (0.5, 3, 0.1, "the feed threads waited for the steps: the input keeps up"),
+        (3, 0.5, 0.1, "the input keeps up, but the feed threads were mostly in the source: if it holds the GIL, "),
     ],
 )
 def test_the_verdict_of_a_timeline(source: float, put: float, get: float, verdict: str) -> None:

@@ -166,6 +166,12 @@ def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) ->
 
 def _verdict(waited_share: float, source_us: float, feeders_us: float) -> str:
     if waited_share < BOUND:
+        # A timeline does not show who has the GIL; the verdict of `stats()` knows.
+        if 0 < feeders_us < source_us:
+            return (
+                "the input keeps up, but the feed threads were mostly in the source: if it holds the GIL, the steps "
+                "wait for that, so use processes (num_processes=)"
+            )
         return "the feed threads waited for the steps: the input keeps up"
     if source_us >= feeders_us:
         return "the steps waited for the source: make it faster, or add feed threads (num_threads=)"
