@@ -17,7 +17,7 @@ _HELD = 0.4
 # Above this number of cores, the threads compute. Below it, another part of the program holds the GIL.
 _COMPUTES = 0.25
 # Above this share of the loop's time, the steps themselves wait for the GIL.
-_STARVES = 0.6
+_STARVES = 0.5
 
 _CURES = {
     "source": "add feed threads (num_threads={more}), or make the source faster",
@@ -35,7 +35,7 @@ _LOCK_CURES = {
 class SourceWork:
     """What the feed threads of a pipeline do while they are in the source."""
 
-    # The share of that time during which some thread holds the GIL; None if unknown.
+    # The share of that time during which one of them holds the GIL; None if unknown.
     lock_share: float | None = None
     # The mean number of cores that they use.
     cores: float = 0.0

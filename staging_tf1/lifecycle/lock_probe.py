@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun
@@ -21,6 +22,18 @@ _EVERY_SECS = 0.05
 _LEAST_SAMPLES = 8
 
 
+@dataclass
+class _Samples:
+    """Those during which a feed thread of a pipeline was in the source."""
+
+    count: int = 0
+    # How many of them met a held GIL.
+    held: int = 0
+    # From one sample to the next, and the CPU time of the main thread.
+    secs: float = 0.0
+    main_secs: float = 0.0
+
+
 class LockProbe:
     """One thread per session that wakes every 50 ms and notes whether another thread holds the GIL.
 
@@ -30,12 +43,14 @@ class LockProbe:
 
     What counts is where the feed threads were when it woke. When it has the GIL at last, the thread that held it has
     left its source, unless it was there for longer than `sys.getswitchinterval()`.
+
+    The kernel does not tell which thread held it. A main thread that computes may have done so, for example to copy
+    what a step fetches, and its CPU time is left out.
     """
 
     def __init__(self) -> None:
         self._sources: list[tuple[Pipeline, list[ThreadState]]] = []
-        # By pipeline: the samples during which a feed thread was in the source, and those of them that met a held GIL.
-        self._samples: dict[Pipeline, tuple[int, int]] = {}
+        self._samples: dict[Pipeline, _Samples] = {}
         # Held until the end. A wait for it is one call of C, and so one sleep.
         self._ending = threading.Lock()
         self._ending.acquire()
@@ -56,23 +71,29 @@ class LockProbe:
             self._thread.join()
 
     def held_share(self, pipeline: Pipeline) -> float | None:
-        """Return the share of the time in the source of `pipeline` during which the GIL was held, from 0 to 1.
+        """Return the share of the time in the source of `pipeline` during which feed threads held the GIL, from 0 to 1.
 
         None if there are too few samples to tell.
         """
-        samples, held = self._samples.get(pipeline, (0, 0))
-        return held / samples if samples >= _LEAST_SAMPLES else None
+        samples = self._samples.get(pipeline, _Samples())
+        if samples.count < _LEAST_SAMPLES:
+            return None
+        return max(0.0, samples.held / samples.count - samples.main_secs / samples.secs)
 
     def _watch(self) -> None:
-        before, began = _sleeps(), time.perf_counter()
+        before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
         # A plain session that nobody closes must not be kept alive longer than its feed threads keep it.
         while self._feeding() and not self._ending.acquire(timeout=_EVERY_SECS):
             held, woke = _sleeps() - before > 1, began + _EVERY_SECS
+            secs, main_secs = time.perf_counter() - began, _main_secs() - main_before
             for pipeline, states in self._sources:
                 if any(state.in_source_at(woke) for state in states):
-                    samples, of_them = self._samples.get(pipeline, (0, 0))
-                    self._samples[pipeline] = samples + 1, of_them + held
-            before, began = _sleeps(), time.perf_counter()
+                    samples = self._samples.setdefault(pipeline, _Samples())
+                    samples.count += 1
+                    samples.held += held
+                    samples.secs += secs
+                    samples.main_secs += main_secs
+            before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
 
     def _feeding(self) -> bool:
         return any(state.doing != ENDED for _, states in self._sources for state in states)
@@ -89,3 +110,11 @@ def _reads(pipeline: Pipeline) -> bool:
 def _sleeps() -> int:
     """Return how often the calling thread has gone to sleep."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw if sys.platform == "linux" else 0
+
+
+def _main_secs() -> float:
+    """Return the CPU time of the main thread."""
+    ident = threading.main_thread().ident
+    if sys.platform != "linux" or ident is None:
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))

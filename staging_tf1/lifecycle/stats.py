@@ -32,7 +32,8 @@ class PipelineStats:
       feeder_wait_secs: seconds that the feed threads spent in the put, mostly waiting for room, in all.
       source_secs: seconds that the feed threads spent in the source, in all.
       source_cpu_secs: CPU seconds among them, estimated from one batch in eight.
-      lock_share: the share of the time in the source during which the GIL was held, from 0 to 1; None if unknown.
+      lock_share: the share of the time in the source during which feed threads held the GIL, from 0 to 1, estimated;
+        None if unknown.
       occupancy: mean number of elements that a step found.
       capacity: elements that there is room for.
       failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
@@ -128,7 +129,7 @@ def stats_of(
       failed: knows which batches failed.
       loop_secs: how long the loop has taken so far.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
-      lock_share: the share of the time in its source during which the GIL was held, by pipeline.
+      lock_share: the share of the time in its source during which feed threads held the GIL, by pipeline.
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
