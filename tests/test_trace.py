@@ -184,6 +184,8 @@ def test_two_threads_that_run_steps_have_a_row_each(graph: Any, tmp_path: Path) 
 
 
 def test_what_was_not_delivered_is_marked(graph: Any, tmp_path: Path) -> None:
+    ahead = threading.Event()
+
     class Faulty(staging.sources.RecordSource):
         def record_spec(self, batch_size: int | None) -> Any:
             return staging.sources.ArraySource(np.arange(2), batch_size=2).record_spec(batch_size)
@@ -192,6 +194,8 @@ def test_what_was_not_delivered_is_marked(graph: Any, tmp_path: Path) -> None:
             found = np.arange(200)[numbers]
             if 4 in found:
                 raise ValueError
+            if 12 in found:
+                ahead.set()  # batch 6, so batch 5 has been put
             return found
 
     x = staging.staged(
@@ -201,6 +205,7 @@ def test_what_was_not_delivered_is_marked(graph: Any, tmp_path: Path) -> None:
     with staging.StagingSession(trace_file=str(path)) as sess:
         for _ in range(4):
             sess.run(x)
+        assert ahead.wait(200)
     events = _check(path)
     assert [get["args"]["batch"] for get in _of(events, "get")] == [0, 1, 3, 4]
     assert [each["args"]["batch"] for each in _of(events, "put")] == [0, 1, 3, 4]
