@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int | None:
     """Answer `pytest -n auto`, unless the environment does."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else workers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Let the workers be forks of a process that has imported TensorFlow."""
+    folder: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    worker = Path(__file__).with_name("fork_worker.py")
+    for spec in specs:
+        if spec.popen and not spec.python:
+            spec.python = shlex.join([sys.executable, str(worker), str(folder / "workers")])
+    # What runs programs imports TensorFlow in the meantime, on another core.
+    programs = ForkServer(folder / "fork_server", folder)
+    threading.Thread(target=programs.connect, daemon=True).start()
+    config.add_cleanup(programs.close)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,8 +17,11 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import types
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +108,23 @@ def run(words: list[str]) -> None:
     exec(compile(text, name, "exec"), main.__dict__)
 
 
+@contextmanager
+def noise_held_back() -> Iterator[None]:
+    """Write to the standard error stream only if there is an exception. TensorFlow's import always writes lines."""
+    shown = os.dup(2)
+    with tempfile.TemporaryFile() as noise:
+        os.dup2(noise.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            noise.seek(0)
+            os.write(shown, noise.read())
+            raise
+        finally:
+            os.dup2(shown, 2)
+            os.close(shown)
+
+
 def import_all() -> None:
     """Import what the programs use, without searches for garbage, which would take a fifth of the time."""
     gc.disable()
@@ -150,9 +170,12 @@ class QuickEnd:
 
 
 if __name__ == "__main__":
+    # A Ctrl-C in the terminal is for the programs.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     quick_end = QuickEnd()
-    import_all()
+    with noise_held_back():
+        import_all()
+    program = next_program(socket.socket(fileno=int(sys.argv[1])))
     # A signal handler of Python's own, as in a new interpreter.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    program = next_program(socket.socket(fileno=int(sys.argv[1])))
     (run if program["whole_end"] else quick_end.run)(settle(program))

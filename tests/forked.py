@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -35,15 +36,23 @@ class ForkServer:
     The server starts when one of them starts the first program, and ends when all have closed their connections.
     """
 
-    def __init__(self, address: Path, cwd: Path, *launcher: str, whole_ends: bool = False) -> None:
+    def __init__(
+        self,
+        address: Path,
+        cwd: Path,
+        *launcher: str,
+        environment: Mapping[str, str] = QUIET,
+        whole_ends: bool = False,
+    ) -> None:
         """Programs run in `cwd`, unless they ask for another folder.
 
-        `address` is a file that says where the server is. The server runs as `python LAUNCHER... fork_server.py`. With
-        `whole_ends`, all programs end as with `start(whole_end=True)`.
+        `address` is a file that says where the server is. The server runs as `python LAUNCHER... fork_server.py`, with
+        `environment` added to its own. With `whole_ends`, all programs end as with `start(whole_end=True)`.
         """
         self._address = address
         self._cwd = cwd
         self._launcher = launcher
+        self._added = environment
         self._whole_ends = whole_ends
         self._environment: dict[str, str] = {}
         self._requests: socket.socket | None = None
@@ -65,7 +74,7 @@ class ForkServer:
         With `whole_end`, Python frees all objects when the program ends; see `QuickEnd` in `fork_server.py`. None is
         what the server was made with.
         """
-        self._connect()
+        self.connect()
         wanted = {**os.environ, "PYTHONPATH": _python_path(), **(env or {})}
         given = self._environment
         request = {
@@ -111,7 +120,7 @@ class ForkServer:
         number: int = json.loads(answer)
         return number
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         """Connect to the server. Start it if nobody has, or if it has ended with those who had."""
         with self._lock:
             if self._requests is not None:
@@ -124,7 +133,7 @@ class ForkServer:
                     name, self._environment = json.loads(text)
                     self._requests = _connected(name)
                 if self._requests is None:
-                    self._environment = {**os.environ, "PYTHONPATH": _python_path(), **QUIET}
+                    self._environment = {**os.environ, "PYTHONPATH": _python_path(), **self._added}
                     name = self._start_server()
                     file.truncate(0)
                     file.write(json.dumps([name, self._environment]))

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,48 @@ def test_it_can_be_waited_for_told_and_killed(fork_server: ForkServer) -> None:
 
 
 PARENT = "import os; print(os.getppid())"
+
+
+WORKER = Path(__file__).with_name("fork_worker.py")
+
+
+def test_a_worker_of_pytest_is_a_fork_with_its_streams(run_python: RunPython, shared_folder: Path) -> None:
+    code = "import os, sys; print('tensorflow' in sys.modules, input(), file=sys.stderr); sys.exit(3)"
+    ran = run_python(WORKER, shared_folder / "workers", "-u", "-c", code, input="typed\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "", "True typed\n")
+
+
+def test_a_worker_that_crashes_ends_its_output(run_python: RunPython, shared_folder: Path) -> None:
+    # As pytest-xdist waits for it: the process that stands for the worker keeps no end of the pipe.
+    code = "import os, signal; print('begun', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
+    ran = run_python(WORKER, shared_folder / "workers", "-c", code)
+    assert (ran.returncode, ran.stdout) == (-signal.SIGSEGV, "begun\n")
+
+
+def test_a_worker_has_the_variables_of_pytest(shared_folder: Path) -> None:
+    # Not those of programs, for which oneDNN is off, and the package is on the path.
+    code = "import os; print([os.environ.get(name) for name in ('TF_ENABLE_ONEDNN_OPTS', 'PYTHONPATH', 'MINE')])"
+    given = {"PYTHONPATH": str(WORKER.parent), "MINE": "1"}
+    environment = {**os.environ, **given}
+    ran = subprocess.run(
+        [sys.executable, WORKER, shared_folder / "workers", "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.stdout == f"{[os.environ.get('TF_ENABLE_ONEDNN_OPTS'), *given.values()]}\n"
+
+
+@pytest.mark.parametrize(("ending", "shown"), [("", ""), ("raise SystemExit(4)", "noise")])
+def test_an_import_is_heard_only_if_it_fails(run_python: RunPython, ending: str, shown: str) -> None:
+    code = f"import os, fork_server\nwith fork_server.noise_held_back():\n    os.write(2, b'noise')\n    {ending}"
+    ran = run_python("-c", code, env={"PYTHONPATH": str(WORKER.parent)})
+    assert ran.stderr == shown
+
+
+def test_ctrl_c_is_for_the_programs(fork_server: ForkServer) -> None:
+    server = fork_server.run("-c", PARENT).stdout
+    os.kill(int(server), signal.SIGINT)
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    assert "KeyboardInterrupt" in fork_server.run("-c", code).stderr
+    assert fork_server.run("-c", PARENT).stdout == server
 
 
 def test_connections_share_a_server(fork_server: ForkServer, shared_folder: Path, tmp_path: Path) -> None:
