@@ -24,7 +24,10 @@ from staging_tf1.errors import ResumeError, StallError, StuckThreadWarning
 from staging_tf1.graph.data_service import service_behind
 
 # TensorFlow warns of itself when its `distribute` is called in graph mode.
-pytestmark = pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
+pytestmark = [
+    pytest.mark.usefixtures("quick_graphs"),
+    pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options"),
+]
 
 CHILD = Path(__file__).with_name("data_service_child.py")
 RECORDS = 40

@@ -19,6 +19,8 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource, Source
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 SPEC = tf.TensorSpec([None], tf.int64)
 
 

@@ -19,6 +19,8 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 
 class UserError(Exception):
     """Raised by the user's code in these tests."""

@@ -24,6 +24,8 @@ from staging_tf1.recipes.curve import Curve
 from staging_tf1.recipes.settings import Settings
 from staging_tf1.recipes.training import train
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 _HOME = str(Path(__file__).parents[1])
 # Bars that nobody asked for appear after two seconds: here at once, so that the tests need not be slow.
 _NOW = "import sys, staging_tf1.progress as p; p.SILENT_SECS = 0.0; "

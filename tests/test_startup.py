@@ -17,6 +17,8 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
 
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
 
 def source() -> ArraySource:
     return ArraySource({"x": np.arange(64), "y": np.arange(64)}, batch_size=2)
