@@ -21,7 +21,7 @@ import tempfile
 import types
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +37,41 @@ def next_program(listener: socket.socket) -> dict[str, Any]:
         for each in readable:
             if each is listener:
                 clients.append(listener.accept()[0])
-                clients[-1].send(b"ready")
+                send(clients[-1], b"ready")
                 continue
-            message, streams, _, _ = socket.recv_fds(each, _MOST_BYTES, 3)
-            if message:
-                request = json.loads(message)
-                if answer(each, request, streams):
-                    for inherited in (listener, *clients):
-                        inherited.close()
-                    return request
-                continue
-            each.close()
-            clients.remove(each)
-            if not clients:
-                raise SystemExit(0)
+            request, streams = receive(each)
+            if request is None:
+                each.close()
+                clients.remove(each)
+                if not clients:
+                    raise SystemExit(0)
+            elif answer(each, request, streams):
+                for inherited in (listener, *clients):
+                    inherited.close()
+                return request
+
+
+def receive(client: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Return a request with its streams, or None at the end of the connection."""
+    # It is an error if the client was killed.
+    with suppress(ConnectionError):
+        message, streams, _, _ = socket.recv_fds(client, _MOST_BYTES, 3)
+        if message:
+            return json.loads(message), streams
+    return None, []
+
+
+def send(client: socket.socket, message: bytes) -> None:
+    """Send an answer. If nobody reads it any more, the next `receive` says so."""
+    with suppress(ConnectionError):
+        client.send(message)
 
 
 def answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> bool:
     """Reap a process, or fork one with these standard streams. Return whether this is the fork."""
     if "pid" in request:
         _, status = os.waitpid(request["pid"], 0)
-        client.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+        send(client, json.dumps(os.waitstatus_to_exitcode(status)).encode())
         return False
     pid = os.fork()
     for number, stream in enumerate(streams):
@@ -65,7 +79,7 @@ def answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -
             os.dup2(stream, number)
         os.close(stream)
     if pid:
-        client.send(json.dumps(pid).encode())
+        send(client, json.dumps(pid).encode())
     return not pid
 
 

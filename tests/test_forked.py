@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -131,6 +132,24 @@ def test_connections_share_a_server(fork_server: ForkServer, shared_folder: Path
         # The environment of the process that asks counts, not that of the one that has started the server.
         assert other.run("-c", "import os; print(os.environ['MINE'], os.getcwd())").stdout == f"1 {tmp_path}\n"
     other.close()
+    assert fork_server.run("-c", PARENT).stdout == server
+
+
+def test_a_client_that_is_killed_harms_nobody(fork_server: ForkServer, shared_folder: Path, tmp_path: Path) -> None:
+    server = fork_server.run("-c", PARENT).stdout
+    client = ForkServer(shared_folder / "fork_server", tmp_path)
+    client.connect()
+    requests = client._requests
+    assert requests is not None
+    # It does not read its answer, which makes the end of the connection an error.
+    with client.start("-c", "input()", stdin=subprocess.PIPE) as program:
+        program.kill()
+        select.select([program._end], [], [])
+        requests.send(json.dumps({"pid": program.pid}).encode())
+        select.select([requests], [], [])
+        requests.close()
+        program.returncode = -signal.SIGKILL
+    os.close(program._end)
     assert fork_server.run("-c", PARENT).stdout == server
 
 
