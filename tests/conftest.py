@@ -53,7 +53,12 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """Let the workers be forks of a process that has imported TensorFlow."""
+    """Let the workers be forks of a process that has imported TensorFlow.
+
+    Not if coverage measures them: it loses what such a fork executes.
+    """
+    if "COVERAGE_PROCESS_CONFIG" in os.environ:
+        return
     folder: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     worker = Path(__file__).with_name("fork_worker.py")
     for spec in specs:
