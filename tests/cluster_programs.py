@@ -10,6 +10,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
 from staging_tf1.cluster import cluster as cluster_module
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.lifecycle import cluster_session
+from staging_tf1.graph.sync_tokens import sync_tokens_of
+from staging_tf1.lifecycle import cluster_session, in_step
 
 # The package imports its modules when they are used. In the fork server once, not in each process.
 for public in staging.__all__:
@@ -203,10 +205,14 @@ def train_in_step(
     *,
     num_records: int = 120,
     streams: tuple[int, ...] = (),
+    late_news: bool = False,
     options: dict[str, Any] | None = None,
     session_options: dict[str, Any] | None = None,
 ) -> None:
-    """A worker in synchronous training. With `streams`, each worker has a stream of so many batches."""
+    """A worker in synchronous training. With `streams`, each worker has a stream of so many batches.
+
+    With `late_news`, it learns that the shortest stream has ended while it looks whether it may begin the step after.
+    """
     cluster = staging.Cluster(jobs, "worker", index, sync=True, **(options or {}))
     source: Any = staging.sources.ArraySource(np.arange(num_records), batch_size=3, epochs=1, shuffle=True)
     if streams:
@@ -226,6 +232,8 @@ def train_in_step(
             hook = optimizer.make_session_run_hook(cluster.is_chief)
         with staging.StagingSession(cluster=cluster, hooks=[hook], **(session_options or {})) as sess:
             notes.add("session", os.getpid())
+            if late_news:
+                delay_news(cluster.member, sync_tokens_of(sess.graph).wake, min(streams))
             while not sess.should_stop():
                 if go is not None:
                     go.acquire()
@@ -233,6 +241,29 @@ def train_in_step(
                 notes.add("got", got.tolist())
         notes.add("stats", [list(each.positions) for each in sess.stats()])
     notes.add("ended")
+
+
+def delay_news(member: Any, wake: Any, steps: int) -> None:
+    """Keeps news from this worker until it has read how many steps each one has begun, after `steps` and one more."""
+    note, read, came = member.on_news, in_step.run_unwrapped, threading.Event()
+    latest: dict[str, Any] = {}
+
+    def hold(entries: dict[str, Any]) -> None:
+        latest.update(entries)
+        if member.stopped_workers(entries)[0]:
+            came.set()
+
+    def read_then_hear(session: Any, fetches: Any) -> Any:
+        result = read(session, fetches)
+        if fetches is not wake and result[member.task.index] == steps:
+            # The next step returns, although nobody else sends gradients.
+            read(session, wake)
+        elif fetches is not wake and result[member.task.index] > steps:
+            assert came.wait(60)
+            note(latest)
+        return result
+
+    member.on_news, in_step.run_unwrapped = hold, read_then_hear
 
 
 class BeganHook(tf.train.SessionRunHook):  # type: ignore[misc]

@@ -38,8 +38,16 @@ def test_the_shortest_stream_ends_all(two: TestCluster) -> None:
         two.start("train_in_step", f"worker{index}", two.jobs, index, streams=(12, 7))
     two.join()
     taken = [len(two.notes(f"worker{index}", "got")) for index in range(2)]
-    # The longer stream may have begun one more step.
+    # The longer stream may have begun one step more.
     assert taken[1] == 7 and taken[0] in (7, 8)
+
+
+def test_no_step_begins_after_the_news_that_another_stream_has_ended(two: TestCluster) -> None:
+    two.start_ps()
+    for index, late_news in enumerate((True, False)):
+        two.start("train_in_step", f"worker{index}", two.jobs, index, streams=(12, 7), late_news=late_news)
+    two.join()
+    assert [len(two.notes(f"worker{index}", "got")) for index in range(2)] == [8, 7]
 
 
 def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestCluster) -> None:

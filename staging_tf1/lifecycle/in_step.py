@@ -67,17 +67,22 @@ class InStep:
         """
         began = time.monotonic()
         while True:
-            if self._error is not None:
-                raise self._error
-            if self._reason:
-                raise tf.errors.OutOfRangeError(None, None, self._reason)
+            self._raise_if_over()
             slower = self._slower_workers()
             if not slower:
+                # One that has stopped while the positions were read is not among the slower ones.
+                self._raise_if_over()
                 return
             if time.monotonic() - began > _LOG_SECS:
                 began = time.monotonic()
                 logging.info("%s waits for the steps of %s", self._cluster.member_task, ", ".join(map(str, slower)))
             time.sleep(_POLL_SECS)
+
+    def _raise_if_over(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._reason:
+            raise tf.errors.OutOfRangeError(None, None, self._reason)
 
     def _slower_workers(self) -> list[Task]:
         """Returns the workers that have begun fewer steps than this one, and have not stopped."""
@@ -102,7 +107,6 @@ class InStep:
     def _note(self, entries: dict[str, Any]) -> None:
         member = self._cluster.member
         ended, gone = member.stopped_workers(entries)
-        self._stopped = {member.layout.workers.index(task) for task in ended}
         if ended and self._ends_with_first and not self._reason:
             self._reason = (
                 f"End of data for steps of all workers: {', '.join(map(str, ended))} has no batch left, so the "
@@ -114,6 +118,8 @@ class InStep:
                 f"{member.task} waits for the gradients of {named}, in synchronous training. Start "
                 f"it again; everybody can resume from the last checkpoint."
             )
+        # Last, because `before_step` looks at it first.
+        self._stopped = {member.layout.workers.index(task) for task in ended}
         alone = bool(ended or gone or self._is_behind)
         if alone and self._is_waiting() and self._tokens is not None:
             run_unwrapped(self._session, self._tokens.wake)
