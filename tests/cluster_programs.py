@@ -1,12 +1,13 @@
-"""Programs that the processes of a test cluster run. The fork server imports this module, and TensorFlow, only once."""
+"""Programs that the processes of a test cluster run."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
-import gc
 import json
 import os
+import pickle
 import runpy
 import signal
 import sys
@@ -29,13 +30,6 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle import cluster_session, in_step
 
-# The package imports its modules when they are used. In the fork server once, not in each process.
-for public in staging.__all__:
-    getattr(staging, public)
-gc.collect()
-gc.freeze()
-gc.enable()  # uncollected.py has disabled it
-
 
 class Notes:
     """What one task reports to the test: a line of JSON each, in a file."""
@@ -50,10 +44,9 @@ class Notes:
 
 
 def main(program: str, folder: str, task: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Runs `program` in this process, with its output in a file; the exit code is 1 after an exception."""
-    log = os.open(str(Path(folder) / f"{task}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    """Runs `program` in this process; the exit code is 1 after an exception."""
+    # If the tests are killed, nothing is left running: the fork server ends with them, and this process with that.
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
     # For a test that waits in vain.
     faulthandler.register(signal.SIGUSR1)
     logging.use_absl_handler()
@@ -345,3 +338,7 @@ def build_more(notes: Notes, jobs: dict[str, list[str]]) -> None:
         tf.get_variable("more", [])
         with staging.StagingSession(cluster=cluster) as sess:
             sess.run(train_op)
+
+
+if __name__ == "__main__":
+    main(*pickle.load(sys.stdin.buffer))

@@ -1,44 +1,27 @@
-"""Clusters of real processes for the tests, on 127.0.0.1. TensorFlow is imported once, by a fork server."""
+"""Clusters of real processes for the tests, on 127.0.0.1: forks of a process that has imported TensorFlow."""
 
 from __future__ import annotations
 
-import ctypes
 import json
-import multiprocessing
 import os
+import pickle
 import signal
 import socket
-import sys
+import tempfile
 import time
 from collections.abc import Callable
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ForkServer, Program
+from gate import Gate
 from load import slowdown
 
 # Tests of what others show, too, with more processes. `make cluster` runs them.
 long_form = pytest.mark.skipif(not os.environ.get("STAGING_TF1_CLUSTER_TESTS"), reason="long form: make cluster")
 
-CONTEXT = multiprocessing.get_context("forkserver")
-# This module, too: it imports pytest, which would take longer in each process than its start.
-CONTEXT.set_forkserver_preload(["uncollected", "clusters", "cluster_programs"])
-
-
-def _start_fork_server() -> None:
-    """Starts it with a path on which it finds the module to preload: it does not get that of this process."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), *sys.path]))
-    try:
-        forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-
-
+_PROGRAMS = Path(__file__).with_name("cluster_programs.py")
 # How long anything in a test cluster may take on an idle machine.
 LIMIT_SECS = 40.0
 
@@ -69,36 +52,39 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, folder: Path, workers: int, ps: int = 1) -> None:
+    def __init__(self, server: ForkServer, folder: Path, workers: int, ps: int = 1) -> None:
         self.folder = folder
         addresses = free_addresses(workers + ps)
         self.jobs = {"ps": addresses[:ps], "worker": addresses[ps:]}
-        self.processes: dict[str, Any] = {}
-        self._kept: list[Any] = []
+        self.processes: dict[str, Program] = {}
+        self._server = server
+        self._gates: list[Gate] = []
 
-    def start(self, program: str, task: str, *arguments: Any, **options: Any) -> Any:
+    def gate(self, permits: int) -> Gate:
+        """A gate with so many permits, as an argument of programs."""
+        self._gates.append(Gate(self.folder / f"gate{len(self._gates)}", permits))
+        return self._gates[-1]
+
+    def start(self, program: str, task: str, *arguments: Any, **options: Any) -> None:
         """Starts a process that runs `program` of `cluster_programs`; `task` names its files."""
-        process = CONTEXT.Process(target=run, args=(program, str(self.folder), task, arguments, options), daemon=True)
-        _start_fork_server()
-        process.start()
-        # A semaphore among the arguments lives as long as this process refers to it.
-        self._kept.append(arguments)
-        self.processes[task] = process
-        return process
+        with tempfile.TemporaryFile() as given, (self.folder / f"{task}.log").open("ab") as log:
+            pickle.dump((program, str(self.folder), task, arguments, options), given)
+            given.seek(0)
+            self.processes[task] = self._server.start(_PROGRAMS, stdin=given, stdout=log, stderr=log)
 
-    def start_ps(self, index: int = 0, **options: Any) -> Any:
-        return self.start("serve", f"ps{index}", self.jobs, index, **options)
+    def start_ps(self, index: int = 0, **options: Any) -> None:
+        self.start("serve", f"ps{index}", self.jobs, index, **options)
 
-    def start_worker(self, index: int, go: Any = None, **options: Any) -> Any:
-        return self.start("train", f"worker{index}", self.jobs, "worker", index, go, **options)
+    def start_worker(self, index: int, go: Any = None, **options: Any) -> None:
+        self.start("train", f"worker{index}", self.jobs, "worker", index, go, **options)
 
     def start_program(
         self, task: str, words: list[str], environment: dict[str, str] | None = None, **options: Any
-    ) -> Any:
+    ) -> None:
         """Starts a process that runs a script, or -m and a module. `task` is "ps0", "worker1": it is in TF_CONFIG."""
         job = task.rstrip("0123456789")
         config = json.dumps({"cluster": self.jobs, "task": {"type": job, "index": int(task.removeprefix(job))}})
-        return self.start("run_program", task, {"TF_CONFIG": config, **(environment or {})}, words, **options)
+        self.start("run_program", task, {"TF_CONFIG": config, **(environment or {})}, words, **options)
 
     def notes(self, task: str, kind: str) -> list[Any]:
         """The values of that kind that `task` has noted so far, over all its processes."""
@@ -117,7 +103,7 @@ class TestCluster:
         def noted() -> bool:
             return len(self.notes(task, kind)) >= count
 
-        until(lambda: noted() or not self.processes[task].is_alive(), f"{task}: {count} {kind}")
+        until(lambda: noted() or self.processes[task].poll() is not None, f"{task}: {count} {kind}")
         assert noted(), self.log(task)
 
     def wrong_batches(
@@ -140,10 +126,9 @@ class TestCluster:
 
     def kill(self, task: str, number: int = signal.SIGKILL) -> None:
         """Sends the signal and, if it ends the process, waits for the end."""
-        process = self.processes[task]
-        os.kill(process.pid, number)
+        self.processes[task].send_signal(number)
         if number not in (signal.SIGSTOP, signal.SIGCONT):
-            process.join()
+            self.processes[task].wait()
 
     def join(self, *tasks: str, secs: float = LIMIT_SECS) -> None:
         """Waits until the processes have ended well. Fails as soon as one has not, because the others may wait for it.
@@ -154,19 +139,18 @@ class TestCluster:
         named = ", ".join(tasks) or "everybody"
         try:
             until(
-                lambda: all(each.exitcode == 0 for each in awaited) or any(each.exitcode for each in awaited),
+                lambda: all(each.poll() == 0 for each in awaited) or any(each.poll() for each in awaited),
                 f"{named} ends",
                 secs,
             )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.stacks()}") from None
-        assert not any(each.exitcode for each in awaited), self.logs()
+        assert not any(each.poll() for each in awaited), self.logs()
 
     def stacks(self) -> str:
         """What everybody has printed, and where each thread is."""
         for process in self.processes.values():
-            if process.is_alive():
-                os.kill(process.pid, signal.SIGUSR1)
+            process.send_signal(signal.SIGUSR1)
         time.sleep(1.0)
         return self.logs()
 
@@ -180,15 +164,7 @@ class TestCluster:
 
     def close(self) -> None:
         for process in self.processes.values():
-            if process.is_alive():
-                process.kill()
-            process.join()
-
-
-def run(program: str, folder: str, task: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """The target of each process. Here, so that this process does not import TensorFlow to start one."""
-    import cluster_programs
-
-    # If the test is killed, nothing is left running: the fork server ends with it, and this process with that.
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
-    cluster_programs.main(program, folder, task, arguments, options)
+            process.kill()
+            process.wait()
+        for gate in self._gates:
+            gate.close()

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -184,6 +184,12 @@ class Program:
             self.returncode = self._server.ask({"pid": self.pid}, [])
             os.close(self._end)
         return self.returncode
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None as long as the program runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the program has ended."""

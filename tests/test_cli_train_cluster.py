@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from clusters import TestCluster
+from forked import ForkServer
 from processes import RunPython
 from slow import with_slow
 
@@ -15,9 +16,9 @@ IMAGES = 1442
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of one parameter server and two workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
 
@@ -74,8 +75,7 @@ def is_tensorflows(line: str) -> bool:
 def test_classic_refuses_to_train_in_sync_with_one_line(two: TestCluster) -> None:
     train(two, "--workflow", "classic", sync=True)
     for task, process in two.processes.items():
-        process.join()
-        assert process.exitcode == 1
+        assert process.wait() == 1
         said = [line for line in two.log(task).splitlines() if not is_tensorflows(line)]
         assert said == [
             "staging-tf1 train: --workflow classic does not train in sync (STAGING_TF1_SYNC=1): only staged() counts "

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 from cluster_models import seen_in
-from clusters import CONTEXT, TestCluster, long_form, until
+from clusters import TestCluster, long_form, until
+from forked import ForkServer
 from load import slowdown
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of one parameter server and two workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
 
@@ -39,7 +40,7 @@ def test_a_killed_worker_goes_on_behind_its_position(two: TestCluster, tmp_path:
     model = str(tmp_path / "model")
     two.start_ps()
     two.start_worker(0, checkpoint_dir=model)
-    go = CONTEXT.Semaphore(5)
+    go = two.gate(5)
     two.start_worker(1, go)
     two.await_notes("worker1", "got", 5)
     two.kill("worker1")
@@ -54,7 +55,7 @@ def test_a_killed_worker_goes_on_behind_its_position(two: TestCluster, tmp_path:
 def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     two.start_ps()
-    go, other = CONTEXT.Semaphore(5), CONTEXT.Semaphore(7)
+    go, other = two.gate(5), two.gate(7)
     two.start_worker(0, go, checkpoint_dir=model)
     two.start_worker(1, other)
     two.await_notes("worker0", "got", 5)
@@ -63,8 +64,7 @@ def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_pa
     two.start_worker(0, checkpoint_dir=model)
     other.release()
     two.await_notes("worker1", "got", 8)
-    for _ in range(20):
-        other.release()
+    other.release(20)
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
     assert seen_in(tmp_path / "model") == [1] * 120
@@ -74,7 +74,7 @@ def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_pa
 def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     two.start_ps()
-    gates = [CONTEXT.Semaphore(8), CONTEXT.Semaphore(6)]
+    gates = [two.gate(8), two.gate(6)]
     for index, go in enumerate(gates):
         two.start_worker(index, go, checkpoint_dir=model, save_steps=4)
     two.await_notes("worker0", "got", 8)
@@ -82,8 +82,7 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
     two.kill("ps0")
     two.start_ps()
     for go in gates:
-        for _ in range(40):
-            go.release()
+        go.release(40)
     two.join()
     # What the model has seen is exact; what the steps have returned is more: some were lost with the server.
     assert seen_in(tmp_path / "model") == [1] * 120
@@ -110,13 +109,13 @@ def test_a_second_run_on_the_same_servers_starts_afresh(two: TestCluster, tmp_pa
 
 
 @long_form
-def test_fewer_and_more_workers_resume_by_arithmetic(tmp_path: Path) -> None:
+def test_fewer_and_more_workers_resume_by_arithmetic(fork_server: ForkServer, tmp_path: Path) -> None:
     model = tmp_path / "model"
     total: list[int] = []
     # 12, 24 and 28 batches: each number of workers divides what was consumed evenly.
     for workers, steps in ((2, 6), (3, 4), (1, 4), (4, None)):
         (tmp_path / str(workers)).mkdir()
-        cluster = TestCluster(tmp_path / str(workers), workers)
+        cluster = TestCluster(fork_server, tmp_path / str(workers), workers)
         try:
             cluster.start_ps()
             for index in range(workers):
@@ -135,7 +134,7 @@ def test_a_chief_made_by_hand_that_restarts_takes_the_others_with_it(two: TestCl
     # Its MonitoredTrainingSession restores the checkpoint over the model that the other worker trains.
     model = str(tmp_path / "model")
     two.start_ps()
-    gates = [CONTEXT.Semaphore(4), CONTEXT.Semaphore(4)]
+    gates = [two.gate(4), two.gate(4)]
     for index, go in enumerate(gates):
         two.start_worker(index, go, checkpoint_dir=model, save_steps=2, by_hand=True)
     for index in range(2):
@@ -143,8 +142,7 @@ def test_a_chief_made_by_hand_that_restarts_takes_the_others_with_it(two: TestCl
     two.kill("worker0")
     two.start_worker(0, checkpoint_dir=model, save_steps=2, by_hand=True)
     two.await_notes("worker0", "session", 2)
-    for _ in range(40):
-        gates[1].release()
+    gates[1].release(40)
     two.join(secs=120.0)
     assert seen_in(tmp_path / "model") == [1] * 120
 
@@ -152,14 +150,13 @@ def test_a_chief_made_by_hand_that_restarts_takes_the_others_with_it(two: TestCl
 def test_a_worker_that_is_stopped_for_a_while_goes_on(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps()
     two.start_worker(0, checkpoint_dir=str(tmp_path / "model"))
-    go = CONTEXT.Semaphore(5)
+    go = two.gate(5)
     two.start_worker(1, go)
     two.await_notes("worker1", "got", 5)
     two.kill("worker1", signal.SIGSTOP)
     two.await_notes("worker0", "got", 20)
     two.kill("worker1", signal.SIGCONT)
-    for _ in range(20):
-        go.release()
+    go.release(20)
     two.join()
     assert seen_in(tmp_path / "model") == [1] * 120
 
@@ -169,7 +166,7 @@ def test_a_worker_that_never_returns_is_named(two: TestCluster, tmp_path: Path, 
     quick = {"silence_secs": 2.0}
     two.start_ps(**quick)
     two.start_worker(0, checkpoint_dir=str(tmp_path / "model"), options=quick)
-    two.start_worker(1, CONTEXT.Semaphore(5), options=quick)
+    two.start_worker(1, two.gate(5), options=quick)
     two.await_notes("worker1", "got", 5)
     two.kill("worker1", number)
     two.join("worker0", "ps0")
@@ -234,15 +231,14 @@ def test_a_missing_chief_is_named(two: TestCluster) -> None:
 def test_a_step_that_waits_for_a_parameter_server_says_so(two: TestCluster) -> None:
     two.start_ps()
     two.start_worker(0)
-    go = CONTEXT.Semaphore(2)
+    go = two.gate(2)
     two.start_worker(1, go)
     two.await_notes("worker1", "got", 2)
     two.kill("ps0", signal.SIGSTOP)
     go.release()
     until(lambda: "parameter server that does not answer: ps 0 at 127.0.0.1:" in two.log("worker1"), "it is reported")
     two.kill("ps0", signal.SIGCONT)
-    for _ in range(40):
-        go.release()
+    go.release(40)
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
 
@@ -265,12 +261,12 @@ def test_workers_are_told_why_the_chief_could_not_begin(two: TestCluster, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+def begun(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
     """A cluster of two workers, whose chief has made a step. The other worker has not started."""
-    cluster = TestCluster(tmp_path_factory.mktemp("begun"), workers=2)
+    cluster = TestCluster(fork_server, tmp_path_factory.mktemp("begun"), workers=2)
     try:
         cluster.start_ps()
-        cluster.start_worker(0, CONTEXT.Semaphore(1))
+        cluster.start_worker(0, cluster.gate(1))
         cluster.await_notes("worker0", "got")
         yield cluster
     finally:
@@ -280,7 +276,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
 def refusal(cluster: TestCluster, task: str) -> str:
     """What `task` raises. Its address is free afterwards."""
     cluster.await_notes(task, "raised")
-    cluster.processes[task].join()
+    cluster.processes[task].wait()
     (message,) = cluster.notes(task, "raised")
     return str(message)
 
@@ -317,4 +313,4 @@ def test_a_worker_with_more_variables_than_the_chief_is_told(begun: TestCluster)
         "ClusterError: worker 1 has variables 'more', and the graph of the chief has not. Build the same model and "
         "the same pipelines in all workers."
     )
-    assert begun.processes["worker0"].is_alive()
+    assert begun.processes["worker0"].poll() is None

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from cluster_models import seen_in
-from clusters import CONTEXT, TestCluster, long_form, until
+from clusters import TestCluster, long_form, until
+from forked import ForkServer
+from gate import Gate
 from slow import with_slow
 
 DYNAMIC: dict[str, Any] = {"staged_options": {"share": "dynamic"}}
@@ -19,30 +21,29 @@ IMPATIENT: dict[str, Any] = {**DYNAMIC, "options": {"silence_secs": 8.0}}
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Iterator[TestCluster]:
+def three(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of one parameter server and three workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=3)
+    cluster = TestCluster(fork_server, tmp_path, workers=3)
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """The same with two workers."""
-    cluster = TestCluster(tmp_path, workers=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
 
 
-def open_gate(gate: Any) -> None:
+def open_gate(gate: Gate) -> None:
     """Lets a worker run to its end."""
-    for _ in range(200):
-        gate.release()
+    gate.release(200)
 
 
 def test_a_slow_worker_gets_less_and_everything_comes_once(three: TestCluster, tmp_path: Path) -> None:
     three.start_ps()
-    gates = [CONTEXT.Semaphore(1) for _ in range(3)]
+    gates = [three.gate(1) for _ in range(3)]
     three.start_worker(0, gates[0], checkpoint_dir=str(tmp_path / "model"), **DYNAMIC)
     three.start_worker(1, gates[1], **DYNAMIC)
     three.start_worker(2, gates[2], **DYNAMIC)
@@ -66,7 +67,7 @@ def test_a_slow_worker_gets_less_and_everything_comes_once(three: TestCluster, t
 
 def test_what_a_killed_worker_had_not_consumed_goes_to_the_others(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps(silence_secs=8.0)
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(5)]
+    gates = [two.gate(1), two.gate(5)]
     two.start_worker(0, gates[0], checkpoint_dir=str(tmp_path / "model"), **IMPATIENT)
     two.start_worker(1, gates[1], **IMPATIENT)
     two.await_notes("worker1", "got", 5)
@@ -81,14 +82,13 @@ def test_what_a_killed_worker_had_not_consumed_goes_to_the_others(two: TestClust
 
 def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps(silence_secs=8.0)
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(5)]
+    gates = [two.gate(1), two.gate(5)]
     two.start_worker(0, gates[0], checkpoint_dir=str(tmp_path / "model"), **IMPATIENT)
     two.start_worker(1, gates[1], **IMPATIENT)
     two.await_notes("worker1", "got", 5)
     two.await_notes("worker0", "got", 1)
     two.kill("worker1", signal.SIGSTOP)
-    for _ in range(33):
-        gates[0].release()
+    gates[0].release(33)
     # All but one of those that are left: some of them had been given to the other.
     two.await_notes("worker0", "got", 34)
     open_gate(gates[1])
@@ -104,7 +104,7 @@ def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: Te
 def test_a_killed_chief_goes_on_to_deal(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     two.start_ps()
-    gates = [CONTEXT.Semaphore(5), CONTEXT.Semaphore(7)]
+    gates = [two.gate(5), two.gate(7)]
     two.start_worker(0, gates[0], checkpoint_dir=model, **DYNAMIC)
     two.start_worker(1, gates[1], **DYNAMIC)
     two.await_notes("worker0", "got", 5)
@@ -122,12 +122,11 @@ def test_a_killed_chief_goes_on_to_deal(two: TestCluster, tmp_path: Path) -> Non
 
 def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps()
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(6)]
+    gates = [two.gate(1), two.gate(6)]
     two.start_worker(0, gates[0], checkpoint_dir=str(tmp_path / "model"), save_steps=4, **DYNAMIC)
     two.start_worker(1, gates[1], **DYNAMIC)
     two.await_notes("worker1", "got", 6)
-    for _ in range(7):
-        gates[0].release()
+    gates[0].release(7)
     two.await_notes("worker0", "got", 8)
     two.kill("ps0")
     two.start_ps()
@@ -138,27 +137,28 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
     assert sorted({*two.got("worker0"), *two.got("worker1")}) == list(range(120))
 
 
-def test_a_run_goes_on_with_another_number_of_workers_and_without_others(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_another_number_of_workers_and_without_others(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
     model = str(tmp_path / "model")
     numbers = (2, 3) if with_slow() else (2,)
     for workers in numbers:
         (folder := tmp_path / str(workers)).mkdir()
-        cluster = TestCluster(folder, workers)
+        cluster = TestCluster(fork_server, folder, workers)
         try:
             cluster.start_ps()
-            gates = [CONTEXT.Semaphore(1), *(CONTEXT.Semaphore(3) for _ in range(1, workers))]
+            gates = [cluster.gate(1), *(cluster.gate(3) for _ in range(1, workers))]
             cluster.start_worker(0, gates[0], checkpoint_dir=model, save_steps=1, **DYNAMIC)
             for index in range(1, workers):
                 cluster.start_worker(index, gates[index], **DYNAMIC)
                 cluster.await_notes(f"worker{index}", "got", 3)
-            for _ in range(3):
-                gates[0].release()
+            gates[0].release(3)
             # The checkpoint has gaps: what the others had been given.
             cluster.await_notes("worker0", "got", 4)
         finally:
             cluster.close()
     (folder := tmp_path / "1").mkdir()
-    alone = TestCluster(folder, 1)
+    alone = TestCluster(fork_server, folder, 1)
     alone.start("train", "worker0", None, None, None, checkpoint_dir=model, **DYNAMIC)
     alone.join()
     assert len(alone.got("worker0")) == 120 - sum(3 * (4 + 3 * (workers - 1)) for workers in numbers)
@@ -168,7 +168,7 @@ def test_a_run_goes_on_with_another_number_of_workers_and_without_others(tmp_pat
 @long_form
 def test_a_worker_that_ends_early_leaves_its_batches_to_the_others(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps()
-    gate = CONTEXT.Semaphore(1)
+    gate = two.gate(1)
     two.start_worker(0, stop_after=3, checkpoint_dir=str(tmp_path / "model"), **DYNAMIC)
     two.start_worker(1, gate, **DYNAMIC)
     two.await_notes("worker0", "got", 3)
@@ -181,7 +181,7 @@ def test_a_worker_that_ends_early_leaves_its_batches_to_the_others(two: TestClus
 
 def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps(silence_secs=8.0)
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(0)]
+    gates = [two.gate(1), two.gate(0)]
     two.start_worker(0, gates[0], checkpoint_dir=str(tmp_path / "model"), **IMPATIENT)
     two.start("break_off", "worker1", two.jobs, 1, gates[1], IMPATIENT["options"])
     two.await_notes("worker1", "broken")
@@ -194,8 +194,8 @@ def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tm
 
 
 @long_form
-def test_batches_that_failed_steps_have_taken_come_again(tmp_path: Path) -> None:
-    one = TestCluster(tmp_path, workers=1)
+def test_batches_that_failed_steps_have_taken_come_again(fork_server: ForkServer, tmp_path: Path) -> None:
+    one = TestCluster(fork_server, tmp_path, workers=1)
     try:
         one.start_ps()
         one.start("fail_steps", "worker0", one.jobs, 20, 4)
@@ -212,7 +212,7 @@ def test_batches_that_failed_steps_have_taken_come_again(tmp_path: Path) -> None
 @long_form
 def test_a_worker_does_not_wait_forever_for_a_chief_that_is_gone(two: TestCluster) -> None:
     two.start_ps()
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(1)]
+    gates = [two.gate(1), two.gate(1)]
     two.start_worker(0, gates[0], **DYNAMIC)
     two.start_worker(1, gates[1], **DYNAMIC, options={"start_timeout_secs": 15.0})
     two.await_notes("worker0", "got", 1)
@@ -229,7 +229,7 @@ def test_a_worker_does_not_wait_forever_for_a_chief_that_is_gone(two: TestCluste
 def test_a_worker_that_waits_begins_again_with_a_new_run(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     two.start_ps()
-    gates = [CONTEXT.Semaphore(1), CONTEXT.Semaphore(1)]
+    gates = [two.gate(1), two.gate(1)]
     two.start_worker(0, gates[0], checkpoint_dir=model, save_steps=1, by_hand=True, **DYNAMIC)
     two.start_worker(1, gates[1], **DYNAMIC)
     two.await_notes("worker0", "got", 1)

@@ -6,16 +6,16 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from clusters import CONTEXT, TestCluster, until
+from clusters import TestCluster, until
+from forked import ForkServer
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of two parameter servers and two workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=2, ps=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2, ps=2)
     yield cluster
     cluster.close()
 
@@ -23,7 +23,7 @@ def two(tmp_path: Path) -> Iterator[TestCluster]:
 def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
     options = {"num_records": 600, "by_hand": True, "checkpoint_dir": str(tmp_path / "model"), "save_steps": 50}
     start_servers(two)
-    gates = [CONTEXT.Semaphore(0), CONTEXT.Semaphore(20)]
+    gates = [two.gate(0), two.gate(20)]
     two.start_worker(0, gates[0], **options)
     # Made by hand, a worker looks for the chief's variables only every 30 seconds.
     two.await_notes("worker0", "session")
@@ -42,7 +42,7 @@ def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(tw
 
     until(has_restarted, "the chief has restarted")
     for gate in gates:
-        release(gate, 200)
+        gate.release(200)
     two.join()
     assert two.wrong_batches(options["checkpoint_dir"], 600, 3) == []
 
@@ -51,12 +51,12 @@ def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(tw
 def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_path: Path, server: int) -> None:
     options = {"num_records": 60, "checkpoint_dir": str(tmp_path / "model"), "save_steps": 4}
     start_servers(two)
-    gates = [CONTEXT.Semaphore(0), CONTEXT.Semaphore(3)]
+    gates = [two.gate(0), two.gate(3)]
     for index, gate in enumerate(gates):
         two.start_worker(index, gate, **options)
     two.await_notes("worker1", "got", 3)
     # One more permit than batches, for the step that finds the end.
-    release(gates[0], 11)
+    gates[0].release(11)
     # If a server dies before the chief has seen the end of its data, the chief begins again instead.
     until(lambda: "worker 0 waits for worker 1" in two.log("worker0"), "the chief waits for the other worker")
     assert len(two.notes("worker0", "got")) == 10
@@ -66,7 +66,7 @@ def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_
     (message,) = two.notes("worker0", "raised")
     assert re.match(r"ClusterError: worker 0 has no batch left .* has restarted and lost the model\. Start", message)
     for gate in gates:
-        release(gate, 20)
+        gate.release(20)
     two.start_worker(0, gates[0], **options)
     two.join()
     assert two.wrong_batches(options["checkpoint_dir"], 60, 3) == []
@@ -75,8 +75,3 @@ def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_
 def start_servers(cluster: TestCluster, **options: object) -> None:
     for index in range(len(cluster.jobs["ps"])):
         cluster.start_ps(index, **options)
-
-
-def release(gate: Any, count: int) -> None:
-    for _ in range(count):
-        gate.release()

@@ -15,12 +15,15 @@ from __future__ import annotations
 import os
 import random
 import socket
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import CONTEXT, TestCluster, long_form, until
+from clusters import TestCluster, long_form, until
+from forked import ForkServer
 from slow import with_slow
 
 KILLS = int(os.environ.get("STAGING_TF1_CLUSTER_KILLS", "4" if with_slow() else "2"))
@@ -33,9 +36,9 @@ STEPS, LAST_STEPS = 8, 10
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[TestCluster]:
+def cluster(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of two parameter servers and two workers; nothing is started."""
-    made = TestCluster(tmp_path, workers=WORKERS, ps=SERVERS)
+    made = TestCluster(fork_server, tmp_path, workers=WORKERS, ps=SERVERS)
     yield made
     made.close()
 
@@ -54,7 +57,7 @@ class Killed:
             "staged_options": {"share": share},
         }
         # With a permit for each step, no share ends before the last kill.
-        self.gates = [CONTEXT.Semaphore(0) for _ in range(WORKERS)]
+        self.gates = [cluster.gate(0) for _ in range(WORKERS)]
         self.workers = [f"worker{index}" for index in range(WORKERS)]
         self.servers = [f"ps{index}" for index in range(SERVERS)]
         self.kills: list[str] = []
@@ -69,8 +72,7 @@ class Killed:
 
     def let_step(self, count: int) -> None:
         for gate in self.gates:
-            for _ in range(count):
-                gate.release()
+            gate.release(count)
 
     def steps_of(self, task: str) -> int:
         """How many steps the task has made; all of them, for a parameter server."""
@@ -103,7 +105,8 @@ class Killed:
 
         until(has_stepped, f"{victim} has made {steps} steps\n")
         # The kill can hit a step, a checkpoint, a start or nothing.
-        self.cluster.processes[victim].join(delay)
+        with suppress(subprocess.TimeoutExpired):
+            self.cluster.processes[victim].wait(delay)
         self.cluster.kill(victim)
         self.kills.append(victim)
         self.start(victim)

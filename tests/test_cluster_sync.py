@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import CONTEXT, TestCluster, until
+from clusters import TestCluster, until
+from forked import ForkServer
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of one parameter server and two workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
 
@@ -52,7 +53,7 @@ def test_no_step_begins_after_the_news_that_another_stream_has_ended(two: TestCl
 
 def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestCluster) -> None:
     two.start_ps(silence_secs=3.0)
-    gone = CONTEXT.Semaphore(4)
+    gone = two.gate(4)
     options = {"silence_secs": 3.0}
     session_options = {"stall_secs": 1.0}
     two.start("train_in_step", "worker0", two.jobs, 0, options=options, session_options=session_options)

@@ -178,8 +178,8 @@ def test_a_plain_session_sees_all_points(capsys: pytest.CaptureFixture[str]) -> 
     assert 0.5 < slope <= 3.0 and 0.5 < offset <= 1.05
 
 
-def test_the_cluster_program_runs_on_a_cluster(tmp_path: Path) -> None:
-    cluster = TestCluster(tmp_path, workers=2)
+def test_the_cluster_program_runs_on_a_cluster(fork_server: ForkServer, tmp_path: Path) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     try:
         for task in ("ps0", "worker0", "worker1"):
             cluster.start_program(task, [str(EXAMPLES / "cluster.py")])

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from clusters import TestCluster, free_addresses, until
-from forked import QUIET
+from forked import QUIET, ForkServer
 from legacy_support import PROGRAMS, Run
 
 FOLDER = PROGRAMS / "cluster"
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TestCluster]:
+def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     """A cluster of one parameter server and two workers; nothing is started."""
-    cluster = TestCluster(tmp_path, workers=2)
+    cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
 
@@ -43,7 +43,7 @@ def run_workers(cluster: TestCluster, program: str, *flags: str) -> None:
         await_line(cluster, "worker0", "worker 0 begins")
     start(cluster, program, "worker1", *flags)
     cluster.join("worker0", "worker1")
-    assert cluster.processes["ps0"].is_alive()
+    assert cluster.processes["ps0"].poll() is None
     # No other signal: coverage has a handler for SIGTERM, which Python would call when the server has returned.
     cluster.kill("ps0")
 
@@ -93,8 +93,8 @@ def test_replicas_have_copies_of_the_variables(two: TestCluster) -> None:
         assert only(rf"worker {index}: 10 steps of all, loss from (.*) to (.*)", log)
 
 
-def test_workers_of_an_estimator_stage_their_parts(tmp_path: Path) -> None:
-    cluster = TestCluster(tmp_path, workers=0, ps=0)
+def test_workers_of_an_estimator_stage_their_parts(fork_server: ForkServer, tmp_path: Path) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=0, ps=0)
     cluster.jobs = {job: [address] for job, address in zip(("chief", "worker", "ps"), free_addresses(3), strict=True)}
     program = str(FOLDER / "estimator_staged.py")
     try:
@@ -149,8 +149,8 @@ def test_launch_runs_a_cluster_of_tensorflow_1(run_python: Run) -> None:
         assert only(rf"\[{tag}\] +worker {worker}: 10 steps of all, loss from .* to .*", printed)
 
 
-def test_a_learner_stages_the_trajectories_of_its_actors(tmp_path: Path) -> None:
-    cluster = TestCluster(tmp_path, workers=0, ps=0)
+def test_a_learner_stages_the_trajectories_of_its_actors(fork_server: ForkServer, tmp_path: Path) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=0, ps=0)
     learner, *actors = free_addresses(3)
     gone = tmp_path / "gone"
     hosts = [f"--learner_host={learner}", f"--actor_hosts={','.join(actors)}", f"--actors_gone={gone}"]
