@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from forked import ForkServer
 from load import slowdown
-from order import import_own_part, long_first, scheduler, workers
+from order import import_own_part, long_first, workers
 from processes import RunPython
 from running import graphs_as_built, left_over
 from slow import mark_slow, read_selection, with_slow
@@ -68,12 +68,6 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     programs = ForkServer(folder / "fork_server", folder)
     threading.Thread(target=programs.connect, daemon=True).start()
     config.add_cleanup(programs.close)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Answer `pytest --dist loadfile`."""
-    return scheduler(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -9,78 +9,74 @@ import importlib
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-# Files whose processes come from the fork server of `clusters.py`. One worker runs them all, and starts one.
-OF_CLUSTERS = [
-    "test_cluster.py",
-    "test_cluster_dynamic.py",
-    "test_cli_train_cluster.py",
-    "test_legacy_cluster.py",
-    "test_cluster_faults.py",
-    "test_cluster_sync.py",
-    "test_cluster_kills.py",
-    "test_cluster_graph.py",
-    "test_examples.py",
-]
 
 # Most time first, but those that mostly wait (clusters, launch, data_service) not at the same time. A file that is not
 # listed takes less than these.
 LONG = [
-    *OF_CLUSTERS,
+    "test_cluster.py",
     "test_bench.py",
     "test_legacy_migrate.py",
-    "test_legacy_estimator.py",
-    "test_launch.py",
+    "test_data_service.py",
     "test_cli_train.py",
     "test_fork.py",
-    "test_data_service.py",
-    "test_processes.py",
-    "test_arguments.py",
+    "test_cluster_dynamic.py",
+    "test_legacy_estimator.py",
+    "test_examples.py",
+    "test_launch.py",
+    "test_faults_everywhere.py",
+    "test_legacy_cluster.py",
     "test_workers_faults.py",
     "test_legacy_process.py",
-    "test_faults_everywhere.py",
     "test_resume_shards.py",
+    "test_processes.py",
     "test_quiet.py",
+    "test_arguments.py",
     "test_exactly_once.py",
-    "test_session.py",
-    "test_front_door.py",
-    "test_recovery.py",
-    "test_resume_skipped.py",
-    "test_faults.py",
     "test_source_errors.py",
-    "test_dynamic_shares.py",
+    "test_session.py",
     "test_grain_resume.py",
-    "test_checkpoints.py",
-    "test_workers_memory.py",
-    "test_bytes_equal.py",
+    "test_cluster_faults.py",
     "test_stats.py",
+    "test_cluster_sync.py",
     "test_advice.py",
-    "test_legacy_programs.py",
-    "test_readme.py",
+    "test_recovery.py",
+    "test_cli_train_cluster.py",
+    "test_workers_memory.py",
+    "test_resume_skipped.py",
+    "test_bytes_equal.py",
     "test_progress.py",
+    "test_readme.py",
+    "test_front_door.py",
+    "test_checkpoints.py",
+    "test_faults.py",
+    "test_legacy_programs.py",
     "test_resuming.py",
-    "test_stall.py",
-    "test_project.py",
     "test_resume.py",
-    "test_composites_staged.py",
-    "test_startup.py",
-    "test_classic_loop.py",
-    "test_cached_faults.py",
-    "test_stopping.py",
+    "test_stall.py",
+    "test_dynamic_shares.py",
     "test_legacy_tutorial.py",
-    "test_workers.py",
+    "test_stopping.py",
     "test_stall_stores.py",
+    "test_cached_faults.py",
     "test_legacy_imports.py",
-    "test_rounds.py",
+    "test_workers.py",
+    "test_classic_loop.py",
+    "test_composites_staged.py",
     "test_compose_staged.py",
-    "test_trace.py",
-    "test_sink_run.py",
     "test_soak.py",
     "test_map_source.py",
-    "test_broken_contracts.py",
+    "test_freed.py",
+    "test_project.py",
+    "test_startup.py",
+    "test_cluster_kills.py",
+    "test_forked.py",
+    "test_trace.py",
+    "test_legacy_docs.py",
+    "test_staged.py",
+    "test_kill9.py",
+    "test_sink_run.py",
 ]
 
 
@@ -110,15 +106,3 @@ def import_own_part(folder: Path) -> None:
         # Also of `pytest.importorskip`, which is no Exception. It comes again when pytest imports the file.
         with suppress(BaseException):
             importlib.import_module(path.stem)
-
-
-def scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return what `--dist loadfile` uses, but for the files of clusters, which it takes for one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class ByFile(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "clusters" if Path(file).name in OF_CLUSTERS else file
-
-    return ByFile(config, log)
