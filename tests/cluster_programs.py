@@ -247,14 +247,17 @@ def delay_news(member: Any, wake: Any, steps: int) -> None:
             came.set()
 
     def read_then_hear(session: Any, fetches: Any) -> Any:
-        result = read(session, fetches)
-        if fetches is not wake and result[member.task.index] == steps:
+        if fetches is wake:
+            return read(session, wake)
+        begun = read(session, fetches)
+        own = begun[member.task.index]
+        if own == steps:
             # The next step returns, although nobody else sends gradients.
             read(session, wake)
-        elif fetches is not wake and result[member.task.index] > steps:
+        elif own > steps:
             assert came.wait(60)
             note(latest)
-        return result
+        return begun
 
     member.on_news, in_step.run_unwrapped = hold, read_then_hear
 
