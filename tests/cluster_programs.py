@@ -112,10 +112,11 @@ def train(
     devices: int = 1,
     stop_after: int | None = None,
     by_hand: bool = False,
+    fails_at_start: bool = False,
     options: dict[str, Any] | None = None,
     staged_options: dict[str, Any] | None = None,
 ) -> None:
-    """A worker. Each step waits for `go`, if there is one."""
+    """A worker. Each step waits for `go`, if there is one. With `fails_at_start`, its session is created twice."""
     cluster = staging.Cluster(jobs, job, index, **(options or {}))
     source = ids_source(num_records, batch_size, epochs)
     with tf.Graph().as_default():
@@ -125,7 +126,8 @@ def train(
             )
             ids = tf.concat(towers, axis=0)
             train_op = model(ids, num_records)
-        with session(cluster, checkpoint_dir, save_steps, [BeganHook(notes, cluster)], by_hand=by_hand) as sess:
+        hooks = [BeganHook(notes, cluster), *([FailsAtStart()] if fails_at_start else [])]
+        with session(cluster, checkpoint_dir, save_steps, hooks, by_hand=by_hand) as sess:
             notes.add("session", time.time())
             while not sess.should_stop() and stop_after != 0:
                 if go is not None:
@@ -273,6 +275,18 @@ class BeganHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if position is not None:
             own = position.share.towers * self._index
             self._notes.add("began", int(run_unwrapped(session, position.saved[0])[own]))
+
+
+class FailsAtStart(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Fails at the first start like a parameter server that is lost, after the hooks before it have started."""
+
+    def __init__(self) -> None:
+        self._starts = 0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._starts += 1
+        if self._starts == 1:
+            raise tf.errors.UnavailableError(None, None, "lost")
 
 
 def session(

@@ -137,6 +137,21 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
     assert sorted({*two.got("worker0"), *two.got("worker1")}) == list(range(120))
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_start_that_fails_gives_back_nothing_of_the_next_one(
+    fork_server: ForkServer, tmp_path: Path, by_hand: bool
+) -> None:
+    one = TestCluster(fork_server, tmp_path, workers=1)
+    try:
+        one.start_ps()
+        one.start_worker(0, fails_at_start=True, by_hand=by_hand, **DYNAMIC)
+        one.join()
+    finally:
+        one.close()
+    assert one.notes("worker0", "began") == [0, 0]
+    assert sorted(one.got("worker0")) == list(range(120))
+
+
 def test_a_run_goes_on_with_another_number_of_workers_and_without_others(
     fork_server: ForkServer, tmp_path: Path
 ) -> None:

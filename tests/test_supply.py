@@ -120,6 +120,16 @@ def test_places_count_up_whatever_the_batches_are(bench: Bench) -> None:
     assert [*found, bench.supply.next(), bench.supply.next()] == [(0, 2), (1, 5), (2, 6)]
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_it_asks_again_if_an_earlier_session_has_asked_since(bench: Bench, closed: bool) -> None:
+    thread, found = waiting(bench)
+    bench.ledger.write({NAMES.ask(ME): {"token": "an earlier one", "total": 9, "closed": closed}})
+    until(lambda: bench.ledger.entries[NAMES.ask(ME)]["token"] == "token", "it asks again")
+    bench.deal()
+    thread.join()
+    assert found == [(0, 0)]
+
+
 def change(name: str, value: Any) -> Callable[[Bench], None]:
     return lambda bench: bench.ledger.write({name: value})
 

@@ -322,6 +322,11 @@ class Member:
             self._shared[pipeline].stop()
         self._shared[pipeline] = shared
 
+    @property
+    def shares(self) -> list[Shared]:
+        """What each pipeline with dynamic shares has in this task at present."""
+        return list(self._shared.values())
+
     def give_back(self) -> None:
         """Lets others have the batches that this task has been given and has not consumed. It must step no more."""
         for each in self._shared.values():

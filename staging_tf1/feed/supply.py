@@ -219,6 +219,9 @@ class LeasedSupply:
 
     def _take(self, entries: Mapping[str, Any]) -> Lease | None:
         """Takes what has been given since. Returns the lease."""
+        if entries.get(self._names.ask(self._worker), {}).get("token") != self._token:
+            # That of an earlier session has written over this one: its start failed, and it was closed late.
+            self._asked = self._given
         entry = entries.get(self._names.lease(self._worker))
         if entry is None or entry["token"] != self._token:
             return None

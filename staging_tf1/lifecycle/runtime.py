@@ -101,6 +101,8 @@ class SessionRuntime:
             in_step=self._in_step,
             at_end=self._wait_for_workers,
         )
+        # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
+        self._shares = [] if self._cluster is None else self._cluster.member.shares
         self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
         self._lock_probe = LockProbe()
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs))
@@ -276,9 +278,9 @@ class SessionRuntime:
         self._close_before()
         for thread in self.ends_with_session:
             thread.join(_CANCEL_SECS)
-        if self._cluster is not None:
-            # After the last step, which consumes what it has been given.
-            self._cluster.member.give_back()
+        # After the last step, which consumes what it has been given.
+        for share in self._shares:
+            share.give_back()
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()
