@@ -20,6 +20,7 @@ import staging_tf1 as staging
 from staging_tf1.feed import pipeline_run
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, run_in
+from staging_tf1.feed.queue_runner import are_started_together
 from staging_tf1.sources import StreamSource
 from staging_tf1.spec import ArraySpec
 
@@ -100,6 +101,35 @@ def test_an_area_on_a_server_gets_nothing_of_an_abandoned_session(graph: Any, fi
         got = to_the_end(sess.run, parts)
     assert failing.starts == 2
     assert list(chain(*zip(*got, strict=True))) == list(range(COUNT))
+
+
+class Refuses(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Fails before the session is created, or after its feed threads have started."""
+
+    def __init__(self, when: str) -> None:
+        self._when = when
+
+    def begin(self) -> None:
+        self._refuse("begin")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._refuse("after_create_session")
+
+    def _refuse(self, now: str) -> None:
+        if now == self._when:
+            raise ValueError("refused")
+
+
+@pytest.mark.parametrize("when", ["begin", "after_create_session"])
+def test_a_session_that_cannot_be_created_leaves_the_graph_to_the_next_one(graph: Any, when: str) -> None:
+    x = staging.staged(Numbers(3))
+    staging.staged(Numbers(3), name="other")
+    with pytest.raises(ValueError, match="refused"):
+        staging.StagingSession(hooks=[Refuses(when)])
+    assert feed_threads() == []
+    assert not are_started_together(graph)
+    with staging.StagingSession() as sess:
+        assert to_the_end(sess.run, [x]) == [[0, 1, 2]]
 
 
 class FailsBesideASlowPut(tf.train.SessionRunHook):  # type: ignore[misc]

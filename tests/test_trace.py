@@ -272,6 +272,31 @@ def test_only_the_last_events_are_kept(graph: Any, tmp_path: Path, monkeypatch: 
     assert [get["args"]["batch"] for get in _of(events, "get")][-1] == 39
 
 
+class _FailsTwice(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Makes MonitoredSession create the session three times."""
+
+    def __init__(self) -> None:
+        self._starts = 0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._starts += 1
+        if self._starts <= 2:
+            raise tf.errors.AbortedError(None, None, "preempted")
+
+
+def test_the_threads_of_the_last_start_are_traced(graph: Any, tmp_path: Path) -> None:
+    x = staging.staged(_source())
+    path = tmp_path / "trace.json"
+    with staging.StagingSession(hooks=[_FailsTwice()], trace_file=str(path)) as sess:
+        while not sess.should_stop():
+            sess.run(x)
+    gets = _of(_check(path), "get")
+    assert [event["args"]["batch"] for event in gets] == list(range(_BATCHES))
+    for name in ("source", "put"):
+        traced = {event["args"]["batch"] for event in _of(_events(path), name)}
+        assert traced >= set(range(_BATCHES)), name
+
+
 def test_without_a_trace_nothing_is_noted(graph: Any) -> None:
     x = staging.staged(_source(), name="train")
     hook = staging.StagingHook()

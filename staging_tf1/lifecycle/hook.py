@@ -207,19 +207,20 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             yield
         except BaseException:
             self._close_session()
+            self._let_go_of_graph()
             raise
 
     def _close_session(self) -> None:
         """Ends the last session, unless it is closed. MonitoredSession closes none whose hooks failed at the start."""
         session = self._session
-        if session is not None and not is_closed(session):
+        if session is not None and not has_lost_tensorflow() and not is_closed(session):
             self._abandon()
             with contextlib.suppress(tf.errors.OpError):
                 session.close()
 
     def _abandon(self) -> None:
         self._coord.request_stop()
-        self.stop()
+        self._end_session()
 
     @property
     def runs(self) -> list[PipelineRun]:
@@ -237,6 +238,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if has_lost_tensorflow() or self._session is None:
             # After a fork, the threads belong to the parent, and their locks may be held forever.
             return
+        self._end_session()
+        self._let_go_of_graph()
+
+    def _end_session(self) -> None:
         if self._runtime is None:
             # The start failed.
             self._final_stats = []
@@ -246,6 +251,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             tokens = sync_tokens_of(self._graph)
             if tokens is not None:
                 self._runtime.ends_with_session += leave_to_close(self._coord, tokens.name)
-        start_together(self._graph, False)
-        follow_runs(self._graph, None)
         self._session = None
+
+    def _let_go_of_graph(self) -> None:
+        """Undoes what `begin` has set. Not after a failed start, because MonitoredSession may try again."""
+        if self._graph is not None:
+            start_together(self._graph, False)
+            follow_runs(self._graph, None)
