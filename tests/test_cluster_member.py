@@ -61,6 +61,16 @@ def test_a_parameter_server_survives_a_restart_of_the_first_one(member_of: Calla
     await_end(member_of("ps", 1, [*minutes, *seconds, *minutes, *seconds, ended]))
 
 
+def test_a_parameter_server_ends_without_a_chief_that_is_gone(
+    member_of: Callable[..., member.Member], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", logger="absl"):
+        await_end(member_of("ps", 0, [{**RUN, "done/worker 1": "1"}] * 12000))
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
+        "ps 0 ends without: worker 0 at h:3"
+    ]
+
+
 def test_a_parameter_server_ends_without_the_first_one(member_of: Callable[..., member.Member]) -> None:
     with pytest.raises(ClusterError, match="ps 1: ps 0 at h:1 has not answered for 60 s: connection refused"):
         await_end(member_of("ps", 1, [RUN] * 1200 + [unavailable()] * 700))

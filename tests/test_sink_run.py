@@ -374,6 +374,20 @@ def test_a_slow_put_that_was_mistaken_is_put_right_by_the_next_repair(graph: Any
         assert places(sess, sink) == (2, 0)
 
 
+def test_a_put_that_ends_during_a_repair_has_lost_nothing(graph: Any) -> None:
+    (sink,), _ = area()
+    with begun(sink) as sess:
+        sess.run(sink.repair.take_away)  # by a put that fails before the repair looks at it
+
+        def puts() -> tuple[int, int]:
+            if places(sess, sink) == (1, 0):
+                sess.run(sink.repair.give_back)
+            return 1, 1
+
+        assert repair([(sink, puts)], sess) == [0]
+        assert places(sess, sink) == (2, 0)
+
+
 @settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(["put", "take", "lose", "repair"]), max_size=12))
 def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -> None:
