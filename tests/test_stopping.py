@@ -219,6 +219,31 @@ def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockste
     assert feed_threads() == []
 
 
+def test_a_stop_ends_the_search_for_a_good_batch(graph: Any) -> None:
+    begins, may_fail = threading.Semaphore(0), threading.Event()
+
+    def bad() -> Any:
+        begins.release()
+        may_fail.wait(60)
+        raise ValueError("bad")
+
+    numbers = tf.ensure_shape(tf.numpy_function(bad, [], tf.int64), [1])
+    staging.staged(numbers, ignored_exception_types=(Exception,))
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+        assert begins.acquire(timeout=60)
+        (run,) = runs_in(sess, pipelines_of(graph))
+        coord.request_stop()
+        while not run.sinks[0].cancelled:
+            time.sleep(0.01)
+        may_fail.set()
+        coord.join(threads, stop_grace_period_secs=60)
+    assert not begins.acquire(blocking=False), "no batch after the one that failed"
+    assert run.states[0].ignored == 1
+    assert feed_threads() == []
+
+
 def test_a_ctrl_c_while_the_threads_are_started_leaves_none(graph: Any) -> None:
     registered: list[threading.Thread] = []
 

@@ -161,7 +161,7 @@ class ProducerRun:
         A bad batch is skipped within the rotation. Otherwise its tower would fall behind the others, until they waited
         for it with full areas.
         """
-        while not self._delivery.stopping:
+        while True:
             try:
                 self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
@@ -171,4 +171,3 @@ class ProducerRun:
                 self._batches.skip(state, error)
             else:
                 return True
-        return False
