@@ -34,6 +34,9 @@ class Ledger:
     def write(self, entries: Any) -> None:
         """Writes nothing."""
 
+    def remove(self, names: Any) -> None:
+        """Removes nothing."""
+
 
 @pytest.fixture
 def member_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., member.Member]:
@@ -79,6 +82,19 @@ def test_a_parameter_server_ends_without_the_first_one(member_of: Callable[..., 
 def test_a_chief_does_not_wait_forever_for_a_parameter_server(member_of: Callable[..., member.Member]) -> None:
     with pytest.raises(ClusterError, match="worker 0: ps 0 at h:1 has not answered for 600 s: connection refused"):
         member_of("worker", 0, [unavailable()] * 7000).await_workers()
+
+
+def test_a_chief_without_data_notices_that_the_first_parameter_server_is_new(
+    member_of: Callable[..., member.Member],
+) -> None:
+    chief = member_of("worker", 0, [{}, {"task/worker 1": "a sign of life"}])
+    chief.begin_run("the variables")
+    with pytest.raises(ClusterError) as caught:
+        chief.await_workers()
+    assert str(caught.value) == (
+        "worker 0 has no batch left and waits for the other workers, but ps 0 has restarted and lost the model. Start "
+        "worker 0 again: it restores the last checkpoint, for which the other workers wait."
+    )
 
 
 def test_signs_of_life_cost_the_server_as_much_with_any_large_number_of_workers() -> None:

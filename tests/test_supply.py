@@ -250,3 +250,22 @@ def test_a_dealer_that_fails_tells_the_workers() -> None:
     until(lambda: NAMES.deal in ledger.entries, "it says so")
     dealer.stop()
     assert ledger.entries[NAMES.deal] == {"run": "run", "state": "failed", "why": "KeyError: 3"}
+
+
+def test_the_dealer_of_an_earlier_run_deals_nothing() -> None:
+    cluster = Cluster({"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}, "worker", 0)
+    ledger, asked = Ledger(), threading.Semaphore(0)
+
+    def leads(entries: dict[str, Any], run_id: str) -> bool:
+        asked.release()
+        return bool(entries["run"]["id"] == run_id)
+
+    member: Any = SimpleNamespace(
+        layout=cluster.layout, ledger=ledger, read=ledger.read, leads=leads, run_id="an earlier one", silence_secs=9.0
+    )
+    dealer = Dealer(member, "train", "train/position", 5)
+    dealer.start()
+    for _ in range(3):
+        assert asked.acquire(timeout=60), "it goes on: its run may not be initialized yet"
+    dealer.stop()
+    assert ledger.written == 0
