@@ -116,6 +116,10 @@ def test_a_hook_does_not_load_the_package(names: dict[str, Any]) -> None:
     assert not names["loaded for a hook"]
 
 
+def test_an_estimator_without_a_pipeline_does_not_load_ours(names: dict[str, Any]) -> None:
+    assert not names["loaded to train"]
+
+
 def test_what_is_gone_says_so(names: dict[str, Any]) -> None:
     lacks = "and the package tensorflow-estimator lacks it."
     assert names["boosted trees"] == (

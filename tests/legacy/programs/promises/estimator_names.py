@@ -2,6 +2,7 @@
 import json
 import os
 import sys
+import tempfile
 
 import tensorflow as tf
 
@@ -89,6 +90,18 @@ report["boosted trees"] = failing(lambda: tf.estimator.BoostedTreesClassifier)
 report["misspelt"] = failing(lambda: tf.estimator.Estimater)
 report["contrib towers"] = failing(lambda: tf.contrib.estimator.replicate_model_fn)
 report["contrib misspelt"] = failing(lambda: tf.contrib.estimator.no_such_name)
+
+
+def model_fn(features, labels, mode):
+    step = tf.train.get_global_step()
+    return tf.estimator.EstimatorSpec(mode, loss=tf.reduce_sum(features), train_op=tf.assign_add(step, 1))
+
+
+# A new process has not loaded it yet, but a fork of the server of the tests has.
+sys.modules.pop("staging_tf1.feed.pipeline", None)
+with tempfile.TemporaryDirectory() as folder:
+    Estimator(model_fn, folder).train(lambda: (tf.constant([1.0]), None), steps=1)
+report["loaded to train"] = "staging_tf1.feed.pipeline" in sys.modules
 os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})
 strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
 report["strategy"] = failing(lambda: tf.estimator.RunConfig(train_distribute=strategy))
