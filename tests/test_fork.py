@@ -202,6 +202,25 @@ def test_the_child_of_a_process_with_sessions(fork_server: ForkServer, tmp_path:
     succeeds(run(fork_server, PRELUDE + PARENTS[parent] + WAYS, tmp_path))
 
 
+STOPPED = """
+x = staging.staged(source())
+hook = staging.StagingHook()
+sess = tf.train.MonitoredTrainingSession(hooks=[hook])
+sess.run(x)
+# MonitoredSession calls it as the session ends. The child has nothing to end, and no figures of its own.
+assert in_child(hook.stop) == "returned None"
+assert sess.run(x) == 1, "the parent is fed on"
+sess.close()
+taken = [figures.batches for figures in hook.stats()]
+hook.stop()
+assert [figures.batches for figures in hook.stats()] == taken, "a second stop changes nothing"
+"""
+
+
+def test_the_child_of_a_process_with_a_hook_stops_nothing(fork_server: ForkServer, tmp_path: Path) -> None:
+    succeeds(run(fork_server, PRELUDE + STOPPED, tmp_path))
+
+
 UNSTARTED = """
 # To free a session that has threads of its own joins them.
 options = dict(checkpoint_dir=folder, config=tf.ConfigProto(use_per_session_threads=True))
@@ -379,11 +398,13 @@ def forgets_to_exit(batch):
         os.dup2(writer, 2)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(60)
+        # Once the feed thread that has forked is dead, nothing is left to do here.
+        threading.excepthook = lambda failed: (threading.__excepthook__(failed), os._exit(0))
         return batch
     os.close(writer)
     said = open(reader).read()
     os.waitpid(pid, 0)
-    assert "ForkedError: " in said, said
+    assert "Traceback" in said and "ForkedError: " in said, said
     return batch
 
 def pools(batch):
