@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from clusters import until
 from load import slowdown
 from running import feed_threads
 
@@ -235,8 +236,7 @@ def test_a_stop_ends_the_search_for_a_good_batch(graph: Any) -> None:
         assert begins.acquire(timeout=60)
         (run,) = runs_in(sess, pipelines_of(graph))
         coord.request_stop()
-        while not run.sinks[0].cancelled:
-            time.sleep(0.01)
+        until(lambda: run.sinks[0].cancelled, "the stop has cancelled the puts")
         may_fail.set()
         coord.join(threads, stop_grace_period_secs=60)
     assert not begins.acquire(blocking=False), "no batch after the one that failed"
