@@ -11,7 +11,7 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.crc32c import crc32c_many, mask
+from staging_tf1.sources.files.crc32c import masked_crcs
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.tfrecord_index import RecordIndex
 from staging_tf1.sources.files.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
@@ -124,7 +124,7 @@ class RecordFiles:
             raise _misplaced(span.file, int(span.starts[misplaced[0]]))
         if not self._verify:
             return {}
-        wrong = np.flatnonzero(mask(np.array(crc32c_many(found.payloads), np.uint32)) != found.crcs)
+        wrong = np.flatnonzero(masked_crcs(found.payloads) != found.crcs)
         return {
             place: _corrupt(span.file, int(span.starts[place]), int(span.records[place])) for place in wrong.tolist()
         }

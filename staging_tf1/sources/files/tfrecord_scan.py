@@ -35,8 +35,7 @@ def plain_header(header: bytes) -> bool:
     """Whether the first 12 bytes of a file are a record header. Otherwise the file may be compressed."""
     if len(header) < HEADER_BYTES:
         return False
-    rows = np.frombuffer(header, np.uint8, HEADER_BYTES).reshape(1, -1)
-    return bool(masked_crcs(rows[:, :8])[0] == rows[:, 8:].copy().view("<u4")[0, 0])
+    return bool(masked_crcs([header[:8]]) == np.frombuffer(header, "<u4", 1, 8))
 
 
 def scan(
@@ -96,7 +95,7 @@ def _good_headers(data: mmap.mmap, starts: np.ndarray[Any, Any]) -> int:
     """How many headers match their checksums, up to the first that does not."""
     if not len(starts):
         return 0
-    headers = np.frombuffer(b"".join([data[start : start + HEADER_BYTES] for start in starts.tolist()]), np.uint8)
-    rows = headers.reshape(-1, HEADER_BYTES)
-    wrong = np.flatnonzero(masked_crcs(rows[:, :8]) != rows[:, 8:].copy().view("<u4")[:, 0])
+    headers = [data[start : start + HEADER_BYTES] for start in starts.tolist()]
+    written = np.frombuffer(b"".join([header[8:] for header in headers]), "<u4")
+    wrong = np.flatnonzero(masked_crcs([header[:8] for header in headers]) != written)
     return int(wrong[0]) if len(wrong) else len(starts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.sources.files.crc32c import crc32c_many, mask
+from staging_tf1.sources.files.crc32c import masked_crcs
 from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.replacing import replacing
 from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
@@ -76,9 +76,7 @@ def _batched(records: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def _frames(records: list[bytes]) -> Iterator[bytes]:
     lengths = [len(record).to_bytes(8, "little") for record in records]
-    heads = mask(np.array(crc32c_many(lengths), np.uint32)).astype("<u4")
-    tails = mask(np.array(crc32c_many(records), np.uint32)).astype("<u4")
-    for length, head, record, tail in zip(lengths, heads, records, tails):
+    for length, head, record, tail in zip(lengths, masked_crcs(lengths), records, masked_crcs(records)):
         frame = b"".join((length, head.tobytes(), record, tail.tobytes()))
         assert len(frame) == len(record) + FRAMING_BYTES
         yield frame
