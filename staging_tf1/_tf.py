@@ -18,11 +18,11 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 from tensorflow.compat.v2.data import Dataset
 from tensorflow.core.protobuf.config_pb2 import CallableOptions
+from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
-from tensorflow.python.training import server_lib as _server_lib
 from tensorflow.python.util import deprecation as _deprecation
 from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
@@ -41,11 +41,11 @@ __all__ = [
     "eager_mode",
     "estimator_exports",
     "fast_callable",
-    "first_to_log",
     "function_def",
     "has_default_graph",
     "is_closed",
     "leave_to_close",
+    "list_physical_devices",
     "log_no_renamed_names",
     "never_free_sessions",
     "original_stack",
@@ -107,15 +107,10 @@ def _has_own_runners() -> bool:
 tf.get_logger().addFilter(_OwnDeprecations())
 
 
-def first_to_log() -> list[tuple[Any, str]]:
-    """The (class, method) pairs whose first call makes TensorFlow log about devices and passes, in order.
-
-    Graph mode creates an eager context, too: some checks of a Saver ask it. Each run and each callable extends the
-    session by the ops that are new.
-    """
-    session = _session.BaseSession
-    earlier = [(_context.Context, "ensure_initialized"), (_server_lib.Server, "__init__")]
-    return [*earlier, (session, "__init__"), (session, "_extend_graph")]
+def list_physical_devices() -> list[bytes]:
+    """Returns the names of the devices of this machine. Neither chooses nor occupies one."""
+    found: list[bytes] = _pywrap_tfe.TF_ListPhysicalDevices()
+    return found
 
 
 def control_flow_context(graph: Any) -> Any:

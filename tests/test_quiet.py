@@ -14,8 +14,7 @@ import pytest
 from forked import ForkServer
 from processes import RunPython
 
-from staging_tf1.quiet import QuietStart
-from staging_tf1.quiet.filter_process import END_OF_PERIOD, Filter, without_noise
+from staging_tf1.quiet import importing, without_noise
 
 # A new terminal: what conftest.py sets for TensorFlow is not set there.
 _UNSET = ("TF_CPP_MIN_LOG_LEVEL", "CUDA_VISIBLE_DEVICES", "STAGING_TF1_LOG_LEVEL")
@@ -73,45 +72,29 @@ def test_noise_behind_a_progress_bar_is_left_out(noise: str) -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
-def test_text_in_pieces_is_forwarded_in_order(size: int) -> None:
-    written: list[bytes] = []
-    text = "".join(noise + kept for noise, kept in zip(_NOISE, [*_KEPT, *_KEPT], strict=False) if kept.endswith("\n"))
-    sent = text.encode() + b"half a line" + END_OF_PERIOD + b"rest\n"
-    ends: list[int] = []
-    lines = Filter(written.append, lambda: ends.append(len(b"".join(written))))
-    for first in range(0, len(sent), size):
-        lines.feed(sent[first : first + size])
-    whole = without_noise(text.encode()) + b"half a line"
-    assert b"".join(written) == whole + b"rest\n"
-    assert ends == [len(whole)]
-
-
-# What ends a process in the meantime. No TensorFlow here: the filter cannot tell.
+# What ends the import. No TensorFlow here: the filter cannot tell.
 
 _PROLOGUE = """
-import ctypes, faulthandler, os, signal, subprocess, sys
-faulthandler.enable()
-from staging_tf1.quiet.stderr_filter import StderrFilter
-quiet = StderrFilter.start()
+import os, subprocess, sys
+from staging_tf1.quiet import importing
 noise = b"I0000 00:00:1795391621.979824   20808 port.cc:153] noise\\n"
 """
 _ENDS = {
-    "abort": ("os.abort()", -signal.SIGABRT, r"before\nlast wordsFatal Python error: Aborted\n\n(.*\n)+"),
-    "segfault": ("ctypes.string_at(0)", -signal.SIGSEGV, r"before\nlast wordsFatal Python error: Segment.*\n\n(.*\n)+"),
-    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, r"before\nlast words"),
-    "_exit": ("os._exit(3)", 3, r"before\nlast words"),
-    "exit": ("sys.exit('why')", 1, r"before\nlast wordswhy\n"),
-    "exception": ("raise KeyError('why')", 1, r"before\nlast wordsTraceback \(most recent(.*\n)+KeyError: 'why'\n"),
-    "interrupt": ("raise KeyboardInterrupt", -signal.SIGINT, r"before\nlast wordsTraceback(.*\n)+KeyboardInterrupt\n"),
+    "exit": ("sys.exit('why')", 1, r"before\nI0000.*noise\nlast wordswhy\n"),
+    "exception": ("raise KeyError('why')", 1, r"before\nI0000.*noise\nlast wordsTraceback (.*\n)+KeyError: 'why'\n"),
+    "interrupt": (
+        "raise KeyboardInterrupt",
+        -signal.SIGINT,
+        r"before\nI0000.*noise\nlast wordsTraceback(.*\n)+KeyboardInterrupt\n",
+    ),
 }
 
 
 @pytest.mark.parametrize("end", _ENDS)
-def test_last_words_come_through(run_python: RunPython, end: str) -> None:
+def test_an_import_that_fails_shows_everything(run_python: RunPython, end: str) -> None:
     code, expected, words = _ENDS[end]
     body = f"""
-with quiet.active():
+with importing():
     sys.stderr.write("before\\n")
     os.write(2, noise + b"last words")
     {code}
@@ -124,61 +107,43 @@ with quiet.active():
 def test_the_order_of_inside_and_outside_is_kept(run_python: RunPython) -> None:
     body = """
 print("1", file=sys.stderr)
-with quiet.active():
+with importing():
     print("2", file=sys.stderr)
     subprocess.run([sys.executable, "-c", "import os; os.write(2, b'3\\\\n')"])
     os.write(2, noise)
-    with quiet.active():
+    with importing():
         print("4", end="", file=sys.stderr)
 print("5", file=sys.stderr)
-with quiet.active():
+with importing():
     os.write(2, noise + b"6\\n" + noise)
-quiet.end()
-with quiet.active():
-    os.write(2, b"7 " + noise)
+os.write(2, b"7 " + noise)
 """
     done = run_python("-c", _PROLOGUE + body)
     assert done.stderr == "1\n2\n3\n45\n6\n7 I0000 00:00:1795391621.979824   20808 port.cc:153] noise\n"
 
 
-def test_a_child_that_goes_on_delays_nothing_and_keeps_its_words(run_python: RunPython) -> None:
-    child = "import sys; sys.stdin.read(); print('child', file=sys.stderr)"
-    body = f"""
-with quiet.active():
-    child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE)
-print("parent", file=sys.stderr)
-child.stdin.close()
-child.wait()
+_IMPORT = """
+with importing():
+    os.write(2, noise)
+print(os.environ["TF_CPP_MIN_LOG_LEVEL"])
 """
-    assert run_python("-c", _PROLOGUE + body).stderr == "parent\nchild\n"
-
-
-def test_the_process_has_no_children_that_it_did_not_start(run_python: RunPython) -> None:
-    body = """
-with quiet.active():
-    pass
-try:
-    os.wait()
-except ChildProcessError:
-    print("none")
-"""
-    assert run_python("-c", _PROLOGUE + body).stdout == "none\n"
 
 
 @pytest.mark.parametrize("level", ["0", "1", "2", "3", ""])
 def test_a_level_that_the_user_has_chosen_holds(run_python: RunPython, level: str) -> None:
-    code = _PROLOGUE + "print(quiet, os.environ['TF_CPP_MIN_LOG_LEVEL'])"
-    assert run_python("-c", code, env={"TF_CPP_MIN_LOG_LEVEL": level}).stdout == f"None {level}\n"
+    done = run_python("-c", _PROLOGUE + _IMPORT, env={"TF_CPP_MIN_LOG_LEVEL": level})
+    assert done.stdout == f"{level}\n" and "noise" in done.stderr
 
 
 def test_a_child_process_is_quiet_as_its_parent(run_python: RunPython) -> None:
-    code = f"{_PROLOGUE}\nif len(sys.argv) < 2: subprocess.run([sys.executable, '-c', {_PROLOGUE + 'print(quiet)'!r}])"
-    assert "StderrFilter" in run_python("-c", code).stdout
+    child = f"subprocess.run([sys.executable, '-c', {_PROLOGUE + _IMPORT!r}])"
+    done = run_python("-c", f"{_PROLOGUE}{_IMPORT}\n{child}")
+    assert done.stdout.split() == ["2", "2"] and done.stderr == ""
 
 
 def test_without_stderr_nothing_is_filtered(run_python: RunPython) -> None:
-    code = "import os; os.close(2)\n" + _PROLOGUE.replace("faulthandler.enable()", "") + "print(quiet)"
-    assert run_python("-c", code).stdout == "None\n"
+    code = f"import os; os.close(2)\n{_PROLOGUE}\nwith importing(): pass\nprint('done')"
+    assert run_python("-c", code).stdout == "done\n"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -186,7 +151,7 @@ def test_nobody_searches_for_garbage_during_the_import(monkeypatch: pytest.Monke
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")  # filters nothing
     try:
         (gc.enable if enabled else gc.disable)()
-        with pytest.raises(ImportError), QuietStart().importing():
+        with pytest.raises(ImportError), importing():
             assert not gc.isenabled()
             raise ImportError
         assert gc.isenabled() == enabled
@@ -254,7 +219,10 @@ def test_run_leaves_the_output_of_a_program_as_tf1_had_it(
         f"pipelines, use the `tf.data` module.\n"
         for line, name in ((11, "QueueRunner.__init__"), (11, "add_queue_runner"), (14, "start_queue_runners"))
     )
-    assert done.stderr.startswith(f"mine\n{advice}{_END_OF_STEPS}")
+    # TensorFlow 2.18 ignores the level in one line, which it logs at the first run.
+    said = without_noise(done.stderr.encode()).decode()
+    assert said.startswith(f"mine\n{advice}{_END_OF_STEPS}")
+    assert done.stderr.count("mlir_graph_optimization_pass.cc") <= 1
 
 
 def test_an_error_of_tensorflows_cpp_log_comes_through(tf1_output: subprocess.CompletedProcess[str]) -> None:
@@ -359,14 +327,14 @@ def test_our_calls_earn_no_advice_and_a_programs_own_calls_keep_theirs(fork_serv
 
 def test_ctrl_c_while_tensorflow_is_imported_comes_through() -> None:
     command = [sys.executable, "-m", "staging_tf1", "train"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONVERBOSE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as child:
-        assert child.stderr is not None
-        said = ""
-        # Python tells each module that it imports, through the filter.
-        while "import 'tensorflow.python.pywrap" not in said and child.poll() is None:
-            said += child.stderr.readline()
+        # TensorFlow's library is mapped early in the import, which goes on for a second or more.
+        maps = Path(f"/proc/{child.pid}/maps")
+        while child.poll() is None and "libtensorflow_framework" not in maps.read_text():
+            pass
         child.send_signal(signal.SIGINT)
-        said += child.stderr.read()
+        out, err = child.communicate()
     assert child.returncode in (130, -signal.SIGINT)
-    assert "interrupted" in said or "KeyboardInterrupt" in said
+    assert "interrupted" in err or "KeyboardInterrupt" in err
+    assert out == ""

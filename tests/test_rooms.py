@@ -28,7 +28,7 @@ def allowed_rooms(room: str) -> set[str] | None:
     words = set(re.findall(r"[\w_]+", ROWS[room][1]))
     if "any" in words or room == "__main__.py":
         return None
-    rooms = words & {name for name in ROWS if "." not in name} | {room}
+    rooms = {name for name in set(ROWS) - ZERO if name.removesuffix(".py") in words} | {room}
     if "0" in words or ROWS[room][0] == "0":
         rooms |= ZERO - ({"_tf.py"} if "_tf" in words else set())
     if {"front", "door"} <= words:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import staging_tf1
 from staging_tf1.bench.worker import Request
-from staging_tf1.quiet.filter_process import without_noise
+from staging_tf1.quiet import without_noise
 
 __all__ = ["Answer", "ask_one_worker", "ask_worker"]
 

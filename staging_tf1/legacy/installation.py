@@ -11,7 +11,7 @@ from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submod
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
-from staging_tf1.quiet import QuietStart
+from staging_tf1.quiet import find_devices, importing
 
 _installed: Settings | None = None
 
@@ -69,9 +69,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     around = {"tensorflow_estimator": _lent_to_estimator}
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
-        quiet = QuietStart()
-        around["tensorflow"] = quiet.importing
-        after_load |= _quiet_hooks(quiet)
+        around["tensorflow"] = importing
     Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around).install()
 
 
@@ -82,6 +80,8 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
     from staging_tf1.legacy import tf1
 
     tf1.attach(module, origin, settings)
+    if from_environment() is not None:
+        find_devices()
 
 
 def _our_areas(module: ModuleType, origin: Origin) -> None:
@@ -108,20 +108,6 @@ def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
         numpy_arrays.attach(module, origin)
 
     return {**hooks, "numpy": numpy_hook}
-
-
-def _quiet_hooks(quiet: QuietStart) -> dict[str, Callable[[ModuleType], None]]:
-    """The modules with the calls that make TensorFlow log about devices."""
-
-    def session(module: ModuleType) -> None:
-        quiet.watch(module.BaseSession, "__init__")
-        quiet.watch(module.BaseSession, "_extend_graph", last=True)
-
-    return {
-        "tensorflow.python.client.session": session,
-        "tensorflow.python.eager.context": lambda module: quiet.watch(module.Context, "ensure_initialized"),
-        "tensorflow.python.training.server_lib": lambda module: quiet.watch(module.Server, "__init__"),
-    }
 
 
 def _lent_to_estimator() -> AbstractContextManager[None]:
