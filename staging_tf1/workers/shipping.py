@@ -16,12 +16,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.workers import classes
 from staging_tf1.workers.arena import rounded
+from staging_tf1.workers.by_value import ByValuePickler
 from staging_tf1.workers.culprit import culprit_of
 
 __all__ = ["SharedShipment", "Shipment", "check_picklable", "unloaded"]
@@ -184,7 +184,7 @@ def _pickled(value: Any) -> _Pickled:
     return _Pickled(file.getvalue(), buffers, pickler.random)
 
 
-class _Shipping(cloudpickle.CloudPickler):  # type: ignore[misc]
+class _Shipping(ByValuePickler):
     """Pickles what is defined in the main program by value, so that workers need not run it again.
 
     Attributes:

@@ -1,0 +1,52 @@
+"""`ByValuePickler`: pickles the main program's functions and classes by value, with their files and lines."""
+
+from __future__ import annotations
+
+import linecache
+import marshal
+import os
+import types
+from typing import Any
+
+import cloudpickle
+
+__all__ = ["ByValuePickler"]
+
+
+class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Pickles functions and classes that no other process can import, as cloudpickle does.
+
+    Their code keeps the name of its file, which some releases of cloudpickle replace, so tracebacks and debuggers of
+    the other process show where it is. Source text that is in no file, as that of a notebook, is pickled, too.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # The source text by the name of the file. The pickle has it once, however many functions it has.
+        self._sources: dict[str, tuple[str, ...] | None] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is types.FunctionType:
+            # In a zip file, only the loader of the module has the source text.
+            linecache.lazycache(value.__code__.co_filename, value.__globals__)
+        if type(value) is types.CodeType:
+            # Of the constants, those that a debugger or a tracer has added may be any objects.
+            shell = marshal.dumps(value.replace(co_consts=()))
+            return _code, (shell, value.co_consts, self._source(value.co_filename))
+        return super().reducer_override(value)
+
+    def _source(self, filename: str) -> tuple[str, ...] | None:
+        """Return the lines of a file that does not exist; None if it does, or nobody knows its lines."""
+        if filename not in self._sources:
+            lines = () if os.path.exists(filename) else tuple(linecache.getlines(filename))
+            self._sources[filename] = lines or None
+        return self._sources[filename]
+
+
+def _code(shell: bytes, constants: tuple[Any, ...], source: tuple[str, ...] | None) -> types.CodeType:
+    code: types.CodeType = marshal.loads(shell).replace(co_consts=constants)
+    if source is not None:
+        lines = list(source)
+        # As `timeit` and doctests do: an entry without a time is not compared with a file.
+        linecache.cache.setdefault(code.co_filename, (sum(map(len, lines)), None, lines, code.co_filename))
+    return code

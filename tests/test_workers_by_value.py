@@ -1,0 +1,130 @@
+"""Functions and classes that are pickled by value, as those of the main program: their files, lines and source text."""
+
+from __future__ import annotations
+
+import functools
+import io
+import linecache
+import pickle
+import threading
+import traceback
+import types
+from typing import Any
+
+import pytest
+from test_workers import pools
+from worker_sources import Reporting
+
+from staging_tf1.workers.by_value import ByValuePickler
+
+
+def _by_value(value: Any) -> bytes:
+    file = io.BytesIO()
+    ByValuePickler(file, 5).dump(value)
+    return file.getvalue()
+
+
+def _kinds() -> dict[str, Any]:
+    unit = 3
+
+    def plain(x: Any = 2) -> Any:
+        """With a docstring."""
+        return [(lambda: unit / y)() for y in (x, *range(2))]
+
+    def generator() -> Any:
+        yield from (1 / x for x in (1, 0))
+
+    async def coroutine() -> Any:
+        def inner() -> float:
+            return 1 / 0
+
+        return inner()
+
+    class Kind:
+        @property
+        def prop(self) -> Any:
+            return 1 / 0
+
+        @classmethod
+        def of_class(cls) -> Any:
+            return 1 / 0
+
+        @staticmethod
+        def static() -> Any:
+            return 1 / 0
+
+        def method(self) -> Any:
+            class Nested:
+                value = 1 / unit
+
+            return Nested
+
+    # As tracers and debuggers do.
+    constants = (*plain.__code__.co_consts, threading.Lock, print)
+    traced = types.FunctionType(plain.__code__.replace(co_consts=constants), globals(), "plain", (), plain.__closure__)
+    return {
+        "function": plain,
+        "lambda": lambda x: 1 / x,
+        "generator": generator,
+        "coroutine": coroutine,
+        "partial": functools.partial(plain, x=1),
+        "method": Kind().method,
+        "class": Kind,
+        "traced": traced,
+    }
+
+
+def _codes(value: Any) -> list[types.CodeType]:
+    """The code in a function, partial or class, and in its constants."""
+    if isinstance(value, type):
+        return [code for name in sorted(vars(value)) for code in _codes(vars(value)[name])]
+    if isinstance(value, types.CodeType):
+        return [value, *(code for each in value.co_consts for code in _codes(each))]
+    for name in ("func", "fget", "__func__", "__code__"):
+        if hasattr(value, name):
+            return _codes(getattr(value, name))
+    return []
+
+
+@pytest.mark.parametrize("kind", _kinds())
+def test_code_that_is_pickled_by_value_keeps_its_file_and_lines(kind: str) -> None:
+    value = _kinds()[kind]
+    before, after = _codes(value), _codes(pickle.loads(_by_value(value)))
+    assert before and len(before) == len(after)
+    for one, other in zip(before, after):
+        assert one is not other and one.co_filename == other.co_filename == __file__
+        assert list(one.co_lines()) == list(other.co_lines()) and one.co_name == other.co_name
+        if kind != "traced":
+            assert one == other
+
+
+def test_source_text_without_a_file_is_moved_once_and_found_by_linecache() -> None:
+    text = "def f(x):\n    return 1 / x  # the cell\n" + "# a long comment\n" * 1000
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    linecache.cache["<cell 7>"] = (len(text), None, text.splitlines(True), "<cell 7>")
+    try:
+        exec(compile(text + "\ng = lambda x: f(x)", "<cell 7>", "exec"), namespace)
+        payload = _by_value([namespace["f"], namespace["g"]])
+        assert len(payload) < 1.6 * len(text)
+        del linecache.cache["<cell 7>"]
+        one, _ = pickle.loads(payload)
+        with pytest.raises(ZeroDivisionError) as caught:
+            one(0)
+        assert "return 1 / x  # the cell" in "".join(traceback.format_exception(caught.value))
+    finally:
+        linecache.cache.pop("<cell 7>", None)
+
+
+def test_source_text_of_a_file_is_not_moved() -> None:
+    assert b"is not moved" not in _by_value(lambda: None)
+
+
+def test_a_traceback_of_a_worker_shows_the_line() -> None:
+    def make(index: int) -> Any:
+        return 1 / index  # the line that fails
+
+    with pools(Reporting(9, make)) as (pool,), pytest.raises(ZeroDivisionError) as caught:
+        pool.make(0)
+    line = make.__code__.co_firstlineno + 1
+    text = str(caught.value.__cause__)
+    assert f'File "{__file__}", line {line}, in make' in text and "return 1 / index  # the line that fails" in text
