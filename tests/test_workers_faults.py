@@ -57,12 +57,6 @@ def test_an_exception_arrives_as_itself() -> None:
             assert (after["x"], after["pid"]) == (2 * turn + 2, worker), f"the worker goes on after {name}"
 
 
-def test_an_exception_that_nobody_can_pickle_is_named() -> None:
-    with pools(Reporting(None, worker_sources.fail_oddly)) as (pool,):
-        with pytest.raises(SourceError, match="raised, in a worker process: Odd: odd 4"):
-            pool.make(4)
-
-
 def test_a_worker_that_dies_is_replaced_and_its_batch_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

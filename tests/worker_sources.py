@@ -231,20 +231,6 @@ def odd_values(index: int) -> Any:
     )
 
 
-def fail_oddly(index: int) -> Any:
-    """Raise an exception that cannot be pickled, of a class that nobody finds."""
-
-    class Odd(Exception):
-        def __init__(self) -> None:
-            super().__init__(f"odd {index}")
-            self.file = sys.stdin
-
-        def __reduce__(self) -> Any:
-            raise TypeError("not me")
-
-    raise Odd
-
-
 class Unloadable:
     """A function that cannot be unpickled."""
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import io
 import pickle
+import sys
 import traceback
+import types
 from typing import Any
 
 from staging_tf1.errors import SourceError
+from staging_tf1.workers import classes
+from staging_tf1.workers.by_value import ByValuePickler
 
 __all__ = ["CannotStart", "WorkerTraceback", "cannot_start", "described", "raised"]
+
+# Python 3.10 has no groups.
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
+# Of the classes that were made when the program ran, by a `class` statement or in C.
+_HEAP_TYPE = 1 << 9
 
 
 class CannotStart(SourceError):
@@ -25,88 +37,161 @@ def cannot_start(owner: str, error: Exception, what: str = "start worker process
 
 
 class WorkerTraceback(Exception):
-    """The traceback in the worker process, as text: the `__cause__` of an exception raised there."""
+    """The traceback in the worker process, as text: the `__cause__` of an exception raised there.
+
+    If that has a cause or context of its own, it is the `__cause__` of the first one of them.
+    """
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 def described(error: BaseException) -> bytes:
-    """Pickle an exception: the exception itself, or its type and values, and its traceback as text."""
+    """Pickle an exception with its causes, and its traceback as text.
+
+    Its constructor and its `__reduce__` are not used, as they may take other arguments than `args`. Values that cannot
+    be pickled become `Unsent`.
+    """
     text = "".join(traceback.format_exception(error))
-    for form in (_whole, _parts):
+    payload = b""
+    for pickler in (_Failure, _PlainFailure):
+        file = io.BytesIO()
         try:
-            payload = form(error)
-            pickle.loads(payload)
+            pickler(file, 5).dump(error)
+            if type(pickle.loads(file.getvalue())) is type(error):
+                payload = file.getvalue()
+                break
         except Exception:
             continue
-        return pickle.dumps((payload, text))
-    return pickle.dumps((_said(error), text))
+    return pickle.dumps((payload, f"{type(error).__name__}: {_text(error, str)}", text))
 
 
 def raised(payload: Any, worker: str) -> BaseException:
     """Return the exception of `described`; a SourceError that names its type if it cannot be made here."""
-    pickled, text = pickle.loads(payload)
+    pickled, said, text = pickle.loads(payload)
     error: Any = None
-    try:
+    # Its class, or that of a value, may not load here.
+    with contextlib.suppress(Exception):
         error = pickle.loads(pickled)
-    except Exception:
-        error = None
     if not isinstance(error, BaseException):
-        said = error if isinstance(error, str) else text.strip().splitlines()[-1]
         error = SourceError(f"the source raised, in a worker process: {said}")
+    _first(error).__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
     made: BaseException = error
-    made.__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
     return made
 
 
-def _whole(error: BaseException) -> bytes:
-    try:
-        return pickle.dumps(error)
-    except Exception:
-        # Its class may be one of the main program, which pickle cannot find by name. By value it becomes the class
-        # that it was made of in the training process.
-        import cloudpickle
-
-        made: bytes = cloudpickle.dumps(error)
-        return made
-
-
-def _parts(error: BaseException) -> bytes:
-    """Pickle an exception whose constructor takes other arguments than `args`. It is made without the constructor."""
-    return pickle.dumps(_Remade(type(error), error.args, _picklable(vars(error))))
+def _first(error: BaseException) -> BaseException:
+    """Return the exception that a traceback of `error` would begin with."""
+    seen = {id(error)}
+    while True:
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is None or id(before) in seen:
+            return error
+        seen.add(id(before))
+        error = before
 
 
-def _said(error: BaseException) -> bytes:
-    try:
-        text = str(error)
-    except Exception as failure:
-        text = f"(its text raises {type(failure).__name__})"
-    return pickle.dumps(f"{type(error).__name__}: {text}")
+class Unsent:
+    """Stands for a value of an exception that cannot leave its worker process. It is printed as the value is."""
+
+    def __init__(self, shown: str, text: str) -> None:
+        self._shown, self._text = shown, text
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no attribute {name!r}: the value could not be moved from the worker process")
 
 
-def _picklable(values: dict[str, Any]) -> dict[str, Any]:
-    kept = {}
-    for name, value in values.items():
+class _Failure(ByValuePickler):
+    """Pickles an exception by its state, and what it holds."""
+
+    _with_causes = True
+    # How many exceptions, as those in a chain, may be pickled within each other.
+    _left = sys.maxsize
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, BaseException) and self._left:
+            self._left -= 1
+            group = (value.message, list(value.exceptions)) if isinstance(value, _GROUP) else ()
+            return _made, (type(value), *group), _state(value, self._with_causes), None, None, _restore
+        if isinstance(value, type) and (number := classes.number_of(value)) is not None:
+            return classes.class_of, (number,)
+        if isinstance(value, (type, types.FunctionType, types.CodeType)):
+            return super().reducer_override(value)
+        return self._value(value)
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, io.IOBase):  # of which cloudpickle would read the rest
+            return _unsent(value)
+        reduce = self.dispatch_table.get(type(value))
         try:
-            pickle.dumps(value)
+            return value.__reduce_ex__(5) if reduce is None else reduce(value)
         except Exception:
-            continue
-        kept[name] = value
-    return kept
+            return _unsent(value)
 
 
-class _Remade:
-    """Becomes an exception when it is unpickled."""
+class _PlainFailure(_Failure):
+    """The same with no other objects, which may be pickled and yet not load, and with few exceptions in it."""
 
-    def __init__(self, kind: type[BaseException], args: tuple[Any, ...], values: dict[str, Any]) -> None:
-        self._made = kind, args, values
+    _with_causes = False
+    _left = 50
 
-    def __reduce__(self) -> Any:
-        return _remade, self._made
+    def _value(self, value: Any) -> Any:
+        # The table is for the parts of functions and classes.
+        return super()._value(value) if type(value) in self.dispatch_table else _unsent(value)
 
 
-def _remade(kind: type[BaseException], args: tuple[Any, ...], values: dict[str, Any]) -> BaseException:
-    error: BaseException = kind.__new__(kind, *args)
-    error.__dict__.update(values)
-    return error
+def _unsent(value: Any) -> Any:
+    return Unsent, (_text(value, repr), _text(value, str))
+
+
+def _text(value: Any, show: Any) -> str:
+    try:
+        return str(show(value))
+    except Exception as failure:
+        return f"(its text raises {type(failure).__name__})"
+
+
+def _state(error: BaseException, with_causes: bool) -> Any:
+    members = {}
+    for name, member in _members(type(error)).items():
+        # One that was never set, or has no meaning for this error.
+        with contextlib.suppress(AttributeError):
+            members[name] = member.__get__(error)
+    causes = (error.__cause__, error.__context__) if with_causes else (None, None)
+    return members, vars(error), causes, error.__suppress_context__
+
+
+def _made(kind: type[BaseException], *group: Any) -> BaseException:
+    native: Any = kind
+    while native.__flags__ & _HEAP_TYPE:
+        native = native.__base__
+    made: BaseException = native.__new__(kind, *group)
+    return made
+
+
+def _restore(error: BaseException, state: Any) -> None:
+    members, attributes, (cause, context), suppress = state
+    known = _members(type(error))
+    for name, value in members.items():
+        # An OSError whose file name was set to None says "None".
+        if value is not None or known[name].__objclass__.__flags__ & _HEAP_TYPE:
+            with contextlib.suppress(AttributeError, TypeError):  # read-only
+                known[name].__set__(error, value)
+    vars(error).update(attributes)
+    error.__context__, error.__cause__, error.__suppress_context__ = context, cause, suppress
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """Return what an exception holds beside its `__dict__`, `args` included: slots, and the fields of C."""
+    return {
+        name: member
+        for each in reversed(kind.__mro__)
+        for name, member in vars(each).items()
+        if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)) and not name.startswith("__")
+    }
