@@ -49,6 +49,8 @@ class Composable(Source):
     _plan: Plan | RaggedPlan | None = None
     # Whether a function makes each batch, so that a record may have another size in another batch.
     _makes_batches = False
+    # How many combinations of sources are within one another.
+    _depth = 0
     # Whether `gather` may leave out records.
     _drops_records = False
 

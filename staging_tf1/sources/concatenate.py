@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import agreed_options, check_same_specs, listed_parts
 from staging_tf1.sources.records import RecordSource
-from staging_tf1.spec import flatten, pack
+from staging_tf1.spec import flatten, pack, with_batch_dim
 
 __all__ = ["Concatenation", "concatenate"]
 
@@ -50,6 +51,7 @@ class Concatenation(RecordSource):
         check_features(what, parts)
         check_same_specs(what, parts, shapes=False)
         self._what, self._parts = what, parts
+        self._depth = 1 + max(part._depth for part in parts)
         self._starts = np.cumsum([0, *(part.num_records for part in parts)])
         self._starts_list = self._starts[:-1].tolist()
         self.features = parts[0].features
@@ -59,8 +61,13 @@ class Concatenation(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first source. See `RecordSource.record_spec`."""
+        return with_batch_dim(self._specs, batch_dim)
+
+    @functools.cached_property
+    def _specs(self) -> Any:
+        """The specs of batches of any size. Kept, because a combination of combinations asks for them at each level."""
         check_same_specs(self._what, self._parts, shapes=True)
-        return self._parts[0].record_spec(batch_dim)
+        return self._parts[0].record_spec(None)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Gather from each source its part. See `RecordSource.gather`."""

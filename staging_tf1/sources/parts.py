@@ -15,6 +15,8 @@ from staging_tf1.spec import component_name, flatten_with_paths
 
 __all__ = ["agreed_options", "check_part", "check_same_specs", "listed_parts"]
 
+# Combinations within combinations. Each level takes about ten calls, of the thousand that Python allows.
+_DEEPEST = 64
 _SOURCES = "a list of sources with numbered records, such as ArraySource, TFRecordSource or MapSource"
 
 
@@ -38,6 +40,11 @@ def check_part(what: str, name: str, source: Any) -> None:
     problem = source._no_part()
     if problem:
         raise ValueError(f"{what} got {source!r} as {name}, {problem}")
+    if source._depth >= _DEEPEST:
+        raise ValueError(
+            f"{what} got {source!r} as {name}, which combines sources of sources, {source._depth} deep, expected at "
+            f"most {_DEEPEST - 1}. Pass all sources to one call."
+        )
 
 
 def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Options:
@@ -63,11 +70,12 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
     """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
-    first = _leaves(parts[0])
-    for number, part in enumerate(parts):
-        _check_arrays(what, number, part)
-    for number, part in enumerate(parts[1:], start=1):
-        other = _leaves(part)
+    # Once for each: the spec of a combination is made from those of all its parts.
+    each = [flatten_with_paths(part.record_spec(None)) for part in parts]
+    for number, leaves in enumerate(each):
+        _check_arrays(what, number, leaves)
+    first = each[0]
+    for number, other in enumerate(each[1:], start=1):
         if [path for path, _ in first] != [path for path, _ in other]:
             raise SpecError(
                 f"{what}: source {number} has the components {_names(other)}, but source 0 has {_names(first)}."
@@ -81,17 +89,13 @@ def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) 
                 )
 
 
-def _check_arrays(what: str, number: int, part: RecordSource) -> None:
-    for path, leaf in _leaves(part):
+def _check_arrays(what: str, number: int, leaves: list[tuple[str, Any]]) -> None:
+    for path, leaf in leaves:
         if is_composite_spec(leaf):
             raise SpecError(
                 f"{what}: {component_name(path)} of source {number} is {leaf}, expected an array, because rows of "
                 f"several sources are put into one batch. Collate the result: {what[:-1]}...).ragged()."
             )
-
-
-def _leaves(part: RecordSource) -> list[tuple[str, Any]]:
-    return flatten_with_paths(part.record_spec(None))
 
 
 def _names(leaves: list[tuple[str, Any]]) -> str:

@@ -63,6 +63,7 @@ class Zipped(RecordSource):
     def __init__(self, sources: Any, options: Options) -> None:
         self._sources = sources
         parts = flatten(sources)
+        self._depth = 1 + max(part._depth for part in parts)
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
         super().__init__(parts[0].num_records, **options._asdict())
