@@ -15,7 +15,8 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.skip import SkipCounter, SkipRule
 from staging_tf1.graph.position import Position, Saved, Share
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over
+from staging_tf1.sources.files.file_list import changed_files
+from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
 
 # What to do when a checkpoint was saved with another source.
 RESUME_MODES = ("exact", "ignore", "restart")
@@ -112,9 +113,10 @@ class _Resumption:
     def resume(self, values: Sequence[Any]) -> None:
         """Finds the starts from what the variables hold."""
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
-        saved = position.parsed(values)
+        held = position.parsed(values)
+        saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
         if is_dealt(saved.fingerprint) or is_dealt(position.fingerprint):
-            self._resume_dealt(saved)
+            self._resume_dealt(held, saved)
             return
         share, present = position.share, position.fingerprint
         first = (0,) * share.all_towers
@@ -127,18 +129,23 @@ class _Resumption:
                 raise
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
                 position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
-        if (first, present) != (saved.positions, saved.fingerprint):
+        if (first, present) != (held.positions, held.fingerprint):
             self.to_store = position.to_store(first, present)
         elif any(first) and pipeline.resume == "exact":
             _restore_stream(producers[0].source, first[0], saved.state())
         self.starts = list(zip(producers, first[share.own], strict=True))
 
-    def _resume_dealt(self, saved: Saved) -> None:
-        """As `resume`, if the workers share the batches dynamically, or did so before."""
+    def _resume_dealt(self, held: Saved, saved: Saved) -> None:
+        """As `resume`, if the workers share the batches dynamically, or did so before.
+
+        `saved` is what the variables held, with what an earlier release did not save.
+        """
         pipeline, position, share = self.pipeline, _position(self.pipeline), _position(self.pipeline).share
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
         if present == saved.fingerprint and len(saved.positions) == position.length:
             acked_of(position, saved)
+            if held.fingerprint != present:
+                self.to_store = position.to_store(saved.positions, present)
             self.starts = [(producer, 0) for producer in producers]
             return
         window = [] if present != saved.fingerprint else [f"window was {len(saved.positions)}, is {position.length}"]
@@ -309,7 +316,8 @@ class _Before:
 
 def _differences(saved: dict[str, int | str], present: dict[str, int | str]) -> list[str]:
     return [
-        f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'absent')!r}"
+        (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)
+        or f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'absent')!r}"
         for key in sorted({*saved, *present})
         if saved.get(key) != present.get(key)
     ]

@@ -8,6 +8,7 @@ not import their libraries.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -43,6 +44,9 @@ class Access(Protocol):
 
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         """Read records by number, int64 [n], in this order."""
+
+    def paths(self) -> list[str]:
+        """Return the path or other string that each record is or begins with. Empty if not all do."""
 
 
 def access_to(what: str, dataset: Any) -> Access:
@@ -146,6 +150,9 @@ class _Columns:
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         return Fetched(None, map_structure(lambda column: _rows(column, numbers), self._columns))
 
+    def paths(self) -> list[str]:
+        return _paths_in(self._columns)
+
 
 def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     if isinstance(column, np.ndarray):
@@ -177,6 +184,9 @@ class _HuggingFace:
         names = list(columns)
         return Fetched([dict(zip(names, row)) for row in zip(*columns.values())])
 
+    def paths(self) -> list[str]:
+        return []
+
 
 class _Items:
     """Any other object: `dataset[i]`, or `dataset.__getitems__([i, j])` where it has that."""
@@ -202,6 +212,9 @@ class _Items:
                 raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
         return Fetched(list(found))
 
+    def paths(self) -> list[str]:
+        return _paths_in(self._dataset)
+
     @contextlib.contextmanager
     def _naming_a_change(self) -> Any:
         try:
@@ -213,6 +226,18 @@ class _Items:
                     f"{len(self._dataset)} now. Records must stay: make a new source for each state of the dataset."
                 ) from error
             raise
+
+
+def _paths_in(dataset: Any) -> list[str]:
+    """Return the strings of a list of files, or of pairs of a file and something else. Empty for anything else."""
+    if isinstance(dataset, np.ndarray) and dataset.ndim == 1 and dataset.dtype.kind in "OU":
+        dataset = dataset.tolist()
+    if not isinstance(dataset, (list, tuple)):
+        return []
+    firsts = [item[0] if isinstance(item, (list, tuple)) and item else item for item in dataset]
+    if not all(isinstance(first, (str, os.PathLike)) for first in firsts):
+        return []
+    return [os.fsdecode(first) for first in firsts]
 
 
 def _reads_many(dataset: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX
 from staging_tf1.sources.base import Source
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
 from staging_tf1.sources.order import Order, numbers_of
@@ -57,6 +58,10 @@ class Composable(Source):
     @abc.abstractmethod
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """See `RecordSource.gather`."""
+
+    def _read_files(self) -> list[ReadFile]:
+        """Return the files that the source reads, in order. Empty if it does not know."""
+        return []
 
     @abc.abstractmethod
     def _take_shard(self, index: int, count: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import agreed_options, check_same_specs, listed_parts
@@ -116,6 +117,9 @@ class Concatenation(RecordSource):
         ((part, _, places),) = self._by_part(np.array([number]))
         own = numbers_of(self._parts[part]._numbers(places))
         return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
+
+    def _read_files(self) -> list[ReadFile]:
+        return [file for part in self._parts for file in part._read_files()]
 
     def _recipe(self) -> str:
         return self._selected_from(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")

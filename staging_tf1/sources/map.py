@@ -17,6 +17,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
 from staging_tf1.sources.columnwise import stack_columns
 from staging_tf1.sources.composable import Layout
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
@@ -41,7 +42,8 @@ class MapSource(RecordSource):
     by row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
     dataset are read batch by batch. docs/sources.md has an example of each.
 
-    The source keeps the number of records that the dataset has when the source is made.
+    The source keeps the number of records that the dataset has when the source is made. Of a list of paths, or of pairs
+    that begin with a path, checkpoints know the names of the files: see `fingerprint`.
 
     >>> class Squares:
     ...     def __len__(self):
@@ -137,6 +139,9 @@ class MapSource(RecordSource):
             return stacked
         paired = zip(numbers.tolist(), fetched.listed, strict=True)
         return stack_records(specs, flatten(specs), paired, len(numbers), self._describe)
+
+    def _read_files(self) -> list[ReadFile]:
+        return [(path, 1) for path in self._access.paths()]
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         if self._collate is not None:

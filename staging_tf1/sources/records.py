@@ -14,6 +14,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX
 from staging_tf1.sources.composable import Composable
+from staging_tf1.sources.files.file_list import file_list
 from staging_tf1.sources.lengths import GroupedOrder
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Order, Schedule, numbers_of
@@ -26,7 +27,7 @@ __all__ = ["RecordSource"]
 _MOST_EPOCHS_A_BATCH = 2**16
 # Entries of a fingerprint that do not say what the records are.
 _NOT_OF_RECORDS = frozenset(
-    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count".split()
+    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list".split()
 )
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
@@ -283,7 +284,10 @@ class RecordSource(Composable):
         return self._selected_from(f"{self._owner}({self._own_records}{listed})")
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random."""
+        """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random.
+
+        `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
+        """
         made: dict[str, int | str] = {
             "source": type(self).__name__,
             "num_records": self._total_records,
@@ -299,7 +303,14 @@ class RecordSource(Composable):
             made["records"] = self._selected_from(f"{self._owner}({self._own_records})")
         if self._grouping is not None:
             made["order"] = self._grouping.text
+        if self._file_list:
+            made["file_list"] = self._file_list
         return made
+
+    @functools.cached_property
+    def _file_list(self) -> str:
+        files = self._read_files()
+        return file_list(files) if files else ""
 
     def __repr__(self) -> str:
         shard = f", shard={self._order.shard_index, self._order.shard_count}" if self._order.shard_count > 1 else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from staging_tf1.sources.order import Schedule
 
-__all__ = ["BY_BATCHES", "DATA_SERVICE", "Carried", "carried_over"]
+__all__ = ["BY_BATCHES", "DATA_SERVICE", "Carried", "carried_over", "completed"]
 
 # Part of the fingerprint of sources that distribute whole batches in rotation: batch `k` of `n` goes to shard `k % n`.
 BY_BATCHES = {"dealt": "batches"}
@@ -24,6 +24,9 @@ DATA_SERVICE = "tf.data service"
 
 # Fingerprint entries that may differ while the common order stays the same.
 _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
+
+# Fingerprint entries that checkpoints of earlier releases lack.
+_SINCE_LATER = ("file_list",)
 
 # More shards than any cluster has processes.
 _MOST_SHARDS = 1 << 16
@@ -72,6 +75,7 @@ def carried_over(
     >>> carried_over(fingerprint, [6], {**fingerprint, "batch_size": 10}, towers=2)
     Carried(unit='records', consumed=24, positions=(1, 1), repeated=4, presumed=False)
     """
+    saved = completed(saved, present)
     keys = {*saved, *present} - _LAYOUT_KEYS
     if any(saved.get(key) != present.get(key) for key in keys):
         return None
@@ -81,6 +85,11 @@ def carried_over(
     if old is not None:
         _check_shards(old)
     return None if old is None or new is None else _records_carried_over(old, positions, new)
+
+
+def completed(saved: Mapping[str, int | str], present: Mapping[str, int | str]) -> dict[str, int | str]:
+    """Return the saved fingerprint with the present value of what earlier releases did not save."""
+    return {**{key: present[key] for key in _SINCE_LATER if key in present}, **saved}
 
 
 def _batches_carried_over(positions: Sequence[int], towers: int) -> Carried:

@@ -12,6 +12,7 @@ import numpy as np
 from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
@@ -32,6 +33,10 @@ class SerializedFiles(Protocol):
     @property
     def paths(self) -> list[str]:
         """The files, in order."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Records in each file."""
 
     def first_length(self) -> int:
         """Return the number of bytes in the first readable record."""
@@ -98,6 +103,9 @@ class SerializedSource(RecordSource):
     def files(self) -> list[str]:
         """The record files, in order."""
         return self._files.paths
+
+    def _read_files(self) -> list[ReadFile]:
+        return list(zip(self._files.paths, self._files.counts, strict=True))
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of serialized or parsed records. See `RecordSource.record_spec`."""

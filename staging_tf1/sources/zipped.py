@@ -10,6 +10,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.concatenate import shortened
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.parts import agreed_options, check_part
 from staging_tf1.sources.records import RecordSource
@@ -81,6 +82,9 @@ class Zipped(RecordSource):
         read = [[record for _, record in part._single(numbers)] for part in flatten(self._sources)]
         records = (pack(self._sources, row) for row in zip(*read, strict=True))
         return list(zip(numbers.tolist(), records, strict=True))
+
+    def _read_files(self) -> list[ReadFile]:
+        return [file for part in flatten(self._sources) for file in part._read_files()]
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))

@@ -206,7 +206,8 @@ def _of_source(source: Source, reading: Reading) -> Input:
         numbers = itertools.count(start) if source.num_batches is None else range(start, source.num_batches)
         return (Block(source.batch(number), True, number + 1) for number in numbers)
 
-    named = {name: value for name, value in source.fingerprint().items() if name != "seed"}
+    # Without the list of files: caches of earlier releases lack it.
+    named = {name: value for name, value in source.fingerprint().items() if name not in ("seed", "file_list")}
     key = {"source": named, "spec": _spec_text(source.spec, _rank), **_order_key(source)}
     return Input(key, None, blocks, _is_repeatable(source))
 

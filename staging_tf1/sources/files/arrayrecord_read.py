@@ -78,6 +78,11 @@ class ArrayRecordFiles:
         """Records in all files."""
         return self._numbers.total
 
+    @property
+    def counts(self) -> list[int]:
+        """Records in each file."""
+        return self._numbers.counts
+
     def first_length(self) -> int:
         """Return the number of bytes in the first record that is not corrupt."""
         for record in range(self.num_records):

@@ -38,6 +38,12 @@ class RecordNumbers:
         """Records in all files."""
         return int(self._firsts[-1])
 
+    @property
+    def counts(self) -> list[int]:
+        """Records in each file."""
+        counts: list[int] = np.diff(self._firsts).tolist()
+        return counts
+
     def locate(self, record: int) -> tuple[int, int]:
         """Return the file of a record, and its number in that file."""
         file = int(np.searchsorted(self._firsts, record, side="right")) - 1

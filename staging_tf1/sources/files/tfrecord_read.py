@@ -52,6 +52,11 @@ class RecordFiles:
         """The files, in order."""
         return [index.path for index in self.indexes]
 
+    @property
+    def counts(self) -> list[int]:
+        """Records in each file."""
+        return self._numbers.counts
+
     def first_length(self) -> int:
         """Return the number of bytes in the first record."""
         file, local = self._numbers.locate(0)

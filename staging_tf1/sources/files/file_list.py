@@ -1,0 +1,68 @@
+"""Which files a source reads, as a short text for fingerprints.
+
+Names are those of the files without their folders, so that a moved folder makes no difference. Where several files have
+the same name, theirs begin below the folder that all of these share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+__all__ = ["ReadFile", "changed_files", "file_list"]
+
+# The path of a file, and how many records it has.
+ReadFile = tuple[str, int]
+
+_FORM = re.compile(r"(\d+) files? (\w+) (\w+) (\w+)")
+
+
+def file_list(files: Sequence[ReadFile]) -> str:
+    """Return a text that differs if the names of the files, their numbers of records or their order differ.
+
+    >>> file_list([("/data/a", 5), ("/data/b", 5)]) == file_list([("/moved/a", 5), ("/moved/b", 5)])
+    True
+    >>> changed_files(file_list([("a", 5), ("b", 5)]), file_list([("b", 5), ("a", 5)]))
+    'the files are the same in another order: pass them sorted'
+    """
+    names = _names([path for path, _ in files])
+    lines = [f"{name}\0{count}" for name, (_, count) in zip(names, files)]
+    # Each says more than the one before, so that a message can say what differs.
+    digests = map(_digest, (sorted(names), sorted(lines), lines))
+    return f"{len(files)} file{'s' if len(files) != 1 else ''} {' '.join(digests)}"
+
+
+def changed_files(saved: object, present: object) -> str | None:
+    """Say how two results of `file_list` differ. None if one of them is something else."""
+    before, now = (_FORM.fullmatch(text) if isinstance(text, str) else None for text in (saved, present))
+    if before is None or now is None:
+        return None
+    if before[1] != now[1]:
+        return f"the number of files was {before[1]}, is {now[1]}"
+    if before[2] != now[2]:
+        return "files have other names"
+    if before[3] != now[3]:
+        return "files have other numbers of records"
+    return "the files are the same in another order: pass them sorted"
+
+
+def _digest(texts: Iterable[str]) -> str:
+    # File names may hold bytes that are no text.
+    return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+
+def _names(paths: list[str]) -> list[str]:
+    names = [path.rpartition(os.sep)[2] for path in paths]
+    different = set(paths)
+    if len(set(names)) == len(different):
+        return names
+    times = Counter(path.rpartition(os.sep)[2] for path in different)
+    places = {path: os.path.abspath(path) for path, name in zip(paths, names) if times[name] > 1}
+    # What the first and the last in the order of strings share, all do.
+    shared = len(os.path.commonpath([min(places.values()), max(places.values())]))
+    return [
+        (places[path][shared:].lstrip(os.sep) or name) if path in places else name for path, name in zip(paths, names)
+    ]

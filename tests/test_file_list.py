@@ -1,0 +1,295 @@
+"""A checkpoint knows which files its source reads: their names, their numbers of records and their order."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.cluster.acked import WINDOW, Acked
+from staging_tf1.errors import ResumeError
+from staging_tf1.sources import (
+    ArrayRecordSource,
+    ArraySource,
+    MapSource,
+    RecordSource,
+    TFRecordSource,
+    concatenate,
+    mix,
+    write_array_records,
+    write_tfrecords,
+    zip_records,
+)
+from staging_tf1.sources.reshard import carried_over
+
+pytestmark = pytest.mark.usefixtures("quick_graphs")
+
+# Names, with how many records each file has.
+Files = dict[str, int]
+FILES: Files = {"a": 4, "b": 6, "c": 6}
+
+
+def written(folder: Path, files: Files, write: Callable[..., Any] = write_tfrecords) -> list[str]:
+    paths = []
+    for name, count in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write((b"%d" % n for n in range(count)), str(path))
+        paths.append(str(path))
+    return paths
+
+
+def tfrecords(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return TFRecordSource(written(folder, files), batch_size=2, parse_fn=int, **options)
+
+
+def array_records(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return ArrayRecordSource(written(folder, files, write_array_records), batch_size=2, parse_fn=int, **options)
+
+
+def one_each(folder: Path, files: Files, **options: Any) -> list[RecordSource]:
+    return [tfrecords(folder, {name: count}, **options) for name, count in files.items()]
+
+
+def concatenated(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return concatenate(one_each(folder, files, **options))
+
+
+def nested(folder: Path, files: Files, **options: Any) -> RecordSource:
+    first, *others = one_each(folder, files, **options)
+    return concatenate([first, concatenate(others)]) if others else first
+
+
+def mixed(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return mix(one_each(folder, files, **options), seed=1)
+
+
+def zipped(folder: Path, files: Files, **options: Any) -> RecordSource:
+    whole = tfrecords(folder, files, **options)
+    return zip_records({"x": whole, "y": whole})
+
+
+def some(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return tfrecords(folder, files, **options).take(9)
+
+
+def paths_of(folder: Path, files: Files) -> list[str]:
+    return [str(folder / f"{name}-{n}") for name, count in files.items() for n in range(count)]
+
+
+def listed(folder: Path, files: Files, **options: Any) -> RecordSource:
+    return MapSource(paths_of(folder, files), load=len, batch_size=2, **options)
+
+
+def paired(folder: Path, files: Files, **options: Any) -> RecordSource:
+    pairs = [(Path(path), 1) for path in paths_of(folder, files)]
+    return MapSource(pairs, load=lambda pair: pair[1], batch_size=2, **options)
+
+
+Make = Callable[..., RecordSource]
+SOURCES: dict[str, Make] = {
+    "TFRecord": tfrecords,
+    "ArrayRecord": array_records,
+    "concatenate": concatenated,
+    "concatenate, nested": nested,
+    "mix": mixed,
+    "zip": zipped,
+    "take": some,
+    "paths": listed,
+    "pairs": paired,
+}
+# What is changed, and what the error says of it.
+CHANGES: dict[str, tuple[Files, str]] = {
+    "order": ({"b": 6, "a": 4, "c": 6}, "the files are the same in another order: pass them sorted"),
+    "order of equal sizes": ({"a": 4, "c": 6, "b": 6}, "the files are the same in another order: pass them sorted"),
+    "counts, with the same sum": ({"a": 5, "b": 5, "c": 6}, "files have other numbers of records"),
+    "a name": ({"a": 4, "b": 6, "d": 6}, "files have other names"),
+    "one file less": ({"a": 4, "b": 12}, "the number of files was 3, is 2"),
+}
+
+
+def resumed(before: RecordSource, now: RecordSource, folder: Path, **staged: Any) -> Any:
+    """Restores a checkpoint of `before` with `now`. Returns the fingerprint that a checkpoint has then."""
+    text = json.dumps(before.fingerprint() if isinstance(before, RecordSource) else before)
+    return restored(folder, now, [3], text, **staged)
+
+
+def restored(folder: Path, source: Any, position: Sequence[int], text: str, **staged: Any) -> Any:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tf.Graph().as_default(), tf.Session() as sess:
+        made = (
+            tf.get_variable("staged/position", initializer=np.array(position, np.int64), use_resource=True),
+            tf.get_variable("staged/fingerprint", initializer=text, use_resource=True),
+            tf.train.get_or_create_global_step(),
+        )
+        sess.run(tf.global_variables_initializer())
+        tf.train.Saver(made).save(sess, str(folder / "model.ckpt"), 3)
+    with tf.Graph().as_default():
+        batch = staging.staged(source, name="staged", **staged)
+        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with staging.StagingSession(
+            checkpoint_dir=str(folder), save_checkpoint_steps=1, log_step_count_steps=0
+        ) as sess:
+            sess.run([batch, step])
+    latest = tf.train.latest_checkpoint(str(folder))
+    return json.loads(tf.train.load_variable(latest, "staged/fingerprint"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", SOURCES)
+def test_other_files_have_another_fingerprint(tmp_path: Path, name: str, change: str) -> None:
+    make = SOURCES[name]
+    files, _ = CHANGES[change]
+    before, now = make(tmp_path / "before", FILES), make(tmp_path / "now", files)
+    assert before.fingerprint()["file_list"] != now.fingerprint()["file_list"]
+    for other in (before.shard(1, 2), before.with_options(batch_size=3, shuffle=True, seed=1), before.pad()):
+        assert other.fingerprint()["file_list"] == before.fingerprint()["file_list"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_moved_folder_makes_no_difference(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = SOURCES[name]
+    before = make(tmp_path / "before", FILES).fingerprint()
+    assert before == make(tmp_path / "now" / "deeper", FILES).fingerprint()
+    monkeypatch.chdir(tmp_path)
+    assert before == make(Path("relative"), FILES).fingerprint()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_exact_resume_with_other_files_is_refused(tmp_path: Path, change: str) -> None:
+    files, said = CHANGES[change]
+    before, now = tfrecords(tmp_path / "1", FILES), tfrecords(tmp_path / "2", files)
+    with pytest.raises(ResumeError) as caught:
+        resumed(before, now, tmp_path / "run")
+    assert f"in another order of batches: {said}. The saved position cannot be mapped" in str(caught.value)
+    assert "resume='ignore' to continue at batch 3 of the new order anyway" in str(caught.value)
+    assert resumed(before, now, tmp_path / "ignored", resume="ignore") == now.fingerprint()
+
+
+OTHER_LAYOUTS: dict[str, dict[str, Any]] = {
+    "batch size": dict(batch_size=1),
+    "remainder": dict(drop_remainder=True),
+}
+
+
+@pytest.mark.parametrize("layout", OTHER_LAYOUTS)
+def test_the_files_are_compared_under_another_layout_too(tmp_path: Path, layout: str) -> None:
+    files, said = CHANGES["order"]
+    before = tfrecords(tmp_path / "1", FILES)
+    same = before.with_options(**OTHER_LAYOUTS[layout])
+    other = tfrecords(tmp_path / "2", files).with_options(**OTHER_LAYOUTS[layout])
+    assert resumed(before, same, tmp_path / "run") == same.fingerprint()
+    with pytest.raises(ResumeError, match=said):
+        resumed(before, other, tmp_path / "refused")
+
+
+def test_the_files_are_compared_on_other_towers_too(tmp_path: Path) -> None:
+    before, other = tfrecords(tmp_path / "1", FILES), tfrecords(tmp_path / "2", CHANGES["order"][0])
+    with pytest.raises(ResumeError, match="the files are the same in another order"):
+        resumed(before, other, tmp_path / "run", devices=["/cpu:0"] * 3)
+    assert carried_over(before.fingerprint(), [3], other.fingerprint(), 3) is None
+
+
+def dealt(source: RecordSource) -> dict[str, Any]:
+    return {**source.fingerprint(), "share": "dynamic"}
+
+
+def slots() -> list[int]:
+    values: list[int] = Acked.first(3, WINDOW).slots.tolist()
+    return values
+
+
+def test_dynamic_shares_compare_the_files(tmp_path: Path) -> None:
+    before, now = tfrecords(tmp_path / "1", FILES), tfrecords(tmp_path / "2", CHANGES["order"][0])
+    text = json.dumps(dealt(before))
+    with pytest.raises(ResumeError, match="the files are the same in another order"):
+        restored(tmp_path / "run", now, slots(), text, share="dynamic")
+    assert restored(tmp_path / "same", before, slots(), text, share="dynamic") == dealt(before)
+
+
+# Checkpoints of releases that did not save the files
+
+
+# What they saved for `tfrecords(folder, FILES)`.
+WITHOUT_FILES = {
+    **dict(source="TFRecordSource", num_records=16, batch_size=2, shuffle=0, seed=-1),
+    **dict(drop_remainder=0, across_epochs=0, shard_index=0, shard_count=1),
+}
+
+
+@pytest.mark.parametrize("staged", [{}, {"devices": ["/cpu:0"] * 3}], ids=["one tower", "towers"])
+def test_a_checkpoint_without_files_goes_on_and_then_has_them(tmp_path: Path, staged: dict[str, Any]) -> None:
+    source = tfrecords(tmp_path / "data", FILES)
+    assert resumed(WITHOUT_FILES, source, tmp_path / "run", **staged) == source.fingerprint()  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_of_dynamic_shares_without_files_goes_on_and_then_has_them(tmp_path: Path) -> None:
+    source = tfrecords(tmp_path / "data", FILES)
+    text = json.dumps({**WITHOUT_FILES, "share": "dynamic"})
+    assert restored(tmp_path / "run", source, slots(), text, share="dynamic") == dealt(source)
+
+
+def test_a_fingerprint_without_files_is_mapped_to_another_layout(tmp_path: Path) -> None:
+    present = tfrecords(tmp_path / "data", FILES).fingerprint()
+    carried = carried_over(WITHOUT_FILES, [6], present, towers=2)
+    assert carried is not None and carried.positions == (3, 3)
+
+
+def test_all_else_of_the_fingerprint_is_as_before(tmp_path: Path) -> None:
+    found = tfrecords(tmp_path / "data", FILES).fingerprint()
+    assert {key: value for key, value in found.items() if key != "file_list"} == WITHOUT_FILES
+    together = concatenated(tmp_path / "more", FILES).fingerprint()
+    assert together["records"] == "concatenate(TFRecordSource(4), TFRecordSource(6), TFRecordSource(6))"
+    assert "file_list" not in ArraySource(np.arange(3), batch_size=1).fingerprint()
+    assert "file_list" not in MapSource([1, 2], batch_size=1).fingerprint()
+
+
+# Names
+
+
+def test_equal_names_in_different_folders_are_told_apart(tmp_path: Path) -> None:
+    files = {"cats/1": 3, "dogs/1": 3, "2": 3}
+    swapped = {"dogs/1": 3, "cats/1": 3, "2": 3}
+    one, other = tfrecords(tmp_path / "a", files), tfrecords(tmp_path / "b", swapped)
+    assert one.fingerprint() != other.fingerprint()
+    shutil.move(tmp_path / "a", tmp_path / "moved")
+    paths = [str(tmp_path / "moved" / name) for name in files]
+    assert TFRecordSource(paths, batch_size=2, parse_fn=int).fingerprint() == one.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (["x/a", "x/b"], ["y/z/a", "y/z/b"], True),
+        (["a", "a"], ["x/a", "x/a"], True),
+        (["a", "b"], ["a", "a"], False),
+        (["x/a", "y/a"], ["v/x/a", "v/y/a"], True),
+        (["x/a", "y/a"], ["y/a", "x/a"], False),
+        (["x/a", "y/a"], ["x/a", "x/a"], False),
+        (["a", "x/a"], ["/v/a", "/v/x/a"], True),
+        (["./a", "a"], ["a", "a"], True),
+        (["x\ny"], ["x", "y"], False),
+        (["\udcff"], ["\udcfe"], False),
+    ],
+)
+def test_names(one: list[str], other: list[str], same: bool) -> None:
+    found, wanted = (MapSource(paths, load=len, batch_size=1).fingerprint()["file_list"] for paths in (one, other))
+    assert (found == wanted) is same
+
+
+def test_a_glob_is_sorted_and_so_the_same_everywhere(tmp_path: Path) -> None:
+    written(tmp_path, FILES)
+    paths = [str(tmp_path / name) for name in FILES]
+    found = TFRecordSource(str(tmp_path / "?"), batch_size=2).fingerprint()
+    assert found == TFRecordSource(paths, batch_size=2).fingerprint()
+    assert found != TFRecordSource(paths[::-1], batch_size=2).fingerprint()
+    os.rename(paths[0], str(tmp_path / "d"))
+    assert found != TFRecordSource(str(tmp_path / "?"), batch_size=2).fingerprint()
