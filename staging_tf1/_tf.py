@@ -21,6 +21,7 @@ from tensorflow.core.protobuf.config_pb2 import CallableOptions
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import deprecation as _deprecation
@@ -38,6 +39,7 @@ __all__ = [
     "control_flow_context",
     "count_runs",
     "current_container",
+    "deterministic_ops",
     "eager_mode",
     "estimator_exports",
     "fast_callable",
@@ -203,6 +205,14 @@ def abandon_eager_context() -> None:
 def current_container(graph: Any) -> str:
     """The `tf.container` assigned to new stateful ops of `graph`. Empty for the default container."""
     return str(graph._container)
+
+
+def deterministic_ops() -> bool:
+    """Whether `tf.config.experimental.enable_op_determinism()` was called, or `TF_DETERMINISTIC_OPS` asks for it.
+
+    TensorFlow reads the variable once, at the latest in this call.
+    """
+    return bool(_config.is_op_determinism_enabled())
 
 
 def scope_device() -> str:

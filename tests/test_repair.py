@@ -76,7 +76,7 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
         last.start()
-        while [GetStats.figures(sums).batches for sums in tf.Session.run(sess, taken)] != [2, 2]:
+        while [GetStats.batches(sums) for sums in tf.Session.run(sess, taken)] != [2, 2]:
             pass  # until the step has its batch of the second tower, and waits for the first
         ends.set()
         last.join(30)

@@ -36,6 +36,12 @@ def test_func_graph_is_what_functions_are_built_in(graph: Any) -> None:
     assert seen[0].name == "function"
 
 
+def test_config_is_op_determinism_enabled() -> None:
+    from tensorflow.python.framework import config
+
+    assert _tf.deterministic_ops() is config.is_op_determinism_enabled() is False
+
+
 def test_func_graph_classes_of_control_flow_keep_their_names() -> None:
     from tensorflow.python.ops import control_flow_v2_func_graphs as classes
 

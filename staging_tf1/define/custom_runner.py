@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import deterministic_ops, tf
 from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.composite import is_composite_spec
@@ -51,7 +51,8 @@ class CustomRunner:
       num_processes: as in `staged`, for one source.
       nice: as in `staged`.
       seed: seed of the shuffle queue. With a seed here or in the graph, and a single thread, the order is reproducible:
-        a dequeue waits until the queue is filled, so the order does not depend on timing.
+        a dequeue waits until the queue is filled, so the order does not depend on timing. Required with deterministic
+        ops.
       ignored_exception_types: as in `staged`.
       max_ignored: as in `staged`.
       cluster: the `Cluster` whose workers share the source: each reads a shard of it. The queue is on this worker.
@@ -124,13 +125,17 @@ class CustomRunner:
             whole_batches = queue == "fifo" and batch_size is None
             if not whole_batches:
                 self._check_records()
+            seeded = seed is not None or tf.get_default_graph().seed is not None
+            if queue == "shuffle" and deterministic_ops() and not seeded:
+                raise ValueError(
+                    f"{self._what} got queue='shuffle' without a seed, but deterministic ops are enabled. Pass seed=0, "
+                    f"or call tf.set_random_seed(0) first."
+                )
             self._batch_size = batch_size or self._source_batch
             capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
             threads = threads_for(num_processes, num_threads)
-            # With several feed threads, their timing would still decide the order.
-            seeded = seed is not None or tf.get_default_graph().seed is not None
             parts_of_element = tf.nest.flatten(self._type_specs(), expand_composites=True)
             self._queue = FeedQueue(
                 scope,
@@ -141,6 +146,7 @@ class CustomRunner:
                 capacity=capacity,
                 min_after_dequeue=self._floor,
                 seed=seed,
+                # With several feed threads, their timing would still decide the order.
                 reproducible=queue == "shuffle" and len(sources) == threads == 1 and seeded,
                 device=None if cluster is None else cluster.own_device,
             )

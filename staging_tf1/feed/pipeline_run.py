@@ -267,7 +267,7 @@ def repair_all(runs: Sequence[PipelineRun]) -> None:
     in_towers = [run for run in runs if run.delivery.barrier is not None]
     stats = [[sink.sink.stats.value for sink in run.sinks] for run in in_towers]
     for run, sums in zip(in_towers, run_unwrapped(session, stats) if stats else (), strict=True):
-        run.delivery.note_taken([GetStats.figures(each).batches for each in sums])
+        run.delivery.note_taken([GetStats.batches(each) for each in sums])
     for run in runs:
         for producer in run.producers:
             producer.wake()

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped
+from staging_tf1._tf import deterministic_ops, run_unwrapped
+from staging_tf1.errors import BuildError
 from staging_tf1.feed.dealt import supplied
 from staging_tf1.feed.join_run import starts_in_cluster
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -48,6 +49,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
         if not new:
             return
+        _check_clock(new)
         end_earlier(new, session)
         for pipeline in new:
             if pipeline.resume != "restart":
@@ -64,6 +66,18 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         of_session.prepared |= {
             pipeline: Prepared(begins, canceller) for pipeline, begins in zip(new, starts, strict=True)
         }
+
+
+def _check_clock(pipelines: Sequence[Pipeline]) -> None:
+    """Raises BuildError if steps would read the clock although deterministic ops were enabled since."""
+    timed = [each for each in pipelines if any(sink.stats.reads_clock for sink in each.sinks)]
+    if timed and deterministic_ops():
+        raise BuildError(
+            f"{timed[0]} was built before deterministic ops were enabled: its steps read the clock, which TensorFlow "
+            f"then refuses, and other ops of the graph are not the deterministic ones. Call "
+            f"tf.config.experimental.enable_op_determinism() before you build the graph, or set TF_DETERMINISTIC_OPS=1 "
+            f"before the program starts."
+        )
 
 
 def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:

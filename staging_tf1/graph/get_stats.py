@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import deterministic_ops, tf
 from staging_tf1.graph.callsite import call_site
 
 
@@ -17,17 +17,25 @@ class GetFigures:
     """The figures of one area or queue at one moment."""
 
     batches: int
-    wait_secs: float  # summed over the steps, from the start of a step until its batch arrived
+    # Summed over the steps, from the start of a step until its batch arrived; None with deterministic ops.
+    wait_secs: float | None
     occupancy: float  # mean number of elements that a get found
 
 
 class GetStats:
     """Sums [batches, seconds waited, elements found] over all gets. A get costs a few microseconds more.
 
-    The graph reads the clock, because to Python a step that waits for input looks like a slow step.
+    The graph reads the clock, because to Python a step that waits for input looks like a slow step. With deterministic
+    ops TensorFlow refuses to read it, and the waiting time is not known.
+
+    Attributes:
+      reads_clock: whether the graph reads the clock.
     """
 
     def __init__(self, name: str) -> None:
+        # Chosen when the op is made. A step could choose with tf.cond, but TensorFlow's executor is slower for graphs
+        # with tf.cond.
+        self.reads_clock = not deterministic_ops()
         with tf.control_dependencies(None):
             self._sums = tf.Variable(
                 np.zeros(3), trainable=False, collections=[], use_resource=True, name=f"{name}_meter"
@@ -49,18 +57,25 @@ class GetStats:
     def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
         """Returns the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
         with tf.control_dependencies(None), tf.control_dependencies([self._started]):
-            before = tf.timestamp()
+            before = self._clock()
             found = size()
         with tf.control_dependencies([before, found]):
             taken = take()
         with tf.control_dependencies(tf.nest.flatten(taken)):
-            waited = tf.timestamp() - before
+            waited = self._clock() - before
         found = tf.cast(found, tf.float64)
         one = tf.constant(1.0, tf.float64)
         return taken, self._sums.assign_add(tf.stack([one, waited, found]), read_value=False)
 
+    def _clock(self) -> Any:
+        return tf.timestamp() if self.reads_clock else tf.constant(0.0, tf.float64)
+
     @staticmethod
-    def figures(sums: Any) -> GetFigures:
+    def batches(sums: Any) -> int:
+        """Returns how many gets a value of `self.value` counts."""
+        return int(sums[0])
+
+    def figures(self, sums: Any) -> GetFigures:
         """Converts a value of `self.value` to figures."""
         batches, wait_secs, found = (float(x) for x in sums)
-        return GetFigures(int(batches), wait_secs, found / batches if batches else 0.0)
+        return GetFigures(int(batches), wait_secs if self.reads_clock else None, found / batches if batches else 0.0)

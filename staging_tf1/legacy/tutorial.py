@@ -26,6 +26,8 @@ _log = logging.getLogger("staging_tf1")
 # A feed thread stages its first element within this time. In a program with one thread none would ever arrive.
 _GRACE_SECS = 5.0
 _POLL_SECS = 0.005
+# Counted, because with deterministic ops TensorFlow refuses to read the clock.
+_MOST_POLLS = round(_GRACE_SECS / _POLL_SECS)
 
 
 class TutorialStagingArea:
@@ -97,17 +99,15 @@ class TutorialStagingArea:
         return self._area.clear(name)
 
     def _assert_not_empty(self) -> Any:
-        start = tf.timestamp()
+        def waits(size: Any, polls: Any) -> Any:
+            return tf.logical_and(tf.equal(size, 0), polls < _MOST_POLLS)
 
-        def waits(size: Any) -> Any:
-            return tf.logical_and(tf.equal(size, 0), tf.timestamp() - start < _GRACE_SECS)
-
-        def looks_again(size: Any) -> Any:
+        def looks_again(size: Any, polls: Any) -> Any:
             with tf.control_dependencies([tf.numpy_function(_sleep, [], [], name="wait")]):
-                return self._area.size()
+                return self._area.size(), polls + 1
 
         with tf.device("/device:CPU:0"), tf.name_scope("unstage_guard"):
-            found = tf.while_loop(waits, looks_again, [self._area.size()], parallel_iterations=1)
+            found, _ = tf.while_loop(waits, looks_again, [self._area.size(), 0], parallel_iterations=1)
             return tf.Assert(
                 found > 0,
                 [

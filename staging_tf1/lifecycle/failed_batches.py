@@ -34,7 +34,7 @@ class FailedBatches:
             return
         sums = run_unwrapped(self._session, [sink.stats.value for sink in self._counted])
         for sink, of_sink in zip(list(self._counted), sums, strict=True):
-            taken = GetStats.figures(of_sink).batches
+            taken = GetStats.batches(of_sink)
             expected = self._counted[sink] + sum(n for sinks, n in self._succeeded.items() if sink in sinks)
             self.numbers[sink].extend(range(expected, taken))
             self._counted[sink] = taken

@@ -244,7 +244,7 @@ def _settle(towers: Iterable[_Tower], session: Any) -> None:
         return
     found = run_unwrapped(session, [(tower.sink.size, tower.sink.stats.value) for tower in in_flight])
     for tower, (size, sums) in zip(in_flight, found, strict=True):
-        taken = GetStats.figures(sums).batches
+        taken = GetStats.batches(sums)
         was_put = int(size) - tower.staged + (taken - tower.taken) > 0
         if was_put:
             tower.pending = None

@@ -11,10 +11,10 @@ from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.graph.get_stats import GetFigures, GetStats
+from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.advice import SourceWork, bottleneck
+from staging_tf1.lifecycle.advice import NOT_MEASURED, SourceWork, bottleneck
 from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import Source
 
@@ -28,7 +28,8 @@ class PipelineStats:
       batches: batches that steps have taken.
       records: records that the feed threads have delivered; 0 where the graph computes the batches.
       bytes: bytes that the feed threads have delivered, a string by its length; 0 where the graph computes the batches.
-      wait_secs: seconds that the steps waited for a batch, in all.
+      wait_secs: seconds that the steps waited for a batch, in all. None with deterministic ops, under which TensorFlow
+        does not let a step read the clock.
       feeder_wait_secs: seconds that the feed threads spent in the put, mostly waiting for room, in all.
       source_secs: seconds that the feed threads spent in the source, in all.
       source_cpu_secs: CPU seconds among them, estimated from one batch in eight.
@@ -55,7 +56,7 @@ class PipelineStats:
     batches: int
     records: int
     bytes: int
-    wait_secs: float
+    wait_secs: float | None
     feeder_wait_secs: float
     source_secs: float
     occupancy: float
@@ -73,20 +74,25 @@ class PipelineStats:
     lock_share: float | None = None
 
     @property
-    def waited_share(self) -> float:
-        """The share of the loop's time that steps waited for this pipeline, from 0 to 1."""
+    def waited_share(self) -> float | None:
+        """The share of the loop's time that steps waited for this pipeline, from 0 to 1; None without `wait_secs`."""
+        if self.wait_secs is None:
+            return None
         return min(1.0, self.wait_secs / self.loop_secs) if self.loop_secs > 0 else 0.0
 
     @property
     def verdict(self) -> str:
         """Whether the loop is bound by its input or by its computation, and a suggestion."""
+        waited_share = self.waited_share
+        if waited_share is None:
+            return f"bottleneck unknown: {NOT_MEASURED}"
         if self.processes:
-            return bottleneck(self.waited_share, "processes", self.processes)
-        return bottleneck(self.waited_share, self.kind, self.threads, self._work)
+            return bottleneck(waited_share, "processes", self.processes)
+        return bottleneck(waited_share, self.kind, self.threads, self._work)
 
     @property
     def _work(self) -> SourceWork:
-        step_secs = self.loop_secs - self.wait_secs
+        step_secs = self.loop_secs - (self.wait_secs or 0.0)
         return SourceWork(
             lock_share=self.lock_share,
             cores=self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0,
@@ -100,8 +106,11 @@ class PipelineStats:
         held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
         if self.processes:
             held += f"; {self.processes} worker processes shared at most {_amount(self.shared_bytes)}"
+        waited = "feed threads waited"
+        if self.wait_secs is not None:
+            waited = f"steps waited {self.wait_secs:.2f} s for input, feed threads"
         return (
-            f"{self.name}: {self.batches} batches{moved}; steps waited {self.wait_secs:.2f} s for input, feed threads "
+            f"{self.name}: {self.batches} batches{moved}; {waited} "
             f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
             f"{self.verdict}"
         )
@@ -144,7 +153,7 @@ def stats_of(
         pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
         numbers = failed.numbers.get(sink, ()) if failed is not None else ()
-        figures = GetStats.figures(of_sink)
+        figures = sink.stats.figures(of_sink)
         record = _record(pipeline, sink, figures, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
         found.append(
             replace(
@@ -179,7 +188,7 @@ def _record(
         batches=figures.batches,
         records=sum(state.records for state in states),
         bytes=sum(state.bytes for state in states),
-        wait_secs=figures.wait_secs + sum(state.source_secs for state in steps),
+        wait_secs=None if figures.wait_secs is None else figures.wait_secs + sum(each.source_secs for each in steps),
         feeder_wait_secs=sum(state.put_secs for state in states),
         source_secs=sum(state.source_secs for state in states),
         source_cpu_secs=sum(state.source_secs * state.cores_in_source for state in states),

@@ -20,7 +20,8 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     The scalars of a pipeline are under `staging/<pipeline>/`. Since the last time: fraction_full (how full the steps
     found the area or queue, 0 to 1), waited_share (the share of the time that steps waited for input, 0 to 1) and
     batches_per_sec. Since the start: batches, source_secs (seconds in the source) and feeder_wait_secs (seconds in the
-    put). The x axis is the global step, or the number of runs if the graph has no global step.
+    put). With deterministic ops, waited_share is absent. The x axis is the global step, or the number of runs if the
+    graph has no global step.
 
     Args:
       output_dir: folder of the event file; may be that of a MonitoredTrainingSession.
@@ -96,11 +97,14 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
 def _since(last: PipelineStats | None, stats: PipelineStats, secs: float) -> dict[str, float]:
     """Returns the scalars for the time between two figures, `secs` apart."""
     batches = stats.batches - (last.batches if last else 0)
-    waited = stats.wait_secs - (last.wait_secs if last else 0.0)
     found = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)
+    waited = {}
+    if stats.wait_secs is not None:
+        before = (last.wait_secs if last else None) or 0.0
+        waited["waited_share"] = min(1.0, (stats.wait_secs - before) / secs)
     return {
         "fraction_full": min(1.0, found / (batches * stats.capacity)) if batches else 0.0,
-        "waited_share": min(1.0, waited / secs),
+        **waited,
         "batches_per_sec": batches / secs,
         "batches": float(stats.batches),
         "source_secs": stats.source_secs,

@@ -21,7 +21,7 @@ from staging_tf1.feed.threads import (
     WAITING_IN_ORDER,
     ThreadState,
 )
-from staging_tf1.graph.get_stats import GetFigures, GetStats
+from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.trace_json import Event, Feed, dump
 
@@ -88,7 +88,16 @@ class Trace:
         step = Event("step", row, began, ended, number=next(self._steps), error=type(error).__name__ if error else "")
         taken = {} if error is not None and not isinstance(error, Exception) else self._taken(sinks, error)
         gets = [
-            Event("get", row, began, min(ended, began + secs), self._feeds[sink], element=element, number=step.number)
+            Event(
+                "get",
+                row,
+                began,
+                began if secs is None else min(ended, began + secs),
+                self._feeds[sink],
+                element=element,
+                number=step.number,
+                is_timed=secs is not None,
+            )
             for sink, (element, secs) in taken.items()
         ]
         self._last_step[threading.get_ident()] = step
@@ -99,7 +108,7 @@ class Trace:
         with open(self._path, "w", encoding="utf-8") as file:
             dump(list(self._events), self._began, self._dropped, file)
 
-    def _taken(self, sinks: Collection[Sink], error: BaseException | None) -> Mapping[Sink, tuple[int, float]]:
+    def _taken(self, sinks: Collection[Sink], error: BaseException | None) -> Mapping[Sink, tuple[int, float | None]]:
         # One at a time, so that each step finds its own gets.
         with self._lock:
             if self._gets is None:
@@ -178,24 +187,27 @@ class _Gets:
         self._values = session.make_callable([sink.stats.value for sink in sinks]) if sinks else list
         self._last = dict(zip(self._sinks, self._read(), strict=True))
 
-    def taken(self, sinks: Collection[Sink]) -> dict[Sink, tuple[int, float]]:
-        """Returns the element that the step took from each of `sinks`, and how long that took.
+    def taken(self, sinks: Collection[Sink]) -> dict[Sink, tuple[int, float | None]]:
+        """Returns the element that the step took from each of `sinks`, and how long that took, if that is known.
 
         Other steps under way may have taken elements, too: theirs are left for them.
         """
-        found = {}
+        found: dict[Sink, tuple[int, float | None]] = {}
         for sink, now in zip(self._sinks, self._read(), strict=True):
             then = self._last[sink]
             more = now.batches - then.batches
             # Which runs take from a queue is not known before.
             if more > 0 and (sink in sinks or sink.take is None):
-                secs = (now.wait_secs - then.wait_secs) / more
+                secs = waited = None
+                if now.wait_secs is not None and then.wait_secs is not None:
+                    secs = (now.wait_secs - then.wait_secs) / more
+                    waited = then.wait_secs + secs
                 found[sink] = (then.batches, secs)
-                self._last[sink] = GetFigures(then.batches + 1, then.wait_secs + secs, 0.0)
+                self._last[sink] = GetFigures(then.batches + 1, waited, 0.0)
         return found
 
     def _read(self) -> list[GetFigures]:
-        return [GetStats.figures(sums) for sums in self._values()]
+        return [sink.stats.figures(sums) for sink, sums in zip(self._sinks, self._values(), strict=True)]
 
 
 def _feed_of(sink: Sink) -> Feed:

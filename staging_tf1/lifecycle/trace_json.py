@@ -1,7 +1,7 @@
 """Formats a timeline as JSON for chrome://tracing and https://ui.perfetto.dev, with a legend.
 
 The format is the "Trace Event Format" (Google, catapult project): complete events ("X") in microseconds, flows from
-event to event ("s", "t", "f"), and metadata ("M").
+event to event ("s", "t", "f"), marks without a length ("i"), and metadata ("M").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEGEND = {
     "wait for share": "It waits for batches that the chief hands out.",
     "put": "It puts the batch into the area or queue, and waits for a free place there.",
     "step": "A run of yours that takes a batch. Within it, `get` lasts until the batch has arrived.",
-    "get": "A long get means that the step waits for its input.",
+    "get": "A long get means that the step waits for its input. With deterministic ops it is a mark without a length.",
     "run": "A run of yours that takes no batch, such as an evaluation.",
     "not delivered": "Read, but not put: skipped, or the session ended.",
     "not taken": "Put, but no step took it before the session ended.",
@@ -67,6 +67,8 @@ class Event(NamedTuple):
     number: int = _NO_BATCH
     # What a step raised.
     error: str = ""
+    # False for a get whose end is unknown; `ended` is `began` then.
+    is_timed: bool = True
 
 
 class Life(NamedTuple):
@@ -137,8 +139,8 @@ class _Writer:
         began, ended = _span(event, self._life(event))
         ts = self._us(began)
         name, args = self._step(event) if event.kind == "step" else self._of_batch(event)
-        made = {"name": name, "cat": "staging", "ph": "X", "pid": 1, "tid": self._rows[event.row], "ts": ts}
-        made |= {"dur": round(self._us(ended) - ts, 3), "args": args}
+        made = {"name": name, "cat": "staging", "pid": 1, "tid": self._rows[event.row], "ts": ts, "args": args}
+        made |= {"ph": "X", "dur": round(self._us(ended) - ts, 3)} if event.is_timed else {"ph": "i", "s": "t"}
         if isinstance(args["batch"], int) and args["batch"] >= 0:
             made["cname"] = _COLOURS[args["batch"] % len(_COLOURS)]
         return made

@@ -6,11 +6,11 @@ Opens no session and needs no TensorFlow.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from staging_tf1.lifecycle.advice import BOUND
+from staging_tf1.lifecycle.advice import BOUND, NOT_MEASURED
 
 # The parts of a thread's time, in the order of a batch's life. A `get` is a part of its step.
 _PARTS = ("make", "source", "wait for share", "wait for order", "put", "step", "get", "run")
@@ -39,9 +39,10 @@ class Wait:
 
     pipeline: str
     batches: int
-    steps_waited_secs: float
+    # None with deterministic ops.
+    steps_waited_secs: float | None
     # Of the time of the steps that take from it, from 0 to 1.
-    steps_waited_share: float
+    steps_waited_share: float | None
     feeders_waited_secs: float
     source_secs: float
     verdict: str
@@ -56,7 +57,8 @@ class Slow:
     # When it began, from the start of the timeline.
     at_secs: float
     ms: float
-    waited_ms: float
+    # None with deterministic ops.
+    waited_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,20 @@ def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
         parts=[
             part for tid, row in rows.items() for part in _parts(row, [each for each in events if each["tid"] == tid])
         ],
-        waits=_waits(events, steps),
-        slowest=_slowest(events, steps, slowest),
+        waits=_waits([*events, *_untimed(trace)], steps),
+        slowest=_slowest([*events, *_untimed(trace)], steps, slowest),
     )
+
+
+def _untimed(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    """The gets whose length is unknown."""
+    return [{**event, "dur": None} for event in trace["traceEvents"] if event["ph"] == "i"]
+
+
+def _sum(lengths: Iterable[float | None]) -> float | None:
+    """The sum; None if one of them is unknown."""
+    known = list(lengths)
+    return None if None in known else sum(each or 0.0 for each in known)
 
 
 def _kind(event: dict[str, Any]) -> str:
@@ -144,9 +157,10 @@ def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) ->
     made = []
     for name in names:
         of_pipeline = [each for each in events if each["args"].get("pipeline") == name]
-        sums = {part: sum(each["dur"] for each in of_pipeline if _kind(each) == part) for part in _PARTS}
         gets = [each for each in of_pipeline if each["name"] == "get"]
-        share = sums["get"] / steps_us if steps_us else 0.0
+        waited = _sum(each["dur"] for each in gets)
+        share = None if waited is None else waited / steps_us if steps_us else 0.0
+        source = sum(each["dur"] for each in of_pipeline if _kind(each) == "source")
         # In lockstep the puts are parts of the steps.
         stepping = {step["tid"] for step in steps}
         feeders = sum(each["dur"] for each in of_pipeline if _kind(each) == "put" and each["tid"] not in stepping)
@@ -154,17 +168,19 @@ def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) ->
             Wait(
                 pipeline=name,
                 batches=len(gets),
-                steps_waited_secs=sums["get"] / 1e6,
+                steps_waited_secs=None if waited is None else waited / 1e6,
                 steps_waited_share=share,
                 feeders_waited_secs=feeders / 1e6,
-                source_secs=sums["source"] / 1e6,
-                verdict=_verdict(share, sums["source"], feeders),
+                source_secs=source / 1e6,
+                verdict=_verdict(share, source, feeders),
             )
         )
     return made
 
 
-def _verdict(waited_share: float, source_us: float, feeders_us: float) -> str:
+def _verdict(waited_share: float | None, source_us: float, feeders_us: float) -> str:
+    if waited_share is None:
+        return f"unknown who waited for whom: {NOT_MEASURED}"
     if waited_share < BOUND:
         # A timeline does not show who has the GIL; the verdict of `stats()` knows.
         if 0 < feeders_us < source_us:
@@ -187,10 +203,15 @@ def _slowest(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], 
             batch=step["args"]["batch"],
             at_secs=step["ts"] / 1e6,
             ms=step["dur"] / 1e3,
-            waited_ms=max((get["dur"] for get in gets if _is_within(get, step)), default=0.0) / 1e3,
+            waited_ms=_longest_ms(get["dur"] for get in gets if _is_within(get, step)),
         )
         for step in chosen
     ]
+
+
+def _longest_ms(lengths: Iterable[float | None]) -> float | None:
+    known = list(lengths)
+    return None if None in known else max((each or 0.0 for each in known), default=0.0) / 1e3
 
 
 def _is_within(event: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -207,15 +228,18 @@ def as_text(report: Report) -> str:
     ]
     lines += ["", "who waited for whom"]
     for wait in report.waits:
+        waited = f"steps took {wait.batches} batches; feed threads waited"
+        if wait.steps_waited_secs is not None and wait.steps_waited_share is not None:
+            share = f"({_percent(wait.steps_waited_share)} of their time)"
+            waited = f"steps waited {wait.steps_waited_secs:.2f} s {share} for {wait.batches} batches; feed threads"
         lines.append(
-            f"  {wait.pipeline}: steps waited {wait.steps_waited_secs:.2f} s ({_percent(wait.steps_waited_share)} of "
-            f"their time) for {wait.batches} batches; feed threads {wait.feeders_waited_secs:.2f} s for room, "
+            f"  {wait.pipeline}: {waited} {wait.feeders_waited_secs:.2f} s for room, "
             f"{wait.source_secs:.2f} s in the source"
         )
         lines.append(f"    {wait.verdict}")
     if report.slowest:
         slow = [
-            (str(each.step), _batch(each.batch), f"{each.at_secs:.3f}", f"{each.ms:.2f}", f"{each.waited_ms:.2f}")
+            (str(each.step), _batch(each.batch), f"{each.at_secs:.3f}", f"{each.ms:.2f}", _ms(each.waited_ms))
             for each in report.slowest
         ]
         lines += ["", "slowest steps", *_table(("step", "batch", "at secs", "ms", "waited ms"), slow)]
@@ -237,6 +261,10 @@ def _part_rows(report: Report) -> list[tuple[str, ...]]:
         (each.thread, each.part, str(each.count), f"{each.secs:.3f}", _percent(each.share), f"{each.longest_ms:.2f}")
         for each in report.parts
     ]
+
+
+def _ms(length: float | None) -> str:
+    return "-" if length is None else f"{length:.2f}"
 
 
 def _percent(share: float) -> str:

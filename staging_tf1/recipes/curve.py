@@ -24,8 +24,8 @@ class Point:
     # The fraction of the examples that were classified correctly before the step changed the model, from 0 to 1.
     accuracy: float
     examples_per_sec: float
-    # The share of the time that the steps waited for input, from 0 to 1.
-    waited_share: float
+    # The share of the time that the steps waited for input, from 0 to 1; None with deterministic ops.
+    waited_share: float | None
 
 
 class Curve:
@@ -55,15 +55,16 @@ class Curve:
             self._close()
 
     def _close(self) -> None:
-        now, waited = time.perf_counter(), sum(each.wait_secs for each in self._stats())
+        now, waits = time.perf_counter(), [each.wait_secs for each in self._stats()]
         secs = now - self._at
+        waited = sum(each or 0.0 for each in waits)
         self.points.append(
             Point(
                 step=self._step,
                 loss=self._loss / self._steps,
                 accuracy=self._correct / self._examples,
                 examples_per_sec=self._examples / secs,
-                waited_share=min(1.0, max(0.0, (waited - self._waited) / secs)),
+                waited_share=None if None in waits else min(1.0, max(0.0, (waited - self._waited) / secs)),
             )
         )
         self._steps = self._examples = self._correct = 0
@@ -71,18 +72,19 @@ class Curve:
 
 
 def draw(points: Sequence[Point], title: str, path: str) -> None:
-    """Write a picture of the points, with one panel for each figure. Needs matplotlib."""
+    """Write a picture of the points, with one panel for each known figure. Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    panels = (
+    waited = [100 * point.waited_share for point in points if point.waited_share is not None]
+    panels = [
         ("loss", [point.loss for point in points]),
         ("accuracy", [point.accuracy for point in points]),
         ("examples per second", [point.examples_per_sec for point in points]),
-        ("waiting for input, %", [100 * point.waited_share for point in points]),
-    )
+        *([("waiting for input, %", waited)] if len(waited) == len(points) else []),
+    ]
     figure, axes = pyplot.subplots(len(panels), 1, figsize=(8, 9), sharex=True)
     for axis, (name, values) in zip(axes, panels, strict=True):
         axis.plot([point.step for point in points], values)

@@ -52,6 +52,12 @@ def staged(legacy_run: Run) -> dict[str, Any]:
     return found
 
 
+def test_deterministic_ops_change_nothing(staged: dict[str, Any], staging_run: Run) -> None:
+    ran = last_json(staging_run(PROMISES / "estimator_inputs.py", env={"TF_DETERMINISTIC_OPS": "1"}))
+    for key in ("first run", "second run", "evaluation", "prediction", "both"):
+        assert ran[key] == staged[key]
+
+
 def batches(first: int, rows: int, count: int) -> list[list[int]]:
     """The first batches of the source in that program."""
     source = ArraySource({"row": np.arange(first, first + rows)}, batch_size=4, shuffle=True, seed=1)

@@ -20,6 +20,29 @@ def test_same_numbers_under_run(under_run: dict[str, str], name: str) -> None:
     assert_same_numbers(under_run[name], goldens()[name])
 
 
+# The others have random ops without a seed, which TensorFlow refuses with deterministic ops.
+DETERMINISTIC = ["custom_runner", "runner_whole_batches", "monitored_hooks", "tower_areas", "supervisor_loop"]
+TUTORIAL = ["tutorial/loop_right", "tutorial/loop_wrong"]
+
+
+@pytest.fixture(scope="module")
+def deterministic(staging_run: Run) -> dict[str, str]:
+    programs = [PROGRAMS / f"{name}.py" for name in (*DETERMINISTIC, *TUTORIAL)]
+    env = {"TF_DETERMINISTIC_OPS": "1"}
+    printed: dict[str, str] = last_json(staging_run(HERE / "run_programs.py", *programs, env=env))
+    return printed
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_same_numbers_with_deterministic_ops(deterministic: dict[str, str], name: str) -> None:
+    assert_same_numbers(deterministic[name], goldens()[name])
+
+
+def test_the_area_of_tutorials_with_deterministic_ops(deterministic: dict[str, str]) -> None:
+    assert "Error" not in deterministic["loop_right"]
+    assert "is empty, and no element arrived within 5 s: the op that stage() returned" in deterministic["loop_wrong"]
+
+
 def test_there_is_a_golden_for_every_program() -> None:
     assert sorted(goldens()) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
     assert len(goldens()) >= 12

@@ -1,0 +1,324 @@
+"""Prints the batches and figures of many workflows as JSON: `python deterministic_child.py WHAT FOLDER`.
+
+WHAT is "ordinary"; "deterministic", with deterministic ops; the name of one workflow; "late" or "unseeded", for the
+errors of graphs that do not suit deterministic ops.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.lifecycle.trace_report import as_text, read_trace, report_on
+
+STEPS = 6
+Figures = dict[str, Any]
+
+
+class Odd(ValueError):
+    """Raised for some batches, which are skipped."""
+
+
+def source(**options: Any) -> Any:
+    """60 records in batches of 4."""
+    return staging.sources.ArraySource({"id": np.arange(60)}, batch_size=4, shuffle=True, seed=3, **options)
+
+
+def stream() -> Iterator[Any]:
+    """The same numbers as a stream."""
+    for number in range(15):
+        yield {"id": np.arange(4 * number, 4 * number + 4)}
+
+
+def train(fetches: Any, folder: Path, **options: Any) -> Figures:
+    """Runs `STEPS` steps, restores the checkpoint, and runs as many again. Returns batches, positions and figures."""
+    got: list[Any] = []
+    step = tf.train.get_or_create_global_step().assign_add(1)
+    positions = [each for each in tf.global_variables() if each.op.name.endswith("position")]
+    for run in range(2):
+        trace = folder / f"{run}.json"
+        with staging.StagingSession(checkpoint_dir=str(folder), trace_file=str(trace), **options) as sess:
+            for _ in range(STEPS):
+                got.append(sess.run([fetches, step])[0])
+            where = [np.asarray(sess.run(each)).tolist() for each in positions]
+            stats = sess.stats()
+    return {"batches": _lists(got), "positions": where, **_figures(stats, trace)}
+
+
+def _figures(stats: Any, trace: Path) -> Figures:
+    report = report_on(read_trace(str(trace)))
+    return {
+        "counts": [each.batches for each in stats],
+        "wait_secs": [each.wait_secs for each in stats],
+        "waited_share": [each.waited_share for each in stats],
+        "verdicts": [each.verdict for each in stats],
+        "texts": list(map(str, stats)),
+        "trace": report.as_dict(),
+        "trace text": as_text(report),
+    }
+
+
+def _lists(found: Any) -> Any:
+    return tf.nest.map_structure(lambda each: np.asarray(each).tolist(), found)
+
+
+def staged(folder: Path, **options: Any) -> Figures:
+    """An area with feed threads."""
+    return train(staging.staged(source(), name="train", **options), folder)
+
+
+def lockstep(folder: Path) -> Figures:
+    """An area without a thread."""
+    return staged(folder, lockstep=True)
+
+
+def several_threads(folder: Path) -> Figures:
+    """Several feed threads."""
+    return staged(folder, num_threads=3)
+
+
+def processes(folder: Path) -> Figures:
+    """A worker process."""
+    return staged(folder, num_processes=1)
+
+
+def towers(folder: Path) -> Figures:
+    """Two towers."""
+    return staged(folder, devices=["/cpu:0", "/cpu:0"])
+
+
+def of_stream(folder: Path) -> Figures:
+    """A generator."""
+    spec = {"id": tf.TensorSpec([4], tf.int64)}
+    return train(staging.staged(staging.sources.GeneratorSource(stream, spec=spec), name="train"), folder)
+
+
+def of_dataset(folder: Path) -> Figures:
+    """A dataset of TensorFlow, which shuffles."""
+    tf.set_random_seed(5)
+    dataset = tf.data.Dataset.range(60).shuffle(60, seed=3).map(lambda x: {"id": x}).batch(4).repeat()
+    return train(staging.staged(dataset, name="train"), folder)
+
+
+def of_tensors(folder: Path) -> Figures:
+    """Batches that the graph computes."""
+    random = tf.random.uniform([4], seed=7, maxval=100, dtype=tf.int32)
+    return train(staging.staged({"id": random}, name="train"), folder)
+
+
+def ignored(folder: Path) -> Figures:
+    """Bad batches are skipped."""
+
+    def transform(batch: Any, rng: Any = None) -> Any:
+        if 7 in batch["id"]:
+            raise Odd
+        return batch
+
+    made = source(transform=transform)
+    return train(staging.staged(made, name="train", ignored_exception_types=(Odd,)), folder)
+
+
+def queue(folder: Path) -> Figures:
+    """A queue of batches."""
+    return train(staging.CustomRunner(source(), queue="fifo", name="train").get_inputs(), folder)
+
+
+def records(folder: Path) -> Figures:
+    """A queue of records."""
+    return train(staging.CustomRunner(source(), queue="fifo", batch_size=3, name="train").get_inputs(), folder)
+
+
+def shuffle(folder: Path) -> Figures:
+    """A shuffle queue with a hand-shake."""
+    runner = staging.CustomRunner(source(), queue="shuffle", seed=9, batch_size=4, name="train")
+    return train(runner.get_inputs(), folder)
+
+
+def chained(folder: Path) -> Figures:
+    """A queue, and an area behind it."""
+    made = staging.CustomRunner(source(), queue="fifo", name="queue").get_inputs()
+    return train(staging.staged(made, name="train"), folder)
+
+
+def classic(folder: Path) -> Figures:
+    """An area of TensorFlow's kind, stepped by hand."""
+    made = staging.CustomRunner(source(), queue="fifo", name="queue").get_inputs()
+    area = staging.StagingArea([tf.int64], shapes=[[4]])
+    put, get = area.put([made["id"]]), area.get()
+    with staging.StagingSession() as sess:
+        sess.run(put)
+        return {"batches": _lists([sess.run([get, put])[0] for _ in range(STEPS)])}
+
+
+def plain(folder: Path) -> Figures:
+    """A plain session, and a callable."""
+    batch = staging.staged(source(), name="train")
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+        call = sess.make_callable(batch["id"])
+        got = [call() for _ in range(STEPS)]
+        coord.request_stop()
+        coord.join(threads)
+    return {"batches": _lists(got)}
+
+
+def monitored(folder: Path) -> Figures:
+    """A MonitoredTrainingSession, whose summaries are read again."""
+    tf.train.get_or_create_global_step()
+    batch = staging.staged(source(), name="train")
+    logs = folder / "logs"
+    hooks = [staging.StagingHook(), staging.StagingSummaryHook(output_dir=str(logs), save_steps=2)]
+    with tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
+        got = [sess.run(batch) for _ in range(STEPS)]
+    events = [event for path in logs.iterdir() for event in tf.train.summary_iterator(str(path))]
+    tags = sorted({value.tag for event in events for value in event.summary.value})
+    return {"batches": _lists(got), "tags": tags}
+
+
+def repair(folder: Path) -> Figures:
+    """Steps that fail."""
+    batch = staging.staged(source(), capacity=2, name="train")
+    bad = tf.placeholder_with_default(False, [])
+    with tf.control_dependencies([tf.Assert(~bad, ["bad"])]):
+        fine = tf.identity(batch["id"])
+    got = []
+    with staging.StagingSession() as sess:
+        for step in range(10):
+            try:
+                got.append(sess.run([fine, batch], {bad: step % 2 == 1}))
+            except tf.errors.InvalidArgumentError:
+                continue
+        (stats,) = sess.stats()
+    # Whether a step that fails has its batch is a matter of timing.
+    return {"batches": len(got), "all": len(got) + len(stats.failed_batches) <= stats.batches}
+
+
+def cluster_of_one(folder: Path) -> Figures:
+    """A cluster without other tasks."""
+    cluster = staging.Cluster()
+    with cluster.device_scope():
+        batch = staging.staged(source(), cluster=cluster, name="train")
+    return train(batch, folder, cluster=cluster)
+
+
+def recipes(folder: Path) -> Figures:
+    """What `staging-tf1 train` runs."""
+    from staging_tf1.data import load_images
+    from staging_tf1.recipes.settings import Settings
+    from staging_tf1.recipes.training import train as fit
+
+    result = fit(load_images(), Settings(workflow="staged", epochs=1, plot=str(folder / "curve.png")))
+    return {
+        "batches": [f"{loss:.3f}" for loss in result.losses],
+        "wait_secs": [each.wait_secs for each in result.pipelines],
+        "waited_share": [each.waited_share for each in result.points],
+    }
+
+
+WORKFLOWS: list[Callable[[Path], Figures]] = [
+    staged,
+    lockstep,
+    several_threads,
+    processes,
+    towers,
+    of_stream,
+    of_dataset,
+    of_tensors,
+    ignored,
+    queue,
+    records,
+    shuffle,
+    chained,
+    classic,
+    plain,
+    monitored,
+    repair,
+    cluster_of_one,
+    recipes,
+]
+
+
+def late() -> list[str]:
+    """Deterministic ops are enabled when the graph is complete."""
+
+    def queued() -> Any:
+        return staging.CustomRunner(source(), queue="fifo", name="train").get_inputs()
+
+    made = []
+    for build in (queued, lambda: staging.staged(source(), name="train")):
+        with tf.Graph().as_default() as graph:
+            made.append((graph, build()))
+    with tf.Graph().as_default() as graph:
+        made.append((graph, staging.staged(source(), name="train", lockstep=True)))
+    tf2.config.experimental.enable_op_determinism()
+    errors = []
+    for graph, batch in made:
+        with graph.as_default():
+            errors.append(_error(partial(_step, batch)))
+    with made[0][0].as_default(), tf.Session() as sess:
+        errors.append(_error(lambda: staging.start(sess, tf.train.Coordinator())))
+    return errors
+
+
+def _step(batch: Any) -> None:
+    with staging.StagingSession() as sess:
+        sess.run(batch)
+
+
+def _error(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "none"
+
+
+def unseeded() -> list[Any]:
+    """A shuffle queue without a seed: its error, the ops that it made, and the error with a seed in the graph."""
+    tf2.config.experimental.enable_op_determinism()
+
+    def build() -> Any:
+        return staging.CustomRunner(source(), queue="shuffle", name="train")
+
+    with tf.Graph().as_default() as graph:
+        error = _error(build)
+        ops = len(graph.get_operations())
+        tf.set_random_seed(1)
+        return [error, ops, _error(build)]
+
+
+def run_all(workflows: list[Callable[[Path], Figures]], folder: Path) -> dict[str, Figures]:
+    """Run workflows in graphs of their own."""
+    found = {}
+    for workflow in workflows:
+        with tf.Graph().as_default():
+            own = folder / workflow.__name__
+            own.mkdir(parents=True)
+            found[workflow.__name__] = workflow(own)
+    return found
+
+
+def main(what: str, folder: str) -> None:
+    """Print what is asked for."""
+    if what in ("late", "unseeded"):
+        print(json.dumps({"late": late, "unseeded": unseeded}[what]()))
+        return
+    if what == "deterministic":
+        tf2.config.experimental.enable_op_determinism()
+    wanted = [each for each in WORKFLOWS if what in (each.__name__, "ordinary", "deterministic")]
+    print(json.dumps(run_all(wanted, Path(folder))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
