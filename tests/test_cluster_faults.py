@@ -25,8 +25,6 @@ def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(tw
     start_servers(two)
     gates = [two.gate(0), two.gate(20)]
     two.start_worker(0, gates[0], **options)
-    # Made by hand, a worker looks for the chief's variables only every 30 seconds.
-    two.await_notes("worker0", "session")
     two.start_worker(1, gates[1], **options)
     two.await_notes("worker1", "got", 20)
     two.kill("worker0")

@@ -148,16 +148,22 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         sync_tokens_of(self._graph)
         self._observer = Observer(self._graph, self._pipelines)
         if self.by_hand:
-            self._stop_other_workers()
+            self._meet_other_workers()
 
-    def _stop_other_workers(self) -> None:
-        """On a chief that restarts, makes the workers wait until it has restored the model.
+    def _meet_other_workers(self) -> None:
+        """On the chief, makes the workers wait until it has initialized or restored the model. On a worker, waits.
 
-        Otherwise they would count batches of the model before, from the restored position on.
+        If a chief restarts, they would count batches of the model before, from the restored position on. And TensorFlow
+        looks only every 30 seconds whether the variables are initialized: with dynamic shares, the others may train all
+        batches in that time, and then wait for the worker that looks.
         """
         cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
-        if cluster is not None and cluster.is_chief:
+        if cluster is None:
+            return
+        if cluster.is_chief:
             cluster.member.begin_run()
+        else:
+            cluster.member.await_run((), cluster.start_timeout_secs)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery, and where a later hook was interrupted here."""
