@@ -4,11 +4,16 @@ PYTHON ?= python
 # With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv check test test-all coverage soak kill9 cluster cluster-soak fmt docs site pictures screenshots pre-commit matrix clean
+.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak fmt docs site pictures screenshots pre-commit matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -e '.[test,site]'
+	.venv/bin/pip install -c constraints.txt -e '.[test,site]'
+
+# Writes constraints.txt with the newest releases that fit together. Installs uv into the environment, and nothing else.
+constraints:
+	$(PYTHON) -m pip install --quiet uv
+	$(PYTHON) tools/constraints.py
 
 check:
 	$(PYTHON) -m ruff check .
@@ -77,7 +82,7 @@ pre-commit:
 
 # Runs the tests on Python 3.10 to 3.13 and TensorFlow 2.15 to 2.21; see noxfile.py.
 matrix:
-	PATH="$(PYENV_BINS)$$PATH" $(PYTHON) -m nox
+	python=$$(command -v $(PYTHON)) && PATH="$(PYENV_BINS)$$PATH" "$$python" -m nox
 
 clean:
 	rm -rf build dist .coverage .coverage.* *.egg-info .nox .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,9 +10,12 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forked import ForkServer
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from processes import RunPython
 
 import staging_tf1 as staging
@@ -55,6 +58,70 @@ def test_the_hosted_checks_run_on_the_pairs_of_nox() -> None:
     assert [ast.literal_eval(value) for value in values] == [pairs]
     assert "- run: .ci/run" in workflow and "TENSORFLOW: ${{ matrix.tensorflow }}" in workflow
     assert "tensorflow==$TENSORFLOW.*" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+def _pins(python: str, text: str) -> dict[str, list[str]]:
+    """What pip reads from constraints.txt with this Python: the releases of each package."""
+    pins: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), line
+            if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
+                pins.setdefault(canonicalize_name(requirement.name), []).append(str(requirement.specifier)[2:])
+    return pins
+
+
+def _requirements() -> list[Requirement]:
+    """What the package and the extras `test` and `site` require. Python 3.10 cannot read TOML."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = [
+        re.search(rf"^{name} = (\[.*?\]$)", text, re.MULTILINE | re.DOTALL) for name in ("dependencies", "test", "site")
+    ]
+    return [Requirement(line) for each in found if each for line in ast.literal_eval(each[1])]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_tested_release_of_every_requirement_is_in_the_constraints(python: str) -> None:
+    pins = _pins(python, (ROOT / "constraints.txt").read_text(encoding="utf-8"))
+    assert {name: releases for name, releases in pins.items() if len(releases) > 1} == {}
+    requirements = _requirements()
+    assert {"tensorflow", "pytest", "sphinx"} <= {each.name for each in requirements}
+    for each in requirements:
+        if each.marker is None or each.marker.evaluate({"python_version": python}):
+            (release,) = pins[canonicalize_name(each.name)]
+            assert each.specifier.contains(release), f"{each} in pyproject.toml, {release} in constraints.txt"
+
+
+def test_the_constraints_leave_tensorflow_to_those_who_choose_it() -> None:
+    """The part that .ci/run and nox drop has what differs between versions of TensorFlow, and no other requirement."""
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    common, line, own = text.partition("\n# TensorFlow")
+    assert line and text.startswith("# Tested releases")
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "sed '/^# TensorFlow/,$d'" in script
+    assert {"tensorflow", "numpy", "keras", "protobuf", "ml-dtypes", "tf-keras"} <= set(
+        _pins("3.12", own.partition("\n")[2])
+    )
+    assert {"pytest", "scipy", "pandas", "cloudpickle", "setuptools"} <= set(_pins("3.12", common))
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "tested_releases"]
+    namespace: dict[str, Any] = {"Path": Path, "__file__": str(ROOT / "noxfile.py")}
+    exec(compile(ast.Module([function], []), "noxfile.py", "exec"), namespace)
+    (newest,) = _pins("3.12", text)["tensorflow"]
+    assert namespace["tested_releases"](newest.rpartition(".")[0]) == text
+    assert namespace["tested_releases"]("2.15") == f"{common}\ntensorflow==2.15.*\n"
+
+
+def test_only_the_weekly_checks_take_the_newest_releases() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.search(r'^  schedule:\n    - cron: "\d+ \d+ \* \* \d"$', workflow, re.MULTILINE)
+    assert "NEWEST: ${{ github.event_name == 'schedule' && '1' || '' }}" in workflow
+    assert 'if [[ -z "${NEWEST:-}" ]]; then cp constraints.txt "$constraints"' in (ROOT / ".ci" / "run").read_text()
+    assert "pip install -c constraints.txt" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def _built(kind: str, folder: Path, target: Path) -> Path:

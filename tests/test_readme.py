@@ -73,9 +73,10 @@ def test_the_training_commands_in_the_readme_are_understood() -> None:
 
 
 def test_the_readme_says_what_ci_runs() -> None:
-    install, test = "pip install '.[test]'", "pytest -n auto --dist loadfile"
+    install, test = "pip install -c constraints.txt '.[test]'", "pytest -n auto --dist loadfile"
     assert f"{install} && {test}" in _blocks(ROOT / "README.md", "console")[1]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    installs = [line.replace(" --quiet", "") for line in script if line.startswith("pip install")]
-    assert installs == [install, "pip install '.[site]'"]  # the second for the documentation site
+    installs = [line for line in script if line.startswith("pip install")]
+    expected = install.replace("-c constraints.txt", '--quiet -c "$constraints"')
+    assert installs == [expected, expected.replace("test", "site")]  # the second for the documentation site
     assert script[-1].startswith(test)
