@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from staging_tf1.sources import ArraySource, Source, aligned_empty
+from staging_tf1.sources import ArraySource, RecordSource, Source, aligned_empty
 from staging_tf1.spec import ArraySpec
+from staging_tf1.testing.comparing import copied
 
 
 class OwnError(Exception):
@@ -70,6 +71,57 @@ class Many(Reporting):
     def batch(self, index: int) -> Any:
         kind, number = self.wanted[index]
         return self.sources[kind].batch(number), "tensorflow" in sys.modules
+
+
+class Each(Source):
+    """The first `most` batches of each of `sources`, as one component: the numbers and bytes in them."""
+
+    def __init__(self, sources: dict[str, Source], most: int) -> None:
+        self.sources = sources
+        self.wanted = [
+            (name, number)
+            for name, made in sources.items()
+            for number in range(most if made.num_batches is None else min(most, made.num_batches))
+        ]
+
+    spec = property(lambda self: {"x": ArraySpec((None,), np.int64)})
+    batch_size = property(lambda self: 1)
+    num_records = property(lambda self: len(self.wanted))
+    batches_per_epoch = property(lambda self: len(self.wanted))
+    num_batches = property(lambda self: len(self.wanted))
+
+    def batch(self, index: int) -> Any:
+        name, number = self.wanted[index]
+        arrays = [array for _, array in copied(self.sources[name].batch(number))]
+        text = b"".join(b"".join(map(_as_bytes, array.reshape(-1).tolist())) for array in arrays)
+        return {"x": np.frombuffer(text, np.uint8).astype(np.int64)}
+
+    def shard(self, index: int, count: int) -> Source:
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return {"source": "Each"}
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else repr(value).encode() + b" "
+
+
+class Squares(RecordSource):
+    """A source of numbered records, as users write one."""
+
+    def record_spec(self, batch_dim: int | None) -> ArraySpec:
+        return ArraySpec((batch_dim,), np.dtype(np.int64))
+
+    def gather(self, records: Any) -> Any:
+        if isinstance(records, slice):
+            records = np.arange(records.start, records.stop, records.step)
+        return records.astype(np.int64) ** 2
+
+
+def positive(batch: Any) -> Any:
+    """A transform without random numbers, for an array or a dict of arrays."""
+    return {name: np.abs(array) for name, array in batch.items()} if isinstance(batch, dict) else np.abs(batch)
 
 
 class Keeping(Reporting):

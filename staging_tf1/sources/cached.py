@@ -177,11 +177,9 @@ class CachedSource(RecordSource):
         transform: Transform | None = None,
     ) -> None:
         self.path = cache_path(self._owner, "path", path)
-        manifest, self._columns = mapped(self.path)
+        self._opened = _Opened(self.path)
+        manifest = self._opened.manifest
         self._key = manifest.key
-        # The nest of columns, for its structure.
-        self._like = decoded(manifest.structure, self._columns)
-        self._content = manifest.content
         self._varies = any(component.varies for component in manifest.components)
         super().__init__(
             manifest.num_records,
@@ -202,27 +200,53 @@ class CachedSource(RecordSource):
     @cached_property
     def _specs(self) -> Any:
         """The specs of batches of any size. Kept, because every batch of records whose shapes differ needs them."""
-        shapes = [column.component.shape for column in self._columns]
+        columns = self._opened.columns
+        shapes = [column.component.shape for column in columns]
         if self._varies:
-            shapes = [column.singles([0])[0].shape for column in self._columns]
+            shapes = [column.singles([0])[0].shape for column in columns]
         specs = [
             ArraySpec((None, *shape), column.component.dtype, column.component.path or None)
-            for shape, column in zip(shapes, self._columns)
+            for shape, column in zip(shapes, columns)
         ]
-        return pack(self._like, specs)
+        return pack(self._opened.like, specs)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Return records. See `RecordSource.gather`."""
         if not self._varies:
-            return pack(self._like, [column.rows(records) for column in self._columns])
+            return pack(self._opened.like, [column.rows(records) for column in self._opened.columns])
         numbers = numbers_of(records)
         paired = self._read_single(numbers)
         return stack_records(self._specs, flatten(self._specs), paired, len(numbers), self._describe, "the cache")
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
-        columns = [column.singles(numbers.tolist()) for column in self._columns]
-        return [(number, pack(self._like, row)) for number, row in zip(numbers.tolist(), zip(*columns), strict=True)]
+        listed, like = numbers.tolist(), self._opened.like
+        columns = [column.singles(listed) for column in self._opened.columns]
+        return [(number, pack(like, row)) for number, row in zip(listed, zip(*columns), strict=True)]
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with a digest of the records."""
-        return {**super().fingerprint(), "content": self._content}
+        return {**super().fingerprint(), "content": self._opened.manifest.content}
+
+
+class _Opened:
+    """The mapped files of a cache. Another process maps them again, once for all sources that share this object.
+
+    Args:
+      path: the folder of the cache.
+      content: the digest of the records that must be in it; None for any.
+    """
+
+    def __init__(self, path: str, content: str | None = None) -> None:
+        # The other process may have another working directory.
+        self._path = os.path.abspath(path)
+        self.manifest, self.columns = mapped(path)
+        # The nest of columns, for its structure.
+        self.like = decoded(self.manifest.structure, self.columns)
+        if content not in (None, self.manifest.content):
+            raise RecordFileError(
+                f"the cache {path!r} was replaced by one with other records while this program uses it. Start the "
+                f"program again, or give each cache a path of its own."
+            )
+
+    def __reduce__(self) -> Any:
+        return _Opened, (self._path, self.manifest.content)
