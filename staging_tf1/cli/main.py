@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,6 +32,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2; none print the help."""
+    _open_standard_streams()
     words = parser()
     options = words.parse_args(argv)
     if options.command is None:
@@ -40,6 +42,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null in place of each standard stream that is closed.
+
+    Otherwise the next file or socket would get its number, and what processes and libraries print would go there.
+    """
+    for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
+        if getattr(sys, name) is not None:
+            continue
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor == number:
+            os.set_inheritable(descriptor, True)
+        stream = open(descriptor, mode, closefd=False)  # noqa: SIM115, as long as the process
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -124,6 +124,14 @@ def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[soc
     return pair
 
 
+def _is_inherited(descriptor: int) -> bool:
+    """Return whether a new process gets this descriptor: whether it is open, and not only for this process."""
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False
+
+
 def _spawned(given: dict[int, int]) -> int:
     """Start a process with the descriptors `given`: those that it has, and those of this process.
 
@@ -138,8 +146,11 @@ def _spawned(given: dict[int, int]) -> int:
     for offset, wanted in enumerate(given):
         moves.append((os.POSIX_SPAWN_DUP2, highest + offset, wanted))
         moves.append((os.POSIX_SPAWN_CLOSE, highest + offset))
-    # At the end: if standard input is closed here, a given descriptor may have this number.
+    # At the end: if a standard stream is closed here, a given descriptor may have its number.
     moves.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
+        if stream is None or not _is_inherited(number):
+            moves.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0))
     program = (
         f"import os, sys; os.closerange({LANES + LANES_EACH}, {_HIGHEST}); sys.path[:] = {list(map(str, sys.path))!r}; "
         f"from staging_tf1.workers.worker import main; main({LANES_EACH})"

@@ -71,7 +71,8 @@ class Shown:
         try:
             self._show(message)
         except Exception:
-            sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")
+            if sys.stderr is not None:
+                sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")
 
     def _show(self, message: Message) -> None:
         if message.kind == Kind.LOG:
