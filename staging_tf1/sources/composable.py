@@ -12,16 +12,18 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX
+from staging_tf1.errors import SpecError
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
-from staging_tf1.sources.order import Order, numbers_of
+from staging_tf1.sources.order import Order, count_of, numbers_of
 from staging_tf1.sources.padding import Padding, Plan
 from staging_tf1.sources.ragged_rows import RaggedPlan, RaggedRows
 from staging_tf1.sources.selection import Selection, hashed_keys, numbers_among, split_by_key, split_evenly, stretch
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform
+from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
 __all__ = ["Composable", "Layout"]
 
@@ -52,6 +54,9 @@ class Composable(Source):
     _makes_batches = False
     # How many combinations of sources are within one another.
     _depth = 0
+    # Whether each row of a gathered batch is a record; and what makes the rows, for messages.
+    _rows_are_records = True
+    _row_maker = "gather()"
     # Whether `gather` may leave out records.
     _drops_records = False
 
@@ -225,7 +230,28 @@ class Composable(Source):
 
     def _fetch(self, places: np.ndarray[Any, Any] | slice) -> Any:
         """Gather selected records, by their places."""
-        return self.gather(self._numbers(places))
+        return self._gathered(self._numbers(places))
+
+    def _gathered(self, numbers: np.ndarray[Any, Any] | slice) -> Any:
+        """Gather records by number. Raises SpecError unless there is one row for each."""
+        batch = self.gather(numbers)
+        if self._rows_are_records:
+            self._check_rows(batch, count_of(numbers))
+        return batch
+
+    def _check_rows(self, batch: Any, count: int) -> None:
+        rows = [len(leaf) for leaf in flatten(batch) if hasattr(leaf, "__len__")]
+        if rows and self._drops_records:
+            count = min(count, rows[0])
+        if all(number == count for number in rows):
+            return
+        # A shorter batch, instead, would have the rows of one component beside others of another.
+        for path, leaf in flatten_with_paths(batch):
+            if hasattr(leaf, "__len__") and len(leaf) != count:
+                raise SpecError(
+                    f"{self._owner}: {self._row_maker} returned {component_name(path)} with {len(leaf)} rows for "
+                    f"{count} records. It must return one row for each record, in their order."
+                )
 
     def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         """Read selected records one by one: pairs of number and record, whose sizes may differ."""
@@ -234,7 +260,7 @@ class Composable(Source):
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         """Read records one by one, by number. For sources whose records may differ in size."""
-        return list(zip(numbers.tolist(), rows_of(self.gather(numbers)), strict=True))
+        return list(zip(numbers.tolist(), rows_of(self._gathered(numbers)), strict=True))
 
     @property
     def _owner(self) -> str:

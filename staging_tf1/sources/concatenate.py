@@ -78,13 +78,13 @@ class Concatenation(RecordSource):
             if first == last:
                 start = self._starts_list[first]
                 places = slice(records.start - start, records.stop - start, records.step)
-                return self._fetched(int(first), places, len(wanted))
+                return self._parts[first]._fetch(places)
         numbers = numbers_of(records)
         parts = self._by_part(numbers)
         if len(parts) == 1:
             part = parts[0][0]
-            return self._fetched(part, numbers - self._starts[part], len(numbers))
-        found = [(rows, self._fetched(part, places, len(rows))) for part, rows, places in parts]
+            return self._parts[part]._fetch(numbers - self._starts[part])
+        found = [(rows, self._parts[part]._fetch(places)) for part, rows, places in parts]
         return _joined(self._what, found, len(numbers))
 
     def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
@@ -98,12 +98,6 @@ class Concatenation(RecordSource):
             if begin < end:
                 found.append((part, rows[begin:end], ascending[begin:end] - start))
         return found
-
-    def _fetched(self, part: int, places: np.ndarray[Any, Any] | slice, count: int) -> Any:
-        batch = self._parts[part]._fetch(places)
-        if any(len(leaf) != count for leaf in flatten(batch)):
-            raise SpecError(f"{self._what}: source {part} returned {len(flatten(batch)[0])} rows for {count} records.")
-        return batch
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         found: list[Any] = [None] * len(numbers)

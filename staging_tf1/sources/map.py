@@ -59,7 +59,8 @@ class MapSource(RecordSource):
       load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
       collate: how records become a batch. "stack" wants the same dtypes and shapes in all records. "pad" pads the first
         dimension to the longest, and "ragged" keeps the length of each record; `pad` and `ragged` have more choices. A
-        function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each.
+        function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each
+        record, in their order.
       threads: how many threads read the records of one batch, each a part of them. They are started for each batch.
         `staged(num_threads=...)` reads several batches at the same time, and costs less.
       thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
@@ -100,6 +101,7 @@ class MapSource(RecordSource):
             arguments.refuse(owner, "collate", collate, expected, kind)
         self._collate = collate if callable(collate) else None
         self._makes_batches = self._collate is not None
+        self._row_maker = "the dataset" if self._collate is None else "collate"
         self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
@@ -185,6 +187,8 @@ class MapSource(RecordSource):
         place = f"{self._owner}: collate"
         batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]
         batches.append(aligned_batch(collate(records), place))
+        for batch, rows in zip(batches, [1] * count + [count]):
+            self._check_rows(batch, rows)
         flat = [flatten(batch) for batch in batches]
         leaves = []
         for (path, _), values in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
@@ -192,9 +196,6 @@ class MapSource(RecordSource):
             shapes = [spec.shape[1:] for spec in specs]
             if len({(type(spec), len(spec.shape)) for spec in specs}) > 1:
                 raise SpecError(f"{place} returned {component_name(path)} with different numbers of dimensions.")
-            rows = [len(value) for value in values]
-            if rows != [1] * count + [count]:
-                raise SpecError(f"{place} returned {component_name(path)} with {rows[-1]} rows for {count} records.")
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)

@@ -18,7 +18,7 @@ import numpy as np
 from staging_tf1.arguments import index_below
 from staging_tf1.sources.permutation import permute
 
-__all__ = ["CHUNK", "Order", "Piece", "Schedule", "numbers_of"]
+__all__ = ["CHUNK", "Order", "Piece", "Schedule", "count_of", "numbers_of"]
 
 # Places computed at once, in 0.2 to 0.8 ms. A quarter of them would take nearly as long, because of numpy's overhead
 # per call.
@@ -33,6 +33,11 @@ def numbers_of(records: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any]:
     if isinstance(records, slice):
         return np.arange(records.start, records.stop, records.step, dtype=np.int64)
     return records
+
+
+def count_of(records: np.ndarray[Any, Any] | slice) -> int:
+    """Return how many record numbers there are."""
+    return len(range(records.start, records.stop, records.step) if isinstance(records, slice) else records)
 
 
 class Piece(NamedTuple):

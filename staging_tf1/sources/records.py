@@ -64,8 +64,9 @@ class RecordSource(Composable):
       across_epochs: fill the last batch of an epoch with records of the next epoch. By default an epoch ends with a
         partial batch, as in `tf.data` when `batch` comes before `repeat`.
       transform: a function `transform(batch)` or `transform(batch, rng)` that returns the batch to deliver. It gets
-        fresh arrays and may change them in place. It is called from several threads at the same time. `rng` is a numpy
-        random generator that depends only on the seed, the index of the batch and the shard.
+        fresh arrays and may change them in place. The number of rows may change, too. It is called from several threads
+        at the same time. `rng` is a numpy random generator that depends only on the seed, the index of the batch and
+        the shard.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
@@ -115,7 +116,7 @@ class RecordSource(Composable):
 
     @abc.abstractmethod
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Return the given records, in this order, as a nest of new arrays.
+        """Return the given records, in this order, as a nest of new arrays with one row for each.
 
         `records` holds their numbers: an int64 array, or a slice with start, stop and step. Must be thread-safe. Arrays
         made by `aligned_empty` are fed without a copy.
@@ -242,7 +243,7 @@ class RecordSource(Composable):
     def _read(self, index: int) -> Any:
         numbers = self._numbers_in(index)
         if self._layout is None:
-            return self.gather(numbers)
+            return self._gathered(numbers)
         return self._laid_out().stack(self._read_single(numbers_of(numbers)), self._describe)
 
     def _checked_index(self, index: Any) -> int:

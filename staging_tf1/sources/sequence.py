@@ -42,6 +42,8 @@ class SequenceSource(RecordSource):
       TypeError, ValueError: an argument is invalid.
     """
 
+    _rows_are_records = False
+
     def __init__(
         self,
         sequence: Any,
