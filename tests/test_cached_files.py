@@ -19,6 +19,7 @@ from staging_tf1.errors import RecordFileError
 from staging_tf1.sources import CachedSource, cached
 from staging_tf1.sources.columns.folder import opened
 from staging_tf1.sources.columns.npy import MappedArray
+from staging_tf1.sources.columns.snapshot import Snapshot
 
 CHILD = Path(__file__).with_name("cached_child.py")
 
@@ -150,7 +151,7 @@ def test_a_cache_that_may_not_be_read_names_the_cure(
         os.seteuid(65534)
     try:
         with pytest.raises(RecordFileError, match=r"^cannot read .*: Permission denied\. Give this user read access"):
-            MappedArray("cache", file) if name == "000.npy" else opened("cache")
+            MappedArray(Snapshot("cache"), file, verified=False) if name == "000.npy" else opened("cache")
     finally:
         os.seteuid(user)
         os.chmod(tmp_path / "cache" / name, 0o700)

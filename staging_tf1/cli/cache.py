@@ -133,7 +133,10 @@ def _named(name: str) -> Any:
 
 
 def _show(path: str, options: argparse.Namespace) -> int:
-    manifest = opened(path)
+    problems: list[str] | None = None
+    while problems is None:
+        manifest = opened(path)
+        problems = _damaged(path, manifest) if options.verify else []
     print(_summary(path, manifest))
     for component in manifest.components:
         names = ", ".join(file.name for file in component.files.values())
@@ -142,16 +145,16 @@ def _show(path: str, options: argparse.Namespace) -> int:
     known = {name: value for name, value in manifest.key.items() if value not in (None, False)}
     for name, value in known.items():
         print(f"  key: {name} = {f'{len(value)} files' if name == 'files' else value}")
-    return _verify(path, manifest) if options.verify else 0
-
-
-def _verify(path: str, manifest: Manifest) -> int:
-    with tqdm(desc=path, total=manifest.size, unit="B", unit_scale=True, leave=False, disable=None) as bar:
-        problems = damaged(path, manifest, bar.update)
     for problem in problems:
         complain(_PROG, problem)
-    print(f"  verified {len(manifest.files)} files: {len(problems)} damaged")
+    if options.verify:
+        print(f"  verified {len(manifest.files)} files: {len(problems)} damaged")
     return 1 if problems else 0
+
+
+def _damaged(path: str, manifest: Manifest) -> list[str] | None:
+    with tqdm(desc=path, total=manifest.size, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+        return damaged(path, manifest, bar.update)
 
 
 def _remove(path: str, options: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from staging_tf1.sources.columns.key import listed
 from staging_tf1.sources.columns.lock import locked
 from staging_tf1.sources.columns.manifest import Manifest, manifest_in
 from staging_tf1.sources.columns.records import RecordWriter
+from staging_tf1.sources.columns.snapshot import Snapshot, has_replaced
 
 __all__ = ["Job", "built"]
 
@@ -57,7 +58,7 @@ def built(job: Job) -> None:
       SpecError: there are no records, or they differ. Exceptions of the data are raised as they are.
     """
     if not _is_missing(job):
-        if folder.has_replaced(job.path):
+        if has_replaced(job.path):
             # A builder died before it removed the old cache. If the folder is not writable, the old cache stays.
             with contextlib.suppress(RecordFileError, OSError), locked(job.path):
                 folder.put_back(job.path)
@@ -89,7 +90,7 @@ def _is_missing(job: Job, log: bool = False) -> bool:
 def _adopted(job: Job) -> bool:
     """Use the cache of a builder that finished it, and died before moving it to its place."""
     with contextlib.suppress(RecordFileError):
-        found = manifest_in(folder.building_folder(job.path))
+        found = manifest_in(Snapshot(folder.building_folder(job.path)))
         if isinstance(found, Manifest) and found.key == job.key:
             with folder.writing(job.owner, job.path):
                 folder.move_to_its_place(job.path)

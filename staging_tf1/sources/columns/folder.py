@@ -6,16 +6,19 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.columns.component import Column
 from staging_tf1.sources.columns.key import changes
 from staging_tf1.sources.columns.lock import beside, locked
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, manifest_in
-from staging_tf1.sources.columns.npy import CURE, HEADER_BYTES, MappedArray, cannot_read
+from staging_tf1.sources.columns.npy import HEADER_BYTES, MappedArray
+from staging_tf1.sources.columns.snapshot import Snapshot, cannot_read, has_changed, settled
 
 __all__ = [
     "building_folder",
@@ -23,7 +26,7 @@ __all__ = [
     "check_only_cache",
     "commit",
     "damaged",
-    "has_replaced",
+    "mapped",
     "move_to_its_place",
     "opened",
     "put_back",
@@ -45,13 +48,13 @@ def cache_path(owner: str, argument: str, value: Any) -> str:
         # Files are made beside the folder, and it is renamed, also while it is part of its own path.
         name = os.path.realpath(name)
     try:
-        os.lstat(name)
+        mode = os.stat(name).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return name
     except OSError as error:  # most of all, a name that is too long: found here, and not after hours of building
         cure = "Choose another path."
         raise RecordFileError(f"{owner} cannot use {argument}={shown(name)}: {error.strerror}. {cure}") from error
-    if not os.path.isdir(name):
+    if not stat.S_ISDIR(mode):
         raise RecordFileError(f"{owner} got {argument}={shown(name)}, which is not a folder. Choose another path.")
     return name
 
@@ -61,7 +64,25 @@ def opened(path: str) -> Manifest:
 
     Raises RecordFileError if there is none, or one of another version of the format.
     """
-    found = _manifest(path)
+    return settled(path, lambda folder: _opened(path, folder))
+
+
+def mapped(path: str) -> tuple[Manifest, list[Column]]:
+    """Map the files of the cache at `path`. All are of one cache, even if it is replaced meanwhile.
+
+    Raises RecordFileError if there is no cache, or a file is missing or was changed.
+    """
+
+    def look(folder: Snapshot | None) -> tuple[Manifest, list[Column]]:
+        manifest = _opened(path, folder)
+        assert folder is not None
+        return manifest, [Column(folder, component) for component in manifest.components]
+
+    return settled(path, look)
+
+
+def _opened(path: str, folder: Snapshot | None) -> Manifest:
+    found = _manifest(folder)
     if found is None:
         raise RecordFileError(
             f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
@@ -72,26 +93,38 @@ def opened(path: str) -> Manifest:
     return found
 
 
-def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str]:
-    """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file."""
-    found = []
-    for file in manifest.files:
-        try:
-            checksum = MappedArray(path, file).checksum()
-        except RecordFileError as error:
-            found.append(str(error))
-        else:
-            if checksum != file.crc32:
-                place = os.path.join(path, file.name)
-                found.append(f"{place!r} has another checksum than its cache says: its content was changed. {CURE}")
-        progress(file.size)
-    return found
+def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str] | None:
+    """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file.
+
+    Returns None if another cache has replaced it meanwhile.
+    """
+
+    def look(folder: Snapshot | None) -> list[str] | None:
+        if _opened(path, folder) != manifest:
+            return None
+        assert folder is not None
+        found = []
+        for file in manifest.files:
+            try:
+                MappedArray(folder, file, verified=True)
+            except RecordFileError as error:
+                found.append(str(error))
+            progress(file.size)
+        return None if found and has_changed(path, folder) else found
+
+    return settled(path, look)
 
 
-def _manifest(path: str) -> Manifest | int | None:
-    found = manifest_in(path)
-    if found is None and os.path.isdir(path) and os.listdir(path):
-        raise RecordFileError(f"{path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path.")
+def _manifest(folder: Snapshot | None) -> Manifest | int | None:
+    if folder is None:
+        return None
+    found = manifest_in(folder)
+    if found is None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.listdir(folder.path):
+                raise RecordFileError(
+                    f"{folder.path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path."
+                )
     return found
 
 
@@ -102,7 +135,7 @@ def _version_changed(version: int) -> str:
 def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
     """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
     try:
-        found = _manifest(path)
+        found = settled(path, _manifest)
     except PermissionError as error:
         raise cannot_read(f"the cache {path!r}", error) from error
     if found is None:
@@ -113,11 +146,6 @@ def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
 def building_folder(path: str) -> str:
     """Return the folder in which the cache of `path` is built."""
     return beside(path, ".building")
-
-
-def has_replaced(path: str) -> bool:
-    """Whether there is a cache that was moved away for a new one."""
-    return os.path.isdir(beside(path, ".replaced"))
 
 
 def put_back(path: str) -> None:
@@ -132,7 +160,7 @@ def put_back(path: str) -> None:
 
 def check_only_cache(path: str) -> None:
     """Raise RecordFileError if the folder has files that are no part of its cache: they would be deleted with it."""
-    found = _manifest(path)
+    found = settled(path, _manifest)
     if found is None:
         return
     names = set(os.listdir(path)) - {MANIFEST}
@@ -248,7 +276,7 @@ def remove(path: str) -> Manifest | int | None:
     """
     with locked(path):
         put_back(path)
-        found = manifest_in(path)
+        found = manifest_in(Snapshot(path))
         if found is None:
             if not os.path.isdir(building_folder(path)):
                 raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")

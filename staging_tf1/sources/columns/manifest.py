@@ -6,15 +6,17 @@ import collections
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from staging_tf1.arguments import kind_of_file, shown
+from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.sources.columns.component import Component
-from staging_tf1.sources.columns.npy import ArrayFile, cannot_read
+from staging_tf1.sources.columns.npy import ArrayFile
+from staging_tf1.sources.columns.snapshot import Snapshot, cannot_read
 from staging_tf1.spec import is_namedtuple, is_structure
 
 __all__ = ["FORMAT_VERSION", "MANIFEST", "Manifest", "decoded", "dtype_named", "encoded", "manifest_in"]
@@ -24,6 +26,8 @@ FORMAT_VERSION = 1
 _FORMAT = "staging_tf1 cache"
 # A manifest is small. A larger file is something else.
 _MOST_BYTES = 64 << 20
+# The end of the file: a checksum of all bytes before.
+_CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{16})"\n}\Z')
 
 
 class Manifest(NamedTuple):
@@ -62,26 +66,30 @@ class Manifest(NamedTuple):
     def text(self) -> str:
         """Return the content of the file."""
         fields = {"format": _FORMAT, "version": FORMAT_VERSION, **self._asdict()}
-        return json.dumps({**fields, "components": [_as_json(component) for component in self.components]}, indent=1)
+        components = [_as_json(component) for component in self.components]
+        body = json.dumps({**fields, "components": components}, indent=1).removesuffix("\n}")
+        return f'{body},\n "checksum": "{_digest(body.encode())}"\n}}'
 
 
-def manifest_in(folder: str) -> Manifest | int | None:
+def manifest_in(folder: Snapshot) -> Manifest | int | None:
     """Return the manifest of a cache; its format version if this release cannot read it; None without a manifest.
 
     Raises RecordFileError if the manifest is damaged, or the folder is no cache.
     """
-    path = os.path.join(folder, MANIFEST)
+    path = folder.place(MANIFEST)
     try:
-        if kind_of_file(path) is not None or os.path.getsize(path) > _MOST_BYTES:
-            raise _no_manifest(path, "it is not a regular file, or it is too large")
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        with folder.open(MANIFEST) as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                raise _no_manifest(path, "it is too large")
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except RecordFileError:
         raise
     except OSError as error:
         raise cannot_read(f"{path!r}, the manifest of a cache", error) from error
+    try:
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _no_manifest(path, "it is not JSON") from error
     if not isinstance(found, dict) or found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
@@ -89,9 +97,25 @@ def manifest_in(folder: str) -> Manifest | int | None:
     if found["version"] != FORMAT_VERSION:
         return int(found["version"])
     try:
+        _check_text(text, found)
         return _from_json(found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _no_manifest(path, f"it is damaged ({shown(str(error))})") from error
+
+
+def _check_text(text: bytes, found: dict[str, Any]) -> None:
+    """Raise ValueError if the text was changed after it was written."""
+    checksum = _CHECKSUM.search(text)
+    if checksum is not None:
+        if checksum[1].decode() != _digest(text[: checksum.start()]):
+            raise ValueError("its checksum differs: it was changed after the cache was built")
+    elif set(found) != {"format", "version", *Manifest._fields}:
+        # Earlier releases wrote no checksum.
+        raise ValueError(f"it has the fields {', '.join(map(str, found))}")
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
 
 
 def _no_manifest(path: str, reason: str) -> RecordFileError:
@@ -113,6 +137,8 @@ def _from_json(found: dict[str, Any]) -> Manifest:
     if leaves != list(range(len(components))) or num_records < 1 or not isinstance(found["key"], dict):
         raise ValueError("its parts do not fit together")
     decoded(found["structure"], components)
+    for component in components:
+        component.check(num_records)
     return Manifest(num_records, found["structure"], components, found["key"], str(found["built"]))
 
 

@@ -7,19 +7,18 @@ import math
 import mmap
 import os
 import zlib
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.columns.snapshot import CURE, Snapshot, cannot_read
 
 __all__ = [
-    "CURE",
     "HEADER_BYTES",
     "ArrayFile",
     "MappedArray",
     "NpyWriter",
-    "cannot_read",
     "header",
     "is_extension",
     "stored_dtype",
@@ -30,14 +29,6 @@ __all__ = [
 HEADER_BYTES = 4096
 _MAGIC = b"\x93NUMPY\x01\x00"
 _BUFFER_BYTES = 1 << 20
-# How to fix a file that was changed.
-CURE = "Remove the cache to have it built again: staging-tf1 cache remove PATH."
-
-
-def cannot_read(what: str, error: OSError) -> RecordFileError:
-    """Return the error of a cache that the system does not let this process read. `what` names the file or folder."""
-    cure = "Give this user read access to it, or choose another path." if isinstance(error, PermissionError) else CURE
-    return RecordFileError(f"cannot read {what}: {error.strerror}. {cure}")
 
 
 class ArrayFile(NamedTuple):
@@ -129,39 +120,50 @@ class NpyWriter:
 
 
 class MappedArray:
-    """A file of a cache, mapped.
+    """A file of a cache, mapped. It keeps one descriptor, by which `check` finds the file after a rebuild.
+
+    Args:
+      folder: where the file is.
+      described: what the manifest says about it.
+      verified: whether to compare the checksum, which reads the whole file.
 
     Attributes:
-      random: the array, for reading records in any order. Only the pages of these records are read.
-      ordered: the same for reading front to back: the system reads ahead. Only if `also_ordered`, because each mapping
-        keeps a file open.
+      array: its values. Only the pages of those that are used are read.
 
-    Raises RecordFileError if the file is missing, or has another size or header than the manifest says.
+    Raises RecordFileError if the file is missing, or has another size, header or checksum than the manifest says.
     """
 
-    def __init__(self, folder: str, described: ArrayFile, also_ordered: bool = False) -> None:
-        self.path = os.path.join(folder, described.name)
-        self._described = described
+    def __init__(self, folder: Snapshot, described: ArrayFile, *, verified: bool) -> None:
+        self.path, self._described = folder.place(described.name), described
         try:
-            with open(self.path, "rb") as file:
+            with folder.open(described.name) as file:
                 self._check_size(os.fstat(file.fileno()).st_size)
-                head = file.read(HEADER_BYTES)
+                head, found = file.read(HEADER_BYTES), _checksum(file) if verified else described.crc32
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if also_ordered else self._mapped
+        except RecordFileError:
+            raise
         except OSError as error:
-            if isinstance(error, RecordFileError):
-                raise
             raise cannot_read(f"{self.path!r}, a file of a cache", error) from error
         if head != header(np.dtype(described.dtype), described.shape):
             raise RecordFileError(f"{self.path!r} has another header than its cache says: it was changed. {CURE}")
-        if hasattr(mmap, "MADV_RANDOM"):
-            # By default the system reads 128 KiB around each page that is missing.
-            self._mapped.madvise(mmap.MADV_RANDOM)
-        self.random, self.ordered = self._array(self._mapped), self._array(whole)
+        if found != described.crc32:
+            raise RecordFileError(
+                f"{self.path!r} has another checksum than its cache says: its content was changed. {CURE}"
+            )
+        self._in_order = True
+        self.expect(in_order=False)
+        flat = np.frombuffer(self._mapped, described.dtype, math.prod(described.shape), HEADER_BYTES)
+        self.array: np.ndarray[Any, Any] = flat.reshape(described.shape)
 
-    def _array(self, mapped: mmap.mmap) -> np.ndarray[Any, Any]:
-        flat = np.frombuffer(mapped, self._described.dtype, math.prod(self._described.shape), HEADER_BYTES)
-        return flat.reshape(self._described.shape)
+    def expect(self, *, in_order: bool) -> None:
+        """Tell the system whether values are read front to back, in which case it reads ahead, or in any order.
+
+        By default it reads 128 KiB around each page that is missing. A second mapping for the other order would keep
+        a second descriptor.
+        """
+        if in_order != self._in_order and hasattr(mmap, "MADV_RANDOM"):
+            self._in_order = in_order
+            self._mapped.madvise(mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
 
     def check(self) -> None:
         """Raise RecordFileError if the file was cut: reading beyond its end would end the process."""
@@ -179,11 +181,10 @@ class MappedArray:
                 f"the cache was built. {CURE}"
             )
 
-    def checksum(self) -> int:
-        """Return the checksum of the values as they are. Reads the whole file."""
-        found, step = 0, 1 << 20
-        with open(self.path, "rb") as file:
-            file.seek(HEADER_BYTES)
-            while data := file.read(step):
-                found = zlib.crc32(data, found)
-        return found
+
+def _checksum(file: IO[bytes]) -> int:
+    """Return the checksum of the rest of a file."""
+    found = 0
+    while data := file.read(_BUFFER_BYTES):
+        found = zlib.crc32(data, found)
+    return found
