@@ -38,6 +38,8 @@ LONG = [
     "test_session.py",
     "test_grain_resume.py",
     "test_cluster_faults.py",
+    "test_deterministic_ops.py",
+    "test_cli_streams.py",
     "test_stats.py",
     "test_cluster_sync.py",
     "test_advice.py",

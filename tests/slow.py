@@ -20,6 +20,7 @@ THINNED = {
         "test_a_position_that_no_run_has_saved",
     ],
     "test_classic_loop.py": ["test_every_record_is_seen"],
+    "test_cli_streams.py": ["test_nobody_reads_the_output", "test_the_disk_is_full"],
     "test_composites_staged.py": ["test_components_arrive_as_their_tensors"],
     "test_faults.py": [
         "test_what_a_source_raises_is_raised_from_run",

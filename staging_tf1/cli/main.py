@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from staging_tf1 import __version__
 from staging_tf1.cli.arguments import OneLineParser
+from staging_tf1.cli.streams import with_streams
 
 # Each command is a module of that name in this package, with `main(argv: list[str]) -> int`.
 COMMANDS = {
@@ -33,6 +34,12 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2; none print the help."""
     _open_standard_streams()
+    given = sys.argv[1:] if argv is None else list(argv)
+    prog = f"staging-tf1 {given[0]}" if given and given[0] in COMMANDS else "staging-tf1"
+    return with_streams(prog, lambda: _run(given))
+
+
+def _run(argv: Sequence[str]) -> int:
     words = parser()
     options = words.parse_args(argv)
     if options.command is None:
