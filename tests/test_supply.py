@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import until
 
+from staging_tf1.clock import Clock
 from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealer import Dealer
 from staging_tf1.cluster.dealing import Dealing, Names
-from staging_tf1.cluster.layout import Task
+from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed import supply as supply_module
 from staging_tf1.feed.supply import LeasedSupply
@@ -33,10 +34,10 @@ class Ledger:
         self.error: Exception | None = None
         self.written = 0
 
-    def read(self) -> dict[str, Any]:
+    def read(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         if self.error is not None:
             raise self.error
-        return dict(self.entries)
+        return {name: entry for name, entry in self.entries.items() if names is None or name in names}
 
     def write(self, entries: dict[str, Any]) -> None:
         if self.error is not None:
@@ -55,13 +56,13 @@ class Bench:
         self.staged = 0
         member = SimpleNamespace(
             ledger=self.ledger,
-            read=self.ledger.read,
+            clock=Clock(),
             token="token",
             run_id="run",
             rival=lambda: None,
             signs=SimpleNamespace(silent_secs=lambda task: self.silent),
         )
-        layout = SimpleNamespace(chief=CHIEF, servers=[Task("ps", 0)])
+        layout = Layout({"ps": {0: "h:1"}, "worker": {0: "h:2", 1: "h:3"}}, Task("worker", 1))
         cluster: Any = SimpleNamespace(member=member, member_task=ME, layout=layout, start_timeout_secs=9.0)
         self.skipped: list[int] = []
         self.supply = LeasedSupply(cluster, "train", lambda: (self.staged, self.acked), self.skipped.append)
@@ -244,7 +245,7 @@ def test_a_dealer_that_fails_tells_the_workers() -> None:
     def read() -> None:
         raise KeyError(3)
 
-    member: Any = SimpleNamespace(layout=cluster.layout, ledger=ledger, read=read, run_id="run", silence_secs=9.0)
+    member: Any = SimpleNamespace(layout=cluster.layout, ledger=ledger, read=read, run_id="run")
     dealer = Dealer(member, "train", "train/position", 5)
     dealer.start()
     until(lambda: NAMES.deal in ledger.entries, "it says so")
@@ -261,7 +262,7 @@ def test_the_dealer_of_an_earlier_run_deals_nothing() -> None:
         return bool(entries["run"]["id"] == run_id)
 
     member: Any = SimpleNamespace(
-        layout=cluster.layout, ledger=ledger, read=ledger.read, leads=leads, run_id="an earlier one", silence_secs=9.0
+        layout=cluster.layout, ledger=ledger, read=ledger.read, leads=leads, run_id="an earlier one"
     )
     dealer = Dealer(member, "train", "train/position", 5)
     dealer.start()

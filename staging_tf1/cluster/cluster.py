@@ -19,6 +19,7 @@ from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.reach import await_servers
 from staging_tf1.cluster.server import await_end, check_claim, start_server
+from staging_tf1.cluster.waiting import Patience
 from staging_tf1.errors import ClusterError, StagingWarning
 
 # How many seconds a worker waits for parameter servers and chief. Nodes of a cluster may start minutes apart.
@@ -295,7 +296,7 @@ class Cluster:
                 target = f"grpc://{self.layout.address(server)}"
                 if self._task != server:
                     self._started()
-                    await_servers(self.layout, self.layout.servers, self.start_timeout_secs)
+                    await_servers(self.layout, self.layout.servers, lambda: Patience(self.start_timeout_secs))
                 self._member = Member(
                     self.layout,
                     Ledger(target, server.device),
@@ -350,6 +351,19 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
             StagingWarning,
             stacklevel=4,
         )
+
+
+def check_not_left_behind(cluster: Cluster) -> None:
+    """Waits for the parameter servers, if this process stood still for so long that the run may be over.
+
+    A MonitoredSession that nobody has told otherwise would create session after session.
+
+    Raises:
+      ClusterError: one does not answer.
+    """
+    member = cluster.member
+    if member.patience().reason:
+        await_servers(cluster.layout, cluster.layout.servers, member.patience, member.clock)
 
 
 def _as_dict(jobs: Any) -> Any:

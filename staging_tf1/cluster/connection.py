@@ -40,11 +40,14 @@ class Connection:
           tf.errors.OpError: the server does not answer within seconds.
         """
         with self._lock:
+            was_connected = self._session is not None
             try:
                 return self._connected().run(fetches, feed)
             except (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.NotFoundError):
-                # The server has restarted, and does not know the session any more.
                 self._close()
+                if not was_connected:
+                    raise
+                # The server has restarted, and does not know the session any more.
                 return self._connected().run(fetches, feed)
             except BaseException:
                 self._close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 
 from absl import logging
@@ -17,7 +16,6 @@ from staging_tf1.cluster.member import Member
 
 # A worker asks for about a second of work ahead, so it does not wait for a round.
 _ROUND_SECS = 0.1
-_LONG_ROUND_SECS = 1.0
 
 
 class Dealer:
@@ -38,8 +36,6 @@ class Dealer:
         self._num_batches = num_batches
         # None before the first round, and after an error: what is written is then uncertain, and is read again.
         self._dealing: Dealing | None = None
-        # The last round, and the first one since which there has been no gap.
-        self._last = self._since = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._deal, name=f"cluster:deal:{pipeline}", daemon=True)
 
@@ -75,7 +71,6 @@ class Dealer:
         """Deals once. Returns whether there is nothing left to deal."""
         member, ledger = self._member, self._member.ledger
         entries = member.read()
-        self._note_gap()
         if not member.leads(entries, self._run_id):
             self._dealing = None
             return False
@@ -97,17 +92,9 @@ class Dealer:
             self._tell("over")
         return dealing.over
 
-    def _note_gap(self) -> None:
-        now = time.monotonic()
-        if now - self._last > max(_LONG_ROUND_SECS, self._member.silence_secs / 4):
-            self._since = now
-        self._last = now
-
     def _silent(self) -> list[str]:
-        """Returns the workers that are silent, and not only unheard: this task or the server may have stood still."""
+        """Returns the workers that are silent."""
         member = self._member
-        if self._last - self._since < member.silence_secs:
-            return []
         return [worker for worker, task in self._workers.items() if task != member.task and member.signs.is_gone(task)]
 
     def _tell(self, state: str, why: str = "") -> None:

@@ -39,12 +39,19 @@ class Ledger:
             self._texts = tf.placeholder(tf.string, [None])
             self._insert = tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=self._keys, values=self._texts)
             self._remove = tf.raw_ops.LookupTableRemoveV2(table_handle=table, keys=self._keys)
+            self._find = tf.raw_ops.LookupTableFindV2(
+                table_handle=table, keys=self._keys, default_value=tf.constant("")
+            )
             with tf.control_dependencies([tf.no_op()]):
                 self._export = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
 
-    def read(self) -> dict[str, Any]:
-        """Returns all entries."""
-        return dict(json.loads(text) for text in self._run(self._export).values)
+    def read(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Returns all entries, or those with `names` that exist, which costs the server much less."""
+        if names is None:
+            texts = self._run(self._export).values
+        else:
+            texts = self._run(self._find, {self._keys: [key(name) for name in names]})
+        return dict(json.loads(text) for text in texts if text)
 
     def write(self, entries: Mapping[str, Any]) -> None:
         """Sets entries, each a value that JSON can hold."""

@@ -24,7 +24,6 @@ import atexit
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,15 +32,16 @@ from typing import Any, Protocol
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.clock import TICK_SECS, Clock
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pulse import Pulse, beat_secs
 from staging_tf1.cluster.signs import Signs
-from staging_tf1.cluster.waiting import FIRST_LOG_SECS, wait_until
+from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
 
 # A MonitoredSession begins again after these.
-_RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
+RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
 _CHECK_SECS = 1.0
 
 
@@ -64,23 +64,37 @@ class Member:
       silence_secs: seconds without a sign of life after which a task counts as gone.
       start_secs: the same for a task that has given none yet.
       sync: whether workers wait for each other in each step, so that news are urgent.
+      clock: the seconds in which this process runs; None makes one.
 
     Attributes:
+      clock: the same.
       signs: when each task last gave a sign of life.
       on_news: called with the ledger's entries every few seconds, or None.
     """
 
     def __init__(
-        self, layout: Layout, ledger: Ledger, silence_secs: float, start_secs: float, *, sync: bool = False
+        self,
+        layout: Layout,
+        ledger: Ledger,
+        silence_secs: float,
+        start_secs: float,
+        *,
+        sync: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         assert layout.task is not None
         self.layout, self.task = layout, layout.task
         self._silence_secs, self._start_secs = silence_secs, start_secs
-        self.signs = Signs(layout, silence_secs, start_secs)
+        self.clock = clock or Clock()
+        self.signs = Signs(layout, silence_secs, start_secs, self.clock)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
         self._ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
+        # A thread of its own: that of the signs waits for the ledger.
+        self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
+        # For how long this process had stood still when the ledger answered last.
+        self._still_secs = 0.0
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
         self._variables: str | None = None
@@ -96,6 +110,9 @@ class Member:
             if self._pulse.is_beating:
                 return
             self.signs.forget()
+            # Until now nobody has looked at the clock.
+            self._still_secs = self.clock.stood_still_secs
+            self._ticks.start()
             self._pulse.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
@@ -105,17 +122,23 @@ class Member:
         for each in self._shared.values():
             each.stop()
         self._pulse.stop()
+        self._ticks.stop()
         self._ledger.close()
         atexit.unregister(self.stop)
 
+    def _tick(self, number: int) -> None:
+        self.clock.now()
+
     def _tell(self, number: int) -> None:
         """Gives a sign of life, and passes on the news."""
+        asked = self.clock.now()
         try:
             self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number}})
             entries = self.read()
             if self.on_news is not None:
                 self.on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
+            self.signs.missed(asked)
             logging.vlog(1, "%s: no news: %s", self.task, error)
 
     @property
@@ -138,9 +161,18 @@ class Member:
         return {"process": self._process, "host": socket.gethostname(), "pid": os.getpid()}
 
     def read(self) -> dict[str, Any]:
-        """Returns all entries of the ledger, and takes note of the signs of life among them."""
-        entries = self._ledger.read()
-        self.signs.note(entries)
+        """Returns all entries of the ledger, and takes note of the signs of life among them.
+
+        The server pays for each entry: whoever waits for some entries reads these only, from `ledger`.
+        """
+        asked = self.clock.now()
+        try:
+            entries = self._ledger.read()
+        except tf.errors.OpError:
+            self.signs.missed(asked)
+            raise
+        self.signs.note(entries, asked)
+        self._still_secs = self.clock.stood_still_secs
         done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
         with self._lock:
             self._finished = done
@@ -183,7 +215,7 @@ class Member:
         """Returns a context in which the chief begins. The workers, which wait for it, are told of an error."""
         try:
             yield
-        except _RECOVERED:
+        except RECOVERED:
             raise
         except Exception as error:
             self._mark_failed(error)
@@ -207,7 +239,7 @@ class Member:
         Raises:
           ClusterError: the run is over, because the first parameter server has restarted.
         """
-        next_check = time.monotonic() + _CHECK_SECS
+        next_check = self.clock.now() + _CHECK_SECS
 
         def unfinished(entries: dict[str, Any]) -> list[Task]:
             others = (task for task in self.layout.workers if task != self.task)
@@ -217,9 +249,9 @@ class Member:
             nonlocal next_check
             if self._run_id is not None and self._has_moved_on(entries):
                 raise ClusterError(model_lost(self.task, f"{self.layout.servers[0]} has restarted"))
-            if time.monotonic() > next_check:
+            if self.clock.now() > next_check:
                 check()
-                next_check = time.monotonic() + _CHECK_SECS
+                next_check = self.clock.now() + _CHECK_SECS
             return all(map(self.signs.is_gone, unfinished(entries)))
 
         entries = self.await_entries(over, lambda entries: ", ".join(map(self.signs.described, unfinished(entries))))
@@ -242,7 +274,7 @@ class Member:
         Raises:
           ClusterError: it takes longer than `secs` seconds, or the chief describes the cluster differently.
         """
-        end = time.monotonic() + secs
+        end = self.clock.now() + secs
 
         def is_ready(entries: dict[str, Any]) -> bool:
             run = entries.get("run")
@@ -258,11 +290,11 @@ class Member:
         what = f"{chief} at {self.layout.address(chief)} to initialize or restore the variables"
 
         def said(entries: dict[str, Any]) -> str:
-            if time.monotonic() > end:
+            if self.clock.now() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {what}. Start {chief}, or see its log.")
             return what
 
-        entries = self.await_entries(is_ready, said)
+        entries = self.await_entries(is_ready, said, ["run", *(f"ready/{name}" for name in pipelines)])
         self._run_id, self._variables = entries["run"]["id"], entries["run"].get("variables")
         return str(self._run_id)
 
@@ -281,14 +313,14 @@ class Member:
           ClusterError: it takes longer than `secs` seconds; the message names who is missing.
         """
         self._ledger.write({f"joined/{self.task}": self._run_id})
-        end = time.monotonic() + secs
+        end = self.clock.now() + secs
 
         def missing(entries: dict[str, Any]) -> list[Task]:
             return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self._run_id]
 
         def said(entries: dict[str, Any]) -> str:
             named = ", ".join(map(self.signs.described, missing(entries)))
-            if time.monotonic() > end:
+            if self.clock.now() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {named}, to train in step. Start them.")
             return f"{named}, to train in step"
 
@@ -358,12 +390,38 @@ class Member:
     # Every task.
 
     def await_entries(
-        self, done: Callable[[dict[str, Any]], bool], what: Callable[[dict[str, Any]], str | None]
+        self,
+        done: Callable[[dict[str, Any]], bool],
+        what: Callable[[dict[str, Any]], str | None],
+        names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Reads the ledger until `done`, and returns its entries. Logs now and then `what` this task waits for."""
-        # Nobody ends a parameter server that waits for one that never returns.
-        patience = max(self._silence_secs, FIRST_LOG_SECS) if self.task.job == "ps" else self._start_secs
-        return wait_until(done, self._ledger, self.layout, waits_for=what, patience_secs=patience)
+        """Reads the ledger until `done`, and returns its entries. Logs now and then `what` this task waits for.
+
+        Args:
+          done: whether to return.
+          what: what this task waits for. It may raise to end the wait.
+          names: the entries that both look at; None is all.
+        """
+        return wait_until(
+            done,
+            self.read if names is None else lambda: self._ledger.read(names),
+            self.layout,
+            self.clock,
+            waits_for=what,
+            patience=self.patience,
+        )
+
+    def patience(self) -> Patience:
+        """Returns how long this task waits for a parameter server that does not answer."""
+        still = self.clock.stood_still_secs - self._still_secs
+        if still <= self._silence_secs:
+            return Patience(self._start_secs)
+        reason = (
+            f"This process stood still for {still:.0f} s before, and the others do not wait longer than "
+            f"{self._silence_secs:g} s for a silent task: the run may have ended without it. Start the whole cluster "
+            f"again to train what {self.task} has left."
+        )
+        return Patience(max(self._silence_secs, FIRST_LOG_SECS), reason)
 
 
 def model_lost(task: Task, reason: str) -> str:

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.clock import Clock
 from staging_tf1.cluster.connection import bounded_config
 from staging_tf1.cluster.layout import Layout, Task
+from staging_tf1.cluster.waiting import FIRST_LOG_SECS, LOG_SECS, Patience, Pauses
 from staging_tf1.errors import ClusterError
 
 _CONNECT_SECS = 2.0
 _PROBE_SECS = 5.0
-_POLL_SECS = 0.2
-# How soon the wait is logged, and how often again.
-_FIRST_LOG_SECS, _LOG_SECS = 1.0, 30.0
 
 
-def await_servers(layout: Layout, tasks: Sequence[Task], secs: float) -> None:
+def await_servers(
+    layout: Layout, tasks: Sequence[Task], patience: Callable[[], Patience], clock: Clock | None = None
+) -> None:
     """Waits until the servers of `tasks` answer. Logs what it waits for.
 
     TensorFlow itself would wait forever, without a word, when the session is created.
 
+    Args:
+      layout: the cluster.
+      tasks: the tasks.
+      patience: how long to wait.
+      clock: that of this process; None if nothing looks at it regularly.
+
     Raises:
-      ClusterError: one does not answer within `secs` seconds, or is another task.
+      ClusterError: one does not answer in that time, or is another task.
     """
-    began = time.monotonic()
-    next_log = began + _FIRST_LOG_SECS
+    now = time.monotonic if clock is None else clock.now
+    began = now()
+    next_log = began + FIRST_LOG_SECS
     for task in tasks:
+        pauses = Pauses(layout)
         while (reason := why_unreachable(layout, task)) is not None:
-            now = time.monotonic()
-            if now - began > secs:
+            most = patience()
+            if now() - began > most.secs:
+                cure = most.reason or "Start it, or correct its address in the cluster."
                 raise ClusterError(
-                    f"{layout.task}: {task} at {layout.address(task)} does not answer after {secs:.0f} s ({reason}). "
-                    f"Start it, or correct its address in the cluster."
+                    f"{layout.task}: {task} at {layout.address(task)} does not answer after {most.secs:.0f} s "
+                    f"({reason}). {cure}"
                 )
-            if now >= next_log:
+            if now() >= next_log:
                 logging.info("%s waits for %s at %s: %s", layout.task, task, layout.address(task), reason)
-                next_log = now + _LOG_SECS
-            time.sleep(_POLL_SECS)
+                next_log = now() + LOG_SECS
+            time.sleep(pauses.next())
 
 
 def why_unreachable(layout: Layout, task: Task) -> str | None:
@@ -62,6 +72,19 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
     except tf.errors.OpError as error:
         return f"{type(error).__name__}: {error.message.strip().splitlines()[-1]}"
     return None
+
+
+def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
+    """Returns those of `tasks` whose servers do not answer, each with its address and the reason."""
+    found = []
+    for task in tasks:
+        try:
+            reason = why_unreachable(layout, task)
+        except ClusterError as error:
+            reason = str(error)
+        if reason is not None:
+            found.append(f"{task} at {layout.address(task)} does not answer ({reason})")
+    return found
 
 
 def incarnation_of(layout: Layout, task: Task, target: str | None = None) -> int:

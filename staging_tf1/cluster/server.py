@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from absl import logging
@@ -66,23 +65,44 @@ def check_claim(layout: Layout, server: Any) -> None:
 
 
 def await_end(member: Member) -> None:
-    """On a parameter server, waits until the chief has ended a run, or all workers have finished or gone."""
+    """On a parameter server, waits until the chief has ended a run, or all workers have finished or gone.
+
+    Raises:
+      ClusterError: all workers are gone, and no run has begun.
+    """
     workers, signs = member.layout.workers, member.signs
     gone: list[Task] = []
 
     def over(entries: dict[str, Any]) -> bool:
-        run = entries.get("run")
-        if run is None:
-            return False
-        finished = [task for task in workers if entries.get(f"done/{task}") == run["id"]]
+        run = entries.get("run", {"id": None, "state": "absent"})
+        finished = [task for task in workers if run["id"] is not None and entries.get(f"done/{task}") == run["id"]]
         gone[:] = [task for task in workers if task not in finished]
         all_gone = all(map(signs.is_gone, gone))
+        if all_gone and run["state"] in ("absent", "starting", "failed"):
+            raise ClusterError(
+                f"{member.task} ends, because no run has begun{_why(run)} and all workers are gone: "
+                f"{', '.join(map(signs.described, gone))}. See their logs, and start the cluster again."
+            )
+        # Workers that are gone may return to the model that this task holds, unless others have finished it.
         return run["state"] == "ended" or (bool(finished) and all_gone)
 
-    entries = member.await_entries(over, lambda entries: None)
-    if entries["run"]["state"] != "ended":
+    def said(entries: dict[str, Any]) -> str | None:
+        run = entries.get("run")
+        if run is None or run["state"] != "failed":
+            return None
+        return (
+            f"{member.layout.chief} to begin again{_why(run)}. {member.task} ends when no worker has given a sign of "
+            f"life for {member.silence_secs:g} s"
+        )
+
+    entries = member.await_entries(over, said)
+    if gone and entries["run"]["state"] != "ended":
         logging.warning("%s ends without: %s", member.task, ", ".join(map(signs.described, gone)))
     _leave(member, entries["run"]["id"])
+
+
+def _why(run: dict[str, Any]) -> str:
+    return f" ({run['why']})" if run.get("why") else ""
 
 
 def _leave(member: Member, run_id: str) -> None:
@@ -90,8 +110,8 @@ def _leave(member: Member, run_id: str) -> None:
     member.ledger.write({f"left/{member.task}": run_id})
     if member.task != servers[0]:
         return
-    end = time.monotonic() + _LEAVE_SECS
+    end = member.clock.now() + _LEAVE_SECS
     left = [f"left/{task}" for task in servers]
     member.await_entries(
-        lambda entries: time.monotonic() > end or all(entries.get(name) == run_id for name in left), lambda _: None
+        lambda entries: member.clock.now() > end or all(entries.get(name) == run_id for name in left), lambda _: None
     )

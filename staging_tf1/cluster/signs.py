@@ -3,50 +3,78 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
+from staging_tf1.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
+
+# A ledger that takes longer to answer stood still.
+_ANSWER_SECS = 1.0
 
 
 class Signs:
     """The signs of life that this task has seen in the ledger. Thread-safe.
 
+    A task is silent while this one listens and hears nothing of it. Time in which the ledger does not answer does not
+    count: if its server stands still, nobody's signs arrive.
+
     Args:
       layout: the cluster.
       silence_secs: seconds without a sign of life after which a task counts as gone.
       start_secs: the same for a task that has given none yet.
+      clock: that of this process.
     """
 
-    def __init__(self, layout: Layout, silence_secs: float, start_secs: float) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, silence_secs: float, start_secs: float, clock: Clock) -> None:
+        self._layout, self._clock = layout, clock
         self._silence_secs, self._start_secs = silence_secs, start_secs
         self._lock = threading.Lock()
-        # The last sign of each task, and when it came.
-        self._seen: dict[Task, tuple[Any, float]] = {}
-        self._began = time.monotonic()
+        self.forget()
 
     def forget(self) -> None:
         """Begins again, as if no task had given a sign."""
         with self._lock:
-            self._seen = {}
-            self._began = time.monotonic()
+            # The last sign of each task, and how long this one had listened when it came.
+            self._seen: dict[Task, tuple[Any, float]] = {}
+            self._listened = 0.0
+            self._heard_at = self._clock.now()
+            self._missed = False
 
-    def note(self, entries: dict[str, Any]) -> None:
-        """Takes note of the signs among the entries of the ledger."""
-        now = time.monotonic()
+    def note(self, entries: dict[str, Any], asked_at: float) -> None:
+        """Takes note of the signs among the entries of the ledger.
+
+        Args:
+          entries: what the ledger has answered.
+          asked_at: when it was asked, by the clock.
+        """
+        now = self._clock.now()
         with self._lock:
+            self._listen_until(now if now - asked_at <= _ANSWER_SECS else asked_at)
+            self._heard_at, self._missed = now, False
             for task in [*self._layout.workers, *self._layout.servers]:
                 sign = entries.get(f"task/{task}")
                 # The clocks of two machines differ, so a sign counts as of when it is seen.
                 if sign is not None and (task not in self._seen or self._seen[task][0] != sign):
-                    self._seen[task] = (sign, now)
+                    self._seen[task] = (sign, self._listened)
+
+    def missed(self, asked_at: float) -> None:
+        """Told when the ledger has not answered.
+
+        Args:
+          asked_at: when it was asked, by the clock.
+        """
+        with self._lock:
+            self._listen_until(asked_at)
+            self._missed = True
+
+    def _listen_until(self, moment: float) -> None:
+        if not self._missed:
+            self._listened += max(0.0, moment - self._heard_at)
 
     def silent_secs(self, task: Task) -> float:
-        """Returns for how many seconds `task` has given no sign of life."""
+        """Returns for how many seconds this task has listened without a sign of life of `task`."""
         with self._lock:
-            last = self._seen[task][1] if task in self._seen else self._began
-            return time.monotonic() - last
+            return self._listened - (self._seen[task][1] if task in self._seen else 0.0)
 
     def is_gone(self, task: Task) -> bool:
         """Returns whether `task` has been silent for too long."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -16,9 +15,10 @@ from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealing import Lease, Names
 from staging_tf1.cluster.fence import after_refusal, refused
+from staging_tf1.cluster.waiting import Pauses
 from staging_tf1.errors import ClusterError
 
-# How often a worker that waits for batches looks whether it has been given some.
+# How soon a worker that asks for batches in time looks whether it has been given some.
 _POLL_SECS = 0.1
 # Most of a second's batches that a worker asks for ahead.
 _MOST_AHEAD = 1024
@@ -117,6 +117,16 @@ class LeasedSupply:
     ) -> None:
         self._cluster, self._member = cluster, cluster.member
         self._worker, self._names = cluster.member_task, Names(pipeline)
+        names = self._names
+        self._read_names = [
+            "run",
+            names.deal,
+            names.fence(self._worker),
+            names.ask(self._worker),
+            names.lease(self._worker),
+        ]
+        # Its seconds are those in which this process could have heard of batches, and its steps have acknowledged some.
+        self._now, self._pauses = cluster.member.clock.now, Pauses(cluster.layout)
         self._token, self._run = cluster.member.token, cluster.member.run_id
         self._look, self._skip = look, skip
         # Given and not named.
@@ -141,10 +151,11 @@ class LeasedSupply:
         """
         # The other threads wait for the lock, while this one waits for the chief.
         with self._lock:
-            self._answered_at = time.monotonic()
+            self._answered_at = self._now()
             while not self._stopped.is_set():
-                now = time.monotonic()
+                now = self._now()
                 if self._left:
+                    self._pauses.restart()
                     self._pace.took(now)
                     self._prepare(now)
                     self._place += 1
@@ -212,9 +223,9 @@ class LeasedSupply:
         )
 
     def _read(self) -> dict[str, Any]:
-        self._read_at = time.monotonic()
-        entries = self._member.read()
-        self._answered_at = time.monotonic()
+        self._read_at = self._now()
+        entries = self._member.ledger.read(self._read_names)
+        self._answered_at = self._now()
         return entries
 
     def _take(self, entries: Mapping[str, Any]) -> Lease | None:
@@ -235,12 +246,12 @@ class LeasedSupply:
     def _is_over(self) -> bool:
         """Looks once for batches, waits a little if there are none. Returns whether all are acknowledged."""
         try:
-            self._ask(time.monotonic())
+            self._ask(self._now())
             entries = self._read()
         except tf.errors.OpError as error:
-            silent_secs = time.monotonic() - self._answered_at
+            silent_secs = self._now() - self._answered_at
             self._check_answer(silent_secs, str(self._cluster.layout.servers[0]), error)
-            self._stopped.wait(_POLL_SECS)
+            self._stopped.wait(self._pauses.next())
             return False
         if self._has_ended(entries):
             return True
@@ -250,7 +261,7 @@ class LeasedSupply:
         if not self._left:
             chief = self._cluster.layout.chief
             self._check_answer(self._member.signs.silent_secs(chief), str(chief), None)
-            self._stopped.wait(_POLL_SECS)
+            self._stopped.wait(self._pauses.next())
         return False
 
     def _has_ended(self, entries: Mapping[str, Any]) -> bool:
@@ -283,7 +294,7 @@ class LeasedSupply:
             return
         given = (batch for _, first, end in lease.spans for batch in range(first, end))
         lost = [] if staged else [batch for batch in given if not acked.has(batch)]
-        now = time.monotonic()
+        now = self._now()
         if lost != self._lost[0]:
             self._lost = lost, now
         elif lost and now - self._lost[1] > _LOST_SECS:

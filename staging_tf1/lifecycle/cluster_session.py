@@ -62,7 +62,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
         cluster, scaffold = self._cluster, self._scaffold
         scaffold.finalize()
         target = cluster.target
-        await_servers(cluster.layout, cluster.layout.servers, cluster.start_timeout_secs)
+        await_servers(cluster.layout, cluster.layout.servers, cluster.member.patience, cluster.member.clock)
         manager = tf.train.SessionManager(
             local_init_op=scaffold.local_init_op,
             ready_op=scaffold.ready_op,
