@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from clusters import TestCluster, until
+from cluster_models import seen_in
+from clusters import TestCluster, long_form, until
 from forked import ForkServer
+
+# Whoever is silent for so long is gone.
+QUICK: dict[str, Any] = {"silence_secs": 4.0}
 
 
 @pytest.fixture
@@ -68,6 +74,63 @@ def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_
     two.start_worker(0, gates[0], **options)
     two.join()
     assert two.wrong_batches(options["checkpoint_dir"], 60, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "by_hand"),
+    [
+        ("static", False),
+        pytest.param("dynamic", False, marks=long_form),
+        pytest.param("dynamic", True, marks=long_form),
+        pytest.param("static", True, marks=long_form),
+    ],
+)
+def test_a_worker_that_goes_on_after_the_end_says_so_and_fails(two: TestCluster, share: str, by_hand: bool) -> None:
+    options: dict[str, Any] = {"staged_options": {"share": share}, "options": QUICK, "by_hand": by_hand}
+    start_servers(two, **QUICK)
+    gates = [two.gate(1), two.gate(5)]
+    two.start_worker(0, gates[0], **options)
+    two.start_worker(1, gates[1], **options)
+    two.await_notes("worker1", "got", 5)
+    two.kill("worker1", signal.SIGSTOP)
+    gates[0].release(200)
+    two.join("worker0", "ps0", "ps1")
+    gates[1].release(100)
+    two.kill("worker1", signal.SIGCONT)
+    # It tries the parameter servers for a while; TensorFlow itself never ends the close of its session.
+    two.await_notes("worker1", "raised")
+    (message,) = two.notes("worker1", "raised")
+    assert re.match(r"ClusterError: worker 1: ps \d at \S+ does not answer after 4 s \(Connection refused\)\.", message)
+    assert re.search(r"stood still for \d+ s .* the run may have ended without it\. Start the whole cluster", message)
+    assert two.processes["worker1"].wait() == 1
+
+
+@pytest.mark.parametrize(
+    "task", ["ps0", pytest.param("ps1", marks=long_form), pytest.param("worker0", marks=long_form)]
+)
+def test_a_task_that_stood_still_blames_nobody_and_ends_nothing(two: TestCluster, tmp_path: Path, task: str) -> None:
+    options: dict[str, Any] = {"staged_options": {"share": "dynamic"}, "options": QUICK}
+    start_servers(two, **QUICK)
+    gates = [two.gate(2), two.gate(2)]
+    for index, gate in enumerate(gates):
+        two.start_worker(index, gate, checkpoint_dir=str(tmp_path / "model"), **options)
+    for index in range(2):
+        two.await_notes(f"worker{index}", "got", 2)
+    two.kill(task, signal.SIGSTOP)
+    # Twice as long as a task may be silent.
+    until(over(8.0), "it has stood still")
+    two.kill(task, signal.SIGCONT)
+    for gate in gates:
+        gate.release(200)
+    two.join()
+    assert seen_in(tmp_path / "model") == [1] * 120
+    assert not re.search(r"silent for \d\d? s\)|ends without", two.logs())
+
+
+def over(secs: float) -> Callable[[], bool]:
+    """A condition that is true after so many seconds."""
+    end = time.monotonic() + secs
+    return lambda: time.monotonic() > end
 
 
 def start_servers(cluster: TestCluster, **options: object) -> None:

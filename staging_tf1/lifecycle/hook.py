@@ -183,9 +183,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
-        self._runtime = SessionRuntime(
-            session, self._pipelines, self._observer, self._rule, waits_for_workers=self.by_hand
-        )
+        self._runtime = SessionRuntime(session, self._pipelines, self._observer, self._rule, by_hand=self.by_hand)
         if self._trace is not None:
             self._runtime.record(self._trace)
         self._runtime.start()

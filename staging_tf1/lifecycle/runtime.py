@@ -10,13 +10,16 @@ from functools import partial
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
+from staging_tf1.cluster.member import RECOVERED
 from staging_tf1.doctor.snapshot import Observer, Pending
 from staging_tf1.doctor.thread_location import stuck_text
 from staging_tf1.errors import StallError, StuckThreadWarning
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
+from staging_tf1.lifecycle.close import close_within
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, is_ctrl_c
 from staging_tf1.lifecycle.lock_probe import LockProbe
@@ -61,7 +64,8 @@ class SessionRuntime:
       pipelines: the pipelines of its graph, started.
       observer: made while the graph was open.
       rule: when a step counts as stalled, and what happens then.
-      waits_for_workers: whether the step that finds the end of the data waits, on the chief, for the other workers.
+      by_hand: whether the session is no StagingSession. On a chief, the step that finds the end of the data then waits
+        for the other workers.
 
     Attributes:
       pending: the runs in progress, by thread.
@@ -74,9 +78,9 @@ class SessionRuntime:
         observer: Observer,
         rule: StallRule,
         *,
-        waits_for_workers: bool = False,
+        by_hand: bool = False,
     ) -> None:
-        self._waits_for_workers = waits_for_workers
+        self._by_hand = by_hand
         self.session, self._pipelines = session, pipelines
         self.pending: dict[int, Pending] = {}
         self._first_began = self._last_ended = 0.0
@@ -169,7 +173,7 @@ class SessionRuntime:
 
     def _wait_for_workers(self) -> None:
         # The saver of a MonitoredTrainingSession comes before our hook at the end, and must find everybody's position.
-        if self._cluster is not None and self._waits_for_workers:
+        if self._cluster is not None and self._by_hand:
             self._cluster.wait_for_workers()
 
     def _run(
@@ -223,6 +227,8 @@ class SessionRuntime:
                 raise after_refusal(self._cluster) from error
             if self._stall_report is not None:
                 raise StallError(self._stall_report) from error
+            if self._cluster is not None and isinstance(error, RECOVERED):
+                check_not_left_behind(self._cluster)
             raise
         finally:
             self.pending.pop(ident, None)
@@ -275,7 +281,11 @@ class SessionRuntime:
         self.steps.warn_of_leftovers()
         if self._trace is not None:
             self._trace.write()
-        self._close_before()
+        if self.session.sess_str:
+            layout = None if self._cluster is None else self._cluster.layout
+            close_within(_CANCEL_SECS, self._close_before, layout)
+        else:
+            self._close_before()
         for thread in self.ends_with_session:
             thread.join(_CANCEL_SECS)
         # After the last step, which consumes what it has been given.
