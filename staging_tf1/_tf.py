@@ -34,6 +34,7 @@ __all__ = [
     "FuncGraph",
     "abandon",
     "abandon_eager_context",
+    "add_control_input",
     "call_before_finalize",
     "close_summary_writers",
     "control_flow_context",
@@ -51,6 +52,7 @@ __all__ = [
     "log_no_renamed_names",
     "never_free_sessions",
     "original_stack",
+    "replace_input",
     "run_unwrapped",
     "scope_device",
     "sessions_created",
@@ -278,6 +280,16 @@ def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
         finalize()
 
     graph.finalize = finalized
+
+
+def add_control_input(op: Any, control: Any) -> None:
+    """Make `op`, which no session has run, wait for the op `control`."""
+    op._add_control_input(control)
+
+
+def replace_input(op: Any, index: int, tensor: Any) -> None:
+    """Give `op`, which no session has run, another input in place of the one at `index`. It may be a ref, too."""
+    op._update_input(index, tensor)
 
 
 def original_stack() -> list[tuple[str, int, str]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1.cluster.acked import Acked
 
 
 def ids_source(num_records: int, batch_size: int, epochs: int = 1) -> staging.sources.ArraySource:
@@ -16,6 +18,60 @@ def ids_source(num_records: int, batch_size: int, epochs: int = 1) -> staging.so
     return staging.sources.ArraySource(
         np.arange(num_records), batch_size=batch_size, epochs=epochs, shuffle=True, across_epochs=False
     )
+
+
+def counting_model(ids: Any, num_records: int, megabytes: int, *, use_resource: bool) -> Any:
+    """Returns a training op whose model counts in four parts of large weights, and for each record, what it has seen.
+
+    A saver writes variables in the order of their names: the position of "train", the weights, then the counts.
+    """
+    step = tf.train.get_or_create_global_step()
+    with tf.variable_scope("", use_resource=use_resource):
+        weights = tf.get_variable(
+            "u_weights",
+            [4 * max(1, megabytes * 2**18 // 4)],
+            tf.float32,
+            tf.zeros_initializer(),
+            partitioner=tf.fixed_size_partitioner(4),
+        )
+        counts = tf.get_variable("z_counts", [num_records], tf.int64, tf.zeros_initializer())
+    # Milliseconds for the step, between its batch and its update.
+    values = tf.random_normal([250, 250])
+    with tf.control_dependencies([ids]):
+        for _ in range(3):
+            values = tf.tanh(tf.matmul(values, values))
+    ids = ids + tf.cast(0 * tf.reduce_sum(values), ids.dtype)
+    # The size of `ids` would be a constant, which is added before the batch is there.
+    number = tf.reduce_sum(tf.cast(ids >= 0, tf.float32))
+    # Without the locks, two workers at once could lose an update.
+    added = [tf.scatter_add(part, [0], [number], use_locking=True) for part in weights]
+    counted = tf.scatter_add(counts, ids, tf.ones_like(ids), use_locking=True)
+    with tf.control_dependencies([counted, *added]):
+        return tf.assign_add(step, 1)
+
+
+def miscounted(checkpoint: str, num_records: int, batch_size: int) -> tuple[int, int, bool]:
+    """How many records a model with counts has lost, and has twice, as its position in the checkpoint says.
+
+    Also whether the parts of its weights are of different moments.
+    """
+    saved = tf.train.load_checkpoint(checkpoint)
+    print_ = json.loads(saved.get_tensor("train/fingerprint"))
+    positions, counts = saved.get_tensor("train/position"), saved.get_tensor("z_counts")
+    source = ids_source(num_records, batch_size).with_seed(print_["seed"])
+    expected = np.zeros(num_records, np.int64)
+    if print_.get("share") == "dynamic":
+        acked = Acked(positions)
+        for number in filter(acked.has, range(source.num_batches or 0)):
+            expected[source.batch(number)] += 1
+    else:
+        for share, position in enumerate(positions):
+            shard = source.shard(share, len(positions))
+            for number in range(position):
+                expected[shard.batch(number)] += 1
+    weights = saved.get_tensor("u_weights")
+    parts, wrong = weights[:: len(weights) // 4].tolist(), counts - expected
+    return -int(wrong[wrong < 0].sum()), int(wrong[wrong > 0].sum()), parts != [counts.sum()] * 4
 
 
 def seen_in(checkpoint_dir: str | Path) -> list[int]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
-from cluster_models import ids_source
+from cluster_models import counting_model, ids_source
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
@@ -137,6 +137,41 @@ def train(
                 stop_after = None if stop_after is None else stop_after - 1
         if not by_hand:
             notes.add("stats", [list(each.positions) for each in sess.stats()])
+    notes.add("ended")
+
+
+def count(
+    notes: Notes,
+    jobs: dict[str, list[str]],
+    index: int,
+    go: Any = None,
+    *,
+    num_records: int,
+    batch_size: int = 3,
+    checkpoint_dir: str,
+    save_steps: int,
+    share: str = "static",
+    use_resource: bool = False,
+    megabytes: int = 0,
+    sharded: bool = False,
+    by_hand: bool = False,
+    keep: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> None:
+    """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all."""
+    cluster = staging.Cluster(jobs, "worker", index, **(options or {}))
+    with tf.Graph().as_default():
+        with cluster.device_scope():
+            ids = staging.staged(
+                ids_source(num_records, batch_size), cluster=cluster, name="train", share=share, capacity=4
+            )
+            train_op = counting_model(ids, num_records, megabytes, use_resource=use_resource)
+        scaffold = tf.train.Scaffold(saver=tf.train.Saver(max_to_keep=keep, sharded=sharded))
+        with session(cluster, checkpoint_dir, save_steps, by_hand=by_hand, scaffold=scaffold) as sess:
+            while not sess.should_stop():
+                if go is not None:
+                    go.acquire()
+                notes.add("step", int(sess.run(train_op)))
     notes.add("ended")
 
 
@@ -290,7 +325,13 @@ class FailsAtStart(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 def session(
-    cluster: Any, checkpoint_dir: str | None, save_steps: int, hooks: Sequence[Any] = (), *, by_hand: bool
+    cluster: Any,
+    checkpoint_dir: str | None,
+    save_steps: int,
+    hooks: Sequence[Any] = (),
+    *,
+    by_hand: bool,
+    scaffold: Any = None,
 ) -> Any:
     """A StagingSession, or the session that a TensorFlow 1 program makes."""
     if not by_hand:
@@ -301,6 +342,7 @@ def session(
             save_checkpoint_steps=save_steps,
             save_checkpoint_secs=None,
             stall_secs=2.0,
+            scaffold=scaffold,
         )
     return tf.train.MonitoredTrainingSession(
         master=cluster.target,
@@ -310,6 +352,7 @@ def session(
         save_checkpoint_steps=save_steps,
         save_checkpoint_secs=None,
         hooks=[staging.StagingHook(), *hooks],
+        scaffold=scaffold,
     )
 
 

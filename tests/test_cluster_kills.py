@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow.compat.v1 as tf
+from cluster_models import miscounted
 from clusters import TestCluster, long_form, until
 from forked import ForkServer
 from slow import with_slow
@@ -143,6 +145,70 @@ def test_a_cluster_trains_on_each_record_once_but_for_the_steps_in_flight(
             began = cluster.notes(f"worker{worker}", "began")
             assert (number if count else number + 1) in began, (worker, number, count, began)
     assert_nobody_listens(cluster)
+
+
+MODELS = [("static", False), ("dynamic", True), ("dynamic", False), ("static", True)]
+# The weights take a while to write.
+MEGABYTES = 120 if "STAGING_TF1_CLUSTER_KILLS" in os.environ else 40
+SAVING_KILLS = KILLS if "STAGING_TF1_CLUSTER_KILLS" in os.environ else 1
+COUNTERS, COUNTED_STEPS = 3, 60
+
+
+# The first two have each kind of share and of variable.
+@pytest.mark.timeout(300 + 60 * KILLS)
+@pytest.mark.parametrize(
+    ("share", "use_resource"), [*MODELS[:2], *(pytest.param(*each, marks=long_form) for each in MODELS[2:])]
+)
+def test_nothing_is_lost_or_twice_when_the_server_is_killed_while_it_saves(
+    fork_server: ForkServer, tmp_path: Path, share: str, use_resource: bool
+) -> None:
+    cluster, choose = TestCluster(fork_server, tmp_path, workers=COUNTERS), random.Random(SEED)
+    folder = tmp_path / "model"
+    options = {
+        "num_records": BATCH * COUNTERS * COUNTED_STEPS * (SAVING_KILLS + 1),
+        "batch_size": BATCH,
+        "checkpoint_dir": str(folder),
+        "save_steps": COUNTED_STEPS,
+        "share": share,
+        "use_resource": use_resource,
+        "megabytes": MEGABYTES,
+        "keep": 2,
+    }
+    # With a permit for each step, the data does not end before the last kill.
+    gates = [cluster.gate(0) for _ in range(COUNTERS)]
+
+    def files() -> set[str]:
+        # Written under another name first.
+        return {path.name for path in folder.rglob("*model*")} if folder.exists() else set()
+
+    try:
+        cluster.start_ps()
+        for index, gate in enumerate(gates):
+            cluster.start("count", f"worker{index}", cluster.jobs, index, gate, **options)
+        until(lambda: any(name.endswith(".index") for name in files()), "the first checkpoint is written")
+        for number in range(SAVING_KILLS):
+            known, delay = files(), choose.uniform(0, 0.3)
+            print(f"kill {number + 1}: {delay:.3f} s after a save has begun", flush=True)
+            for gate in gates:
+                gate.release(COUNTED_STEPS)
+            until(lambda known=known: bool(files() - known), "a checkpoint is being written")
+            with suppress(subprocess.TimeoutExpired):
+                cluster.processes["ps0"].wait(delay)
+            cluster.kill("ps0")
+            cluster.start_ps()
+        for gate in gates:
+            gate.release(2 * options["num_records"] // BATCH)
+        cluster.join(secs=120)
+        latest = tf.train.latest_checkpoint(str(folder))
+        lost, twice, _ = miscounted(latest, options["num_records"], BATCH)
+        counts = tf.train.load_variable(latest, "z_counts")
+        print(
+            f"{share} shares, {'resource' if use_resource else 'ref'} variables: {SAVING_KILLS} kills, "
+            f"lost {int((counts == 0).sum())}, twice {int((counts - 1)[counts > 1].sum())} of {counts.size} records"
+        )
+        assert (lost, twice, set(counts.tolist())) == (0, 0, {1})
+    finally:
+        cluster.close()
 
 
 def assert_nobody_listens(cluster: TestCluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from staging_tf1.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.signs import Signs
-from staging_tf1.cluster.waiting import Pauses
+from staging_tf1.cluster.waiting import Backoff
 
 LAYOUT = Layout({"ps": {0: "h:1"}, "worker": {0: "h:2", 1: "h:3"}}, Task("worker", 0))
 OTHER = Task("worker", 1)
@@ -140,7 +140,7 @@ def test_a_task_that_was_never_seen_has_longer() -> None:
 def looks(workers: int, place: int, secs: float) -> list[float]:
     """When a worker looks that waits for so many seconds."""
     layout = Layout({"ps": {0: "h:1"}, "worker": {i: f"h:{i + 2}" for i in range(workers)}}, Task("worker", place))
-    pauses, now, found = Pauses(layout), 0.0, [0.0]
+    pauses, now, found = Backoff(layout), 0.0, [0.0]
     while (now := now + pauses.next()) < secs:
         found.append(now)
     return found

@@ -62,6 +62,18 @@ def test_graph_get_control_flow_context(graph: Any) -> None:
     assert _tf.control_flow_context(graph) is None
 
 
+def test_operation_update_input_and_add_control_input() -> None:
+    with tf.variable_scope("", use_resource=False):
+        total = tf.get_variable("total", initializer=2.0)
+    out, counted = tf.negative(total), tf.get_variable("counted", initializer=0.0, use_resource=True)
+    _tf.replace_input(out.op, 0, tf.raw_ops.DeepCopy(x=total))
+    _tf.add_control_input(out.op, counted.assign_add(1.0, read_value=False))
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert sess.run(out) == -2.0 and sess.run(counted) == 1.0
+    assert out.op.inputs[0].op.type == "DeepCopy"
+
+
 def test_session_make_callable_from_options() -> None:
     x = tf.placeholder(tf.float32, [])
     total = tf.get_variable("total", initializer=0.0, use_resource=True)

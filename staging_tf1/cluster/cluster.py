@@ -60,6 +60,9 @@ class Cluster:
       silence_secs: seconds without a sign of life after which a task counts as gone. At the end, the chief and the
         parameter servers do not wait for it any longer. With `staged(share="dynamic")`, the other workers get what it
         had not consumed.
+      save_copies: whether a checkpoint is written from copies, which are made on the parameter servers while all
+        workers stand still. The servers then need memory for the variables twice. Without copies, the workers stand
+        still until the checkpoint is written.
       job: the old name of `job_name`.
       index: the old name of `task_index`.
 
@@ -83,6 +86,7 @@ class Cluster:
         sync: bool = False,
         start_timeout_secs: float = _START_SECS,
         silence_secs: float = _SILENCE_SECS,
+        save_copies: bool = True,
         job: str | None = UNSET,
         index: int | None = UNSET,
     ) -> None:
@@ -92,6 +96,7 @@ class Cluster:
         self.sync = flag(what, "sync", sync)
         self.start_timeout_secs = seconds(what, "start_timeout_secs", start_timeout_secs)
         self._silence_secs = seconds(what, "silence_secs", silence_secs)
+        self.save_copies = flag(what, "save_copies", save_copies)
         if jobs is None:
             for name, value in ((job_as, job_name), (index_as, task_index)):
                 if value is not None:

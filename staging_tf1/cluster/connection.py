@@ -53,6 +53,17 @@ class Connection:
                 self._close()
                 raise
 
+    def wait(self, fetches: Any, secs: float) -> Any:
+        """Runs ops that may wait. Returns None after `secs` seconds; otherwise as `run`."""
+        with self._lock:
+            try:
+                return self._connected().run(fetches, options=tf.RunOptions(timeout_in_ms=int(1000 * secs)))
+            except tf.errors.DeadlineExceededError:
+                return None
+            except BaseException:
+                self._close()
+                raise
+
     def close(self) -> None:
         """Closes the session. A later run connects again."""
         with self._lock:

@@ -12,6 +12,9 @@ Entries of the ledger, each written by one task only::
     ended/WORKER      each worker, in synchronous training: the id of the run in which its data has ended
     done/WORKER       each worker: the id of the run that it has finished
     left/PS           each parameter server: the id of the run that it has seen the end of
+    pause             the chief: all workers stand still; see `pause.py`
+    still/WORKER      each worker: the id of the pause, and whether it stands still
+    away/WORKER       each worker: the process that takes no further steps
     ask/..., lease/..., deal/...  see `dealing.Names`
 
 A run begins when the chief initializes or restores the variables, and ends when all workers have finished. A chief that
@@ -24,17 +27,21 @@ import atexit
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from typing import Any, Protocol
 
 from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.clock import TICK_SECS, Clock
+from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.pause import PAUSE, Bells, Pauses, Settled, Watch
 from staging_tf1.cluster.pulse import Pulse, beat_secs
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
@@ -43,6 +50,10 @@ from staging_tf1.errors import ClusterError
 # A MonitoredSession begins again after these.
 RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
 _CHECK_SECS = 1.0
+# How often a worker looks whether a pause is over that it has not been asked for.
+_PAUSE_SECS = 0.02
+# How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
+_BEGIN_SECS = 2.0
 
 
 class Shared(Protocol):
@@ -69,6 +80,7 @@ class Member:
     Attributes:
       clock: the same.
       signs: when each task last gave a sign of life.
+      gate: where the runs of this task's sessions wait while the cluster stands still.
       on_news: called with the ledger's entries every few seconds, or None.
     """
 
@@ -88,6 +100,9 @@ class Member:
         self.clock = clock or Clock()
         self.signs = Signs(layout, silence_secs, start_secs, self.clock)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
+        self.gate = Gate()
+        self._watch = Watch(self) if self.task in layout.workers else None
+        self._pauses = Pauses(self)
         self._ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
@@ -114,6 +129,8 @@ class Member:
             self._still_secs = self.clock.stood_still_secs
             self._ticks.start()
             self._pulse.start()
+            if self._watch is not None:
+                self._watch.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
 
@@ -123,11 +140,19 @@ class Member:
             each.stop()
         self._pulse.stop()
         self._ticks.stop()
+        self._stop_watching()
         self._ledger.close()
         atexit.unregister(self.stop)
 
     def _tick(self, number: int) -> None:
         self.clock.now()
+
+    def _stop_watching(self) -> None:
+        if self._watch is None or not self._watch.is_watching:
+            return
+        with suppress(tf.errors.OpError):
+            self._ledger.write({f"away/{self.task}": self._process})
+        self._watch.stop()
 
     def _tell(self, number: int) -> None:
         """Gives a sign of life, and passes on the news."""
@@ -150,6 +175,11 @@ class Member:
     def ledger(self) -> Ledger:
         """The texts that all tasks share."""
         return self._ledger
+
+    @cached_property
+    def bells(self) -> Bells:
+        """What wakes workers for a pause, and at its end."""
+        return Bells(self.layout)
 
     @property
     def run_id(self) -> str | None:
@@ -191,6 +221,8 @@ class Member:
         if run is None or run["state"] != "initialized" or self.layout.differences(run["cluster"]):
             return False
         self._run_id, self._variables = run["id"], run.get("variables")
+        # That of a chief that was killed.
+        self._ledger.remove([PAUSE])
         return True
 
     def begin_run(self, variables: str | None = None) -> None:
@@ -201,9 +233,22 @@ class Member:
         """
         self._run_id = uuid.uuid4().hex
         self._variables = variables or self._variables
-        old = [name for name in self._ledger.read() if not name.startswith("task/")]
-        self._ledger.remove(old)
+        names = list(self._ledger.read())
+        self._ledger.remove([name for name in names if not name.startswith("task/")])
         self._write_run("starting")
+        if any(f"task/{task}" in names for task in self.layout.workers if task != self.task):
+            # A step that has passed its fence before would apply its gradient to the restored model.
+            with self.pause(_BEGIN_SECS):
+                return
+
+    def pause(self, secs: float | None = None, settled: Settled = lambda secs: True) -> AbstractContextManager[str]:
+        """Returns a context in which all workers stand still, but for this thread; see `Pauses.pause`.
+
+        Args:
+          secs: how long to wait for a step to end; None is `silence_secs`.
+          settled: whether nothing is under way on the parameter servers.
+        """
+        return self._pauses.pause(self._silence_secs if secs is None else secs, settled)
 
     def mark_initialized(self, ready: Sequence[str] = ()) -> None:
         """Tells the workers that the variables have their values, and that the positions of pipelines are right."""
@@ -347,6 +392,12 @@ class Member:
         self._ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
         self._ledger.write({f"fence/{self.task}": self.token})
         return self.token
+
+    def await_no_pause(self) -> None:
+        """Waits until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
+        end = time.monotonic() + self._silence_secs
+        while PAUSE in self._ledger.read([PAUSE]) and time.monotonic() < end:
+            time.sleep(_PAUSE_SECS)
 
     def share(self, pipeline: str, shared: Shared) -> None:
         """Keeps what a pipeline with dynamic shares has in this task, until the end. Stops what it had before."""

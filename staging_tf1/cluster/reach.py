@@ -12,7 +12,7 @@ from staging_tf1._tf import tf
 from staging_tf1.clock import Clock
 from staging_tf1.cluster.connection import bounded_config
 from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.waiting import FIRST_LOG_SECS, LOG_SECS, Patience, Pauses
+from staging_tf1.cluster.waiting import FIRST_LOG_SECS, LOG_SECS, Backoff, Patience
 from staging_tf1.errors import ClusterError
 
 _CONNECT_SECS = 2.0
@@ -39,7 +39,7 @@ def await_servers(
     began = now()
     next_log = began + FIRST_LOG_SECS
     for task in tasks:
-        pauses = Pauses(layout)
+        pauses = Backoff(layout)
         while (reason := why_unreachable(layout, task)) is not None:
             most = patience()
             if now() - began > most.secs:
@@ -85,6 +85,18 @@ def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
         if reason is not None:
             found.append(f"{task} at {layout.address(task)} does not answer ({reason})")
     return found
+
+
+def is_listening(layout: Layout, task: Task) -> bool:
+    """Returns False if nothing listens at the address of `task`, so that its process is gone; True if in doubt."""
+    host, _, port = layout.address(task).rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def incarnation_of(layout: Layout, task: Task, target: str | None = None) -> int:

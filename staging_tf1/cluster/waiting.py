@@ -19,7 +19,7 @@ FIRST_LOG_SECS, LOG_SECS = 1.0, 30.0
 _POLL_SECS, _FIRST, _GROWTH = 0.5, 0.2, 1.5
 
 
-class Pauses:
+class Backoff:
     """The pauses between the looks of a task that waits: short ones first.
 
     All tasks of a cluster may wait at once, and each look costs the server. So from 100 workers on the pauses grow with
@@ -80,7 +80,7 @@ def wait_until(
     """
     answered = clock.now()
     next_log = answered + FIRST_LOG_SECS
-    pauses = Pauses(layout)
+    pauses = Backoff(layout)
     while True:
         try:
             entries = read()

@@ -27,7 +27,8 @@ class Delivery:
     def __init__(self, pipeline: Pipeline, session: Any) -> None:
         producers = Counter(producer.tower for producer in pipeline.producers)
         self.session = session
-        self.sinks = tuple(SinkRun(sink, session, producers[tower]) for tower, sink in enumerate(pipeline.sinks))
+        gate = pipeline.cluster.member.gate if pipeline.cluster is not None else None
+        self.sinks = tuple(SinkRun(sink, session, producers[tower], gate) for tower, sink in enumerate(pipeline.sinks))
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
         self._name = pipeline.name
         self._stopping = threading.Event()

@@ -7,6 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.fence import fence_of
+from staging_tf1.feed.gated import gate_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.resume import Start, points_of_run, resume_points
 from staging_tf1.graph.sync_tokens import sync_tokens_of
@@ -29,6 +30,7 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
     """
     cluster = pipelines[0].cluster
     assert cluster is not None
+    gate_runs(session, cluster)
     if cluster.is_chief:
         with cluster.member.telling_failures():
             return _as_chief(pipelines, session)
@@ -41,6 +43,7 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
             cluster.member.await_everybody(cluster.start_timeout_secs)
         if names:
             fence_of(cluster, session.graph).take(session)
+        cluster.member.await_no_pause()
         try:
             starts = points_of_run(pipelines, session)
         except tf.errors.FailedPreconditionError:

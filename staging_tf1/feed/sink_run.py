@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import fast_callable, run_unwrapped, tf
+from staging_tf1.cluster.gate import Gate
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.sink import Sink
+
+# How often a put that waits looks whether it was cancelled.
+_LOOK_SECS = 0.1
 
 
 class Canceller:
@@ -46,10 +50,17 @@ class Canceller:
 
 
 class SinkRun:
-    """Runs the ops of a sink in `session`. The feed threads make the callables when they first need them."""
+    """Runs the ops of a sink in `session`. The feed threads make the callables when they first need them.
 
-    def __init__(self, sink: Sink, session: Any, producers: int) -> None:
-        self.sink = sink
+    Args:
+      sink: the sink.
+      session: the session.
+      producers: how many producers fill it.
+      gate: no put begins while it is closed; None in no cluster.
+    """
+
+    def __init__(self, sink: Sink, session: Any, producers: int, gate: Gate | None = None) -> None:
+        self.sink, self._gate = sink, gate
         self._session = session
         self._open_producers = producers
         self._closed = self._cancelled = False
@@ -74,10 +85,9 @@ class SinkRun:
         """
         refuse_if_forked("A feed thread")
         put = self._put or self._make_put()
-        with self._lock:
-            if self._cancelled:
-                raise Stopped
-            self.begun += 1
+        while not self._begin():
+            assert self._gate is not None
+            self._gate.await_open(_LOOK_SECS)
         try:
             put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
         except tf.errors.CancelledError:
@@ -89,6 +99,16 @@ class SinkRun:
                 self.ended += 1
         if self._counts is not None:
             self._counts.append(count)
+
+    def _begin(self) -> bool:
+        """Begins a put, unless the cluster stands still. Returns whether it has."""
+        with self._lock:
+            if self._cancelled:
+                raise Stopped
+            if self._gate is not None and self._gate.is_closed:
+                return False
+            self.begun += 1
+            return True
 
     def _make_put(self) -> Callable[..., Any]:
         sink = self.sink

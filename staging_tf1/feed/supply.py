@@ -15,7 +15,7 @@ from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealing import Lease, Names
 from staging_tf1.cluster.fence import after_refusal, refused
-from staging_tf1.cluster.waiting import Pauses
+from staging_tf1.cluster.waiting import Backoff
 from staging_tf1.errors import ClusterError
 
 # How soon a worker that asks for batches in time looks whether it has been given some.
@@ -126,7 +126,7 @@ class LeasedSupply:
             names.lease(self._worker),
         ]
         # Its seconds are those in which this process could have heard of batches, and its steps have acknowledged some.
-        self._now, self._pauses = cluster.member.clock.now, Pauses(cluster.layout)
+        self._now, self._pauses = cluster.member.clock.now, Backoff(cluster.layout)
         self._token, self._run = cluster.member.token, cluster.member.run_id
         self._look, self._skip = look, skip
         # Given and not named.

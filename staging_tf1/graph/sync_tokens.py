@@ -23,6 +23,8 @@ class SyncTokens:
     name: str
     # Lets one waiting step return.
     wake: Any
+    # How many there are.
+    size: Any
     # Removes the tokens that an earlier run has left.
     drain: Any
 
@@ -45,11 +47,10 @@ def _make(graph: Any, queue: Any) -> SyncTokens:
     handle, (dtype,) = queue.outputs[0], [tf.as_dtype(each) for each in queue.get_attr("component_types")]
     with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_sync/"), tf.device(queue.device):
         # A token holds the global step. A gradient of an older step is not applied, and none is wanted.
-        token = tf.zeros([], dtype)
+        token, size = tf.zeros([], dtype), tf.raw_ops.QueueSizeV2(handle=handle)
         return SyncTokens(
             name=queue.name,
             wake=tf.raw_ops.QueueEnqueueV2(handle=handle, components=[token]),
-            drain=tf.raw_ops.QueueDequeueManyV2(
-                handle=handle, n=tf.raw_ops.QueueSizeV2(handle=handle), component_types=[dtype]
-            )[0].op,
+            size=size,
+            drain=tf.raw_ops.QueueDequeueManyV2(handle=handle, n=size, component_types=[dtype])[0].op,
         )

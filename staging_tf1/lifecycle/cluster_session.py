@@ -15,7 +15,9 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.member import model_lost
 from staging_tf1.cluster.reach import await_servers
+from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import ClusterError
+from staging_tf1.feed.gated import gate_runs
 from staging_tf1.feed.join_run import note_run
 from staging_tf1.lifecycle.cluster_graph import check_graph, check_has_values, digest_of_variables
 
@@ -44,6 +46,7 @@ def cluster_session(
       ClusterError: the graph is not what a cluster needs.
     """
     check_graph(cluster, tf.get_default_graph())
+    copy_before_saving(cluster, tf.get_default_graph())
     creator = ClusterSessionCreator(cluster, scaffold, cluster.session_config(config), checkpoint_dir)
     if cluster.is_chief:
         hooks = [*(monitored.get("chief_only_hooks") or ()), *_chief_hooks(checkpoint_dir, scaffold, monitored), *hooks]
@@ -70,9 +73,9 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
             graph=tf.get_default_graph(),
             recovery_wait_secs=_POLL_SECS,
         )
-        if cluster.is_chief:
-            return self._create_for_chief(manager, target)
-        return self._create_for_worker(manager, target)
+        session = (self._create_for_chief if cluster.is_chief else self._create_for_worker)(manager, target)
+        gate_runs(session, cluster)
+        return session
 
     def _create_for_worker(self, manager: Any, target: str) -> Any:
         cluster, digest = self._cluster, digest_of_variables(tf.get_default_graph())

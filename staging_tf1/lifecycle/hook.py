@@ -9,6 +9,8 @@ from typing import Any
 
 from staging_tf1._tf import is_closed, leave_to_close, tf
 from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds
+from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, runs_in, stop_all
@@ -147,19 +149,19 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             cleared.extend(op for op in ops if op not in cleared)
         sync_tokens_of(self._graph)
         self._observer = Observer(self._graph, self._pipelines)
-        if self.by_hand:
-            self._meet_other_workers()
+        cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
+        if cluster is not None:
+            copy_before_saving(cluster, self._graph)
+        if cluster is not None and self.by_hand:
+            self._meet_other_workers(cluster)
 
-    def _meet_other_workers(self) -> None:
+    def _meet_other_workers(self, cluster: Cluster) -> None:
         """On the chief, makes the workers wait until it has initialized or restored the model. On a worker, waits.
 
         If a chief restarts, they would count batches of the model before, from the restored position on. And TensorFlow
         looks only every 30 seconds whether the variables are initialized: with dynamic shares, the others may train all
         batches in that time, and then wait for the worker that looks.
         """
-        cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
-        if cluster is None:
-            return
         if cluster.is_chief:
             cluster.member.begin_run()
         else:

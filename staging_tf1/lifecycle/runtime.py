@@ -16,6 +16,7 @@ from staging_tf1.cluster.member import RECOVERED
 from staging_tf1.doctor.snapshot import Observer, Pending
 from staging_tf1.doctor.thread_location import stuck_text
 from staging_tf1.errors import StallError, StuckThreadWarning
+from staging_tf1.feed.gated import gated_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
@@ -117,13 +118,17 @@ class SessionRuntime:
         """Returns what holds the steps of all workers together; None unless they train in step."""
         if self._cluster is None or not self._cluster.sync:
             return None
-        return InStep(
+        in_step = InStep(
             self._cluster,
             self.session,
             next((each.position for each in self._pipelines if each.cluster is not None), None),
             lambda: bool(self.pending),
             ends_with_first=any(each.has_unknown_length for each in self._pipelines),
         )
+        gated = gated_runs(self.session)
+        if gated is not None:
+            gated.settled, gated.saved_instead = in_step.is_settled, in_step.saved_instead
+        return in_step
 
     def start(self) -> None:
         """Starts the watchdog and the lock probe, and puts the first batch of every lockstep pipeline."""
@@ -165,7 +170,8 @@ class SessionRuntime:
 
     def step_call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps `call`, which runs `fetches` without the session's `run`, so that it is timed as a step."""
-        return partial(self._step, fetches, None, call)
+        gated = gated_runs(self.session)
+        return partial(self._step, fetches, None, call if gated is None else gated.call(fetches, call))
 
     def watched(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps `call`, which runs `fetches` and is not a step, so that the watchdog sees it."""

@@ -1,0 +1,90 @@
+"""`Gate`: where the runs of this task's sessions wait while the cluster stands still, so that a checkpoint is exact."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# How often a closed gate looks again at what does not wake it.
+_LOOK_SECS = 0.02
+
+
+class Gate:
+    """Open, it costs a run a microsecond. Closed, no run begins. Thread-safe.
+
+    A run that waits for its batch may last until another worker goes on, so it counts as at rest: nothing that depends
+    on the batch has happened, and while the gate is closed no batch is put.
+
+    Attributes:
+      only_wait: whether all runs under way that take a batch still wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.only_wait: Callable[[], bool] = lambda: False
+        self._changed = threading.Condition()
+        self._closed = False
+        # The thread whose runs pass while the gate is closed.
+        self._holder: int | None = None
+        # The runs under way that take a batch, and the others.
+        self._taking = self._others = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether runs wait."""
+        return self._closed
+
+    def close(self, holder: int | None = None) -> None:
+        """Lets no further run begin, but those of the thread `holder`."""
+        with self._changed:
+            self._closed, self._holder = True, holder
+
+    def open(self) -> None:
+        """Lets runs begin."""
+        with self._changed:
+            self._closed, self._holder = False, None
+            self._changed.notify_all()
+
+    def await_open(self, secs: float) -> None:
+        """Waits until the gate is open, for at most `secs` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed, secs)
+
+    @contextmanager
+    def passing(self, *, takes: bool) -> Iterator[None]:
+        """Returns a context for a run, which waits at a closed gate. `takes` tells whether the run takes a batch."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed or self._holder == threading.get_ident())
+            self._add(takes, 1)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._add(takes, -1)
+                if self._closed:
+                    self._changed.notify_all()
+
+    def _add(self, takes: bool, number: int) -> None:
+        if takes:
+            self._taking += number
+        else:
+            self._others += number
+
+    def is_at_rest(self) -> bool:
+        """Whether no run is under way, but for those that wait for their batch. Call it while the gate is closed."""
+        with self._changed:
+            taking, others = self._taking, self._others
+        if others or not taking:
+            return not others
+        return self.only_wait()
+
+    def await_rest(self, secs: float) -> bool:
+        """Waits until the runs under way have ended, for at most `secs` seconds. Returns `is_at_rest()`."""
+        end = time.monotonic() + secs
+        while not self.is_at_rest():
+            if time.monotonic() > end:
+                return False
+            with self._changed:
+                self._changed.wait_for(lambda: not (self._taking or self._others), _LOOK_SECS)
+        return True

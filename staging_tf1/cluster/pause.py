@@ -1,0 +1,298 @@
+"""A pause of the cluster: all workers stand still between two steps, while the chief copies or restores the model.
+
+The chief writes the entry `pause` and rings a bell in each worker, which waits for it in a thread of its own. That
+thread closes the worker's gate and writes `still/WORKER` when no run is under way. The pause is over when its entry is
+gone. A worker removes the entry itself if the chief is gone, and the chief's copies then fail. A worker that does not
+answer loses its fence.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from staging_tf1._tf import tf
+from staging_tf1.cluster.connection import Connection
+from staging_tf1.cluster.layout import Layout, Task
+from staging_tf1.cluster.ledger import key, table_op, text_of
+from staging_tf1.cluster.pulse import beat_secs
+from staging_tf1.cluster.reach import is_listening
+
+if TYPE_CHECKING:
+    from staging_tf1.cluster.member import Member
+
+# The entry of the ledger.
+PAUSE = "pause"
+# A worker whose process can run answers within milliseconds that it closes its gate, even in the middle of a step.
+_ANSWER_SECS = 5.0
+# How often the chief looks for answers: at first, and when they take long.
+_POLL_SECS, _LONG_POLL_SECS = 0.002, 0.05
+# How often a worker that stands still looks whether that is over, and from when on whether the chief is gone.
+_LOOK_SECS, _CHIEF_SECS = 0.25, 1.0
+# How long a worker waits after an error.
+_AGAIN_SECS = 0.5
+# How long the chief waits for a worker whose step did not end in the pause before. Its step may wait for one of the
+# workers that stand still, as with a queue of the program's own.
+_STUCK_SECS = 0.5
+
+
+Settled = Callable[[float], bool]
+
+
+class Bells:
+    """Wakes the workers that wait for a pause, or for its end. On the first parameter server. Thread-safe.
+
+    Without them each worker would have to read the ledger many times a second.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        server = layout.servers[0]
+        # A run that waits keeps its connection.
+        self._waits, self._rings = (Connection(f"grpc://{layout.address(server)}", server.device) for _ in range(2))
+        with self._waits.building():
+            find = _find_op()
+            self._look = find()
+            with tf.control_dependencies([_dequeue(f"ask/{layout.task}")]):
+                self._asked = find()
+            with tf.control_dependencies([_dequeue("resume")]):
+                self._resumed = find()
+        with self._rings.building():
+            asks = layout.workers if layout.is_chief else [layout.task]
+            self._ask = {task: _enqueue(f"ask/{task}", 1) for task in asks}
+            self._resume = resume_op(layout.num_workers)
+
+    def await_pause(self, secs: float) -> bytes:
+        """Waits until it is rung, for at most `secs` seconds. Returns the text of the pause; b"" if there is none."""
+        return self._find(self._asked, secs)
+
+    def await_end(self, secs: float) -> bytes:
+        """As `await_pause`, until a pause ends."""
+        return self._find(self._resumed, secs)
+
+    def look(self) -> bytes:
+        """As `await_pause`, without waiting."""
+        return bytes(self._waits.run(self._look))
+
+    def _find(self, rung: Any, secs: float) -> bytes:
+        found = self._waits.wait(rung, secs)
+        return self.look() if found is None else bytes(found)
+
+    def ask(self, tasks: Sequence[Task]) -> None:
+        """Wakes workers that wait for a pause."""
+        self._rings.run([self._ask[task] for task in tasks])
+
+    def resume(self) -> None:
+        """Wakes workers that wait for the end of a pause."""
+        self._rings.run(self._resume)
+
+    def close(self) -> None:
+        """Disconnects. Call it when nobody waits."""
+        self._waits.close()
+        self._rings.close()
+
+
+def resume_op(workers: int) -> Any:
+    """Returns an op that wakes so many workers at the end of a pause, on the current device."""
+    return _enqueue("resume", workers)
+
+
+def _queue(name: str) -> Any:
+    return tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]], shared_name=f"staging_tf1_{name}")
+
+
+def _dequeue(name: str) -> Any:
+    return tf.raw_ops.QueueDequeueV2(handle=_queue(name), component_types=[tf.int32])[0]
+
+
+def _enqueue(name: str, number: int) -> Any:
+    return tf.raw_ops.QueueEnqueueManyV2(handle=_queue(name), components=[tf.zeros([number], tf.int32)])
+
+
+def _find_op() -> Callable[[], Any]:
+    table, keys, none = table_op(), tf.constant([key(PAUSE)], tf.int64), tf.constant("")
+    return lambda: tf.raw_ops.LookupTableFindV2(table_handle=table, keys=keys, default_value=none)[0]
+
+
+class Watch:
+    """The thread of a worker that answers when the chief asks for a pause.
+
+    Args:
+      member: this task. Its `gate` is closed in a pause.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member, self._layout = member, member.layout
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        # Only in case a bell was not heard.
+        self._secs = 2 * beat_secs(member.layout.num_workers)
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the thread is alive."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(self._stop, self._member.bells),
+            name=f"cluster:pause:{self._layout.task}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread and opens the gate. May be called again."""
+        self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        with suppress(tf.errors.OpError):
+            self._member.bells.ask([self._member.task])
+        thread.join()
+        self._member.bells.close()
+
+    def _run(self, stop: threading.Event, bells: Bells) -> None:
+        while not stop.is_set():
+            try:
+                text = bells.await_pause(self._secs)
+                if text and not stop.is_set():
+                    self._stand_still(text, stop, bells)
+            except (tf.errors.OpError, RuntimeError) as error:
+                logging.vlog(1, "%s: no news of a pause: %s", self._member.task, error)
+                stop.wait(_AGAIN_SECS)
+
+    def _stand_still(self, text: bytes, stop: threading.Event, bells: Bells) -> None:
+        pause, member, gate = json.loads(text)[1], self._member, self._member.gate
+        if pause["by"] == str(member.task):
+            # The chief closes its own gate.
+            return
+        gate.close()
+        try:
+            began, at_rest = time.monotonic(), gate.is_at_rest()
+            member.ledger.write({_still(member.task): [pause["id"], at_rest]})
+            while not stop.is_set():
+                if not at_rest and gate.await_rest(_LOOK_SECS):
+                    at_rest = True
+                    member.ledger.write({_still(member.task): [pause["id"], True]})
+                if (bells.await_end(_LOOK_SECS) if at_rest else bells.look()) != text:
+                    return
+                if time.monotonic() - began > _CHIEF_SECS and self._is_left():
+                    # Before the gate is opened, so that copies that are made later are not used.
+                    member.ledger.remove([PAUSE])
+                    logging.warning("%s goes on: the chief, for which it stood still, is gone.", member.task)
+                    return
+        finally:
+            gate.open()
+
+    def _is_left(self) -> bool:
+        chief = self._layout.chief
+        return self._member.signs.is_gone(chief) or not is_listening(self._layout, chief)
+
+
+def _still(task: Task) -> str:
+    return f"still/{task}"
+
+
+class Pauses:
+    """The chief's part.
+
+    Args:
+      member: the chief.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        # Workers whose step did not end in the last pause.
+        self._stuck: set[Task] = set()
+        # One pause at a time.
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def pause(self, secs: float, settled: Settled = lambda secs: True) -> Iterator[str]:
+        """Returns a context in which all workers stand still, but for this thread. Its value is the pause's text.
+
+        Args:
+          secs: how long to wait for a step to end.
+          settled: called with the seconds since the begin, when they stand still, until nothing is under way on the
+            parameter servers either.
+
+        Raises:
+          tf.errors.OpError: the first parameter server does not answer.
+        """
+        member, gate = self._member, self._member.gate
+        with self._lock:
+            pause = {"id": uuid.uuid4().hex, "by": str(member.task)}
+            gate.close(threading.get_ident())
+            try:
+                member.ledger.write({PAUSE: pause})
+                # Afterwards: see `Member.await_no_pause`.
+                asked = self._asked()
+                self._member.bells.ask(list(asked))
+                self._await_rest(asked, pause["id"], secs, settled)
+                yield text_of(PAUSE, pause)
+            finally:
+                gate.open()
+                # With the server, the pause is gone, too.
+                with suppress(tf.errors.OpError):
+                    member.ledger.remove([PAUSE])
+                    self._member.bells.resume()
+
+    def _asked(self) -> dict[Task, Any]:
+        """Returns the other workers that are there, with their fences."""
+        member, entries = self._member, self._member.ledger.read()
+        run = entries.get("run", {"id": ""})["id"]
+        asked = {}
+        for task in member.layout.workers:
+            sign, fence = entries.get(f"task/{task}"), entries.get(f"fence/{task}")
+            away = sign is not None and entries.get(f"away/{task}") == sign["process"]
+            if task != member.task and (sign or fence) and not away and entries.get(f"done/{task}") != run:
+                asked[task] = fence
+        return asked
+
+    def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float, settled: Settled) -> None:
+        """Waits until the workers that were asked, with their fences, stand still; for some of them in vain."""
+        member, began, waiting = self._member, time.monotonic(), list(asked)
+        given_up: set[Task] = set()
+        if not member.gate.await_rest(_STUCK_SECS if member.task in self._stuck else secs):
+            self._give_up(member.task)
+        while waiting:
+            passed = time.monotonic() - began
+            said = member.ledger.read([_still(task) for task in waiting])
+            still = {task for task in waiting if said.get(_still(task)) == [pause, True]}
+            self._stuck -= still
+            waiting = [task for task in waiting if task not in still | given_up]
+            for task in waiting:
+                answered = said.get(_still(task), [""])[0] == pause
+                known = task in self._stuck and (answered or asked[task] is None)
+                patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
+                if passed > patience or (passed > _STUCK_SECS and not is_listening(member.layout, task)):
+                    given_up.add(task)
+                    self._give_up(task, None if answered else asked[task])
+            if waiting:
+                time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
+        while not settled(time.monotonic() - began):
+            time.sleep(_POLL_SECS)
+
+    def _give_up(self, task: Task, fence: Any = None) -> None:
+        """Does without a worker. If it has not answered, its steps must fail: it may go on at any moment."""
+        member, name = self._member, f"fence/{task}"
+        if fence is not None and member.ledger.read([name]) == {name: fence}:
+            member.ledger.remove([name])
+        if not is_listening(member.layout, task) or task in self._stuck:
+            return
+        self._stuck.add(task)
+        logging.warning(
+            "%s does not stand still for the checkpoint. If it is in a step, the checkpoint may count the batch of "
+            "that step without its gradient. Its step should end within silence_secs, and wait for no other worker.",
+            member.signs.described(task),
+        )

@@ -1,0 +1,161 @@
+"""`GatedRuns`: the runs of a worker's session, which stand still while the chief copies the model for a checkpoint."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.cluster.pause import PAUSE, Settled
+from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saver_of
+from staging_tf1.errors import StagingWarning
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.sink import Sink
+
+# An attribute of the session.
+_GATED = "_staging_tf1_gated"
+# How often a checkpoint is tried again. A pause is broken only if the chief stood still for long in the middle of it.
+_MOST_TRIES = 3
+
+
+class _Kind(NamedTuple):
+    """What a run does."""
+
+    # The sinks from which it takes a batch.
+    sinks: frozenset[Sink]
+    # The savers that it writes a checkpoint with.
+    savers: frozenset[str]
+
+
+_OTHER = _Kind(frozenset(), frozenset())
+
+
+class GatedRuns:
+    """Wraps `run` of one session, as an attribute of that session.
+
+    Other ways to run ops, such as a callable, go through `call`.
+
+    Args:
+      session: a `tf.Session` of a worker, whose graph is complete.
+      cluster: the cluster; distributed.
+
+    Attributes:
+      settled: whether nothing is under way on the parameter servers when all workers stand still; see `Pauses.pause`.
+      saved_instead: tensors whose values a checkpoint holds, with others that it is to hold in their place.
+    """
+
+    def __init__(self, session: Any, cluster: Cluster) -> None:
+        self._session, self._cluster, self._gate = session, cluster, cluster.member.gate
+        self.settled: Settled = lambda secs: True
+        self.saved_instead: Callable[[], dict[Any, Any]] = dict
+        self._pipelines = [each for each in pipelines_of(session.graph) if each.cluster is not None]
+        self._sinks = {sink.take.name: sink for each in self._pipelines for sink in each.sinks if sink.take is not None}
+        self._kinds = ByFetches(self._look_up)
+        # The batches that went to runs that have ended.
+        self._taken: Counter[Sink] = Counter()
+        # Whether a run has failed, which may have taken a batch or not.
+        self._is_unsure = False
+        self._lock = threading.Lock()
+        self._run_before = session.run
+        session.run = self._run
+        self._gate.only_wait = self._only_wait
+
+    def _run(
+        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    ) -> Any:
+        kind = self._kinds.of(fetches, feed_dict) or _OTHER
+        if kind.savers:
+            return self._save(kind.savers, fetches, feed_dict, options, run_metadata)
+        return self._pass(kind, self._run_before, fetches, feed_dict, options, run_metadata)
+
+    def call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns `call`, which runs `fetches` past the session's `run`, as a run that stands still."""
+        return partial(self._pass, self._kinds.of(fetches, None) or _OTHER, call)
+
+    def _look_up(self, fetches: Any, fed: list[Any]) -> _Kind | None:
+        try:
+            ops = ops_of_run(self._session.graph, fetches, fed)
+        except (KeyError, TypeError, ValueError):
+            # Only Session.run understands these fetches, or can say what is wrong.
+            return None
+        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
+        return _Kind(sinks, frozenset(saver_of(op) for op in ops.values() if is_save(op)))
+
+    def _pass(self, kind: _Kind, run: Callable[..., Any], *args: Any) -> Any:
+        with self._gate.passing(takes=bool(kind.sinks)):
+            try:
+                result = run(*args)
+            except BaseException:
+                self._is_unsure = self._is_unsure or bool(kind.sinks)
+                raise
+            if kind.sinks:
+                # Before the run leaves the gate.
+                with self._lock:
+                    self._taken.update(kind.sinks)
+            return result
+
+    def _only_wait(self) -> bool:
+        """Whether all runs under way that take a batch still wait for it."""
+        sinks = list(self._sinks.values())
+        repairs = [sink.repair for sink in sinks if sink.repair is not None]
+        if self._is_unsure or len(repairs) < len(sinks):
+            return False
+        if any(run.is_putting() for run in runs_in(self._session, self._pipelines)):
+            return False
+        # A get takes a token, counts, and only then removes its element. So one that has its token is seen in the
+        # first run or in the second.
+        held = run_unwrapped(self._session, [[sink.size for sink in sinks], [each.held for each in repairs]])
+        sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
+        taken = [GetStats.batches(each) for each in sums]
+        with self._lock:
+            return not any(map(any, held)) and taken == [self._taken[sink] for sink in sinks]
+
+    def _save(self, savers: frozenset[str], fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        cluster = self._cluster
+        named = ", ".join(repr(saver) for saver in sorted(savers))
+        if not cluster.is_chief:
+            warnings.warn(
+                f"{cluster.member_task} saves a checkpoint with the saver {named}. Only on the chief do the other "
+                f"workers stand still for it, so this one may hold a batch without its gradient. Save on the chief.",
+                StagingWarning,
+                stacklevel=4,
+            )
+            return self._pass(_OTHER, self._run_before, fetches, feed_dict, options, run_metadata)
+        copies = copies_of(self._session.graph)
+        # Otherwise the workers stand still until the checkpoint is written.
+        is_copied = copies is not None and savers <= copies.savers
+        for _ in range(_MOST_TRIES):
+            with cluster.member.pause(settled=self.settled) as text:
+                fed = {**(feed_dict or {}), **self.saved_instead()}
+                if is_copied and copies is not None:
+                    fed[copies.pause] = text
+                try:
+                    result = self._run_before(fetches, fed, options, run_metadata)
+                except tf.errors.InvalidArgumentError as error:
+                    if not is_broken(error):
+                        raise
+                    continue
+                if is_copied or PAUSE in cluster.member.ledger.find([PAUSE]):
+                    return result
+        raise tf.errors.AbortedError(None, None, f"The workers have not stood still for the saver {named}.")
+
+
+def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
+    """Makes the runs of `session` stand still in each pause of the cluster. May be called again."""
+    if not hasattr(session, _GATED):
+        setattr(session, _GATED, GatedRuns(session, cluster))
+    found: GatedRuns = getattr(session, _GATED)
+    return found
+
+
+def gated_runs(session: Any) -> GatedRuns | None:
+    """Returns what `gate_runs` has made; None outside a cluster."""
+    return getattr(session, _GATED, None)

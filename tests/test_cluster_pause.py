@@ -1,0 +1,245 @@
+"""The pause of a cluster: everybody stands still between two steps, or is done without in bounded time.
+
+The ledger is on a real server of this process; the tasks are threads of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+from clusters import free_addresses, until
+
+from staging_tf1.cluster import pause
+from staging_tf1.cluster.gate import Gate
+from staging_tf1.cluster.layout import Layout, Task
+from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.member import Member
+from staging_tf1.cluster.pause import PAUSE
+
+WORKER = Task("worker", 1)
+
+
+class Tasks:
+    """A parameter server, a chief and a worker. `listening` are the sockets of the last two."""
+
+    def __init__(self, silence_secs: float) -> None:
+        ps, *workers = free_addresses(3)
+        self._jobs, self._silence_secs = {"ps": [ps], "worker": workers}, silence_secs
+        self.server = tf.train.Server({"ps": [ps]}, "ps", 0)
+        self.listening = [socket.create_server(("127.0.0.1", int(each.split(":")[1]))) for each in workers]
+        self.members: list[Member] = []
+        self.chief, self.worker = self.member(0), self.member(1)
+        for each in (self.chief, self.worker):
+            each.ledger.write({f"task/{each.task}": {"process": each._process}, f"fence/{each.task}": str(each.task)})
+
+    def member(self, index: int) -> Member:
+        layout = Layout.checked("test", self._jobs, "worker", index)
+        ledger = Ledger(f"grpc://{layout.address(layout.servers[0])}", layout.servers[0].device)
+        self.members.append(Member(layout, ledger, self._silence_secs, 60.0))
+        return self.members[-1]
+
+    def close(self) -> None:
+        for each in self.members:
+            each.gate.open()
+            each.stop()
+        for each in self.listening:
+            each.close()
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tasks]]:
+    """Makes a cluster. What is bounded by seconds is bounded by less than one."""
+    monkeypatch.setattr(pause, "_ANSWER_SECS", 0.5)
+    monkeypatch.setattr(pause, "_STUCK_SECS", 0.2)
+    monkeypatch.setattr(pause, "_CHIEF_SECS", 0.2)
+    made: list[Tasks] = []
+
+    def make(silence_secs: float = 60.0) -> Tasks:
+        made.append(Tasks(silence_secs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+class Run:
+    """A run in a thread of its own that passes a gate, and ends when it is told to."""
+
+    def __init__(self, gate: Gate, *, takes: bool = True) -> None:
+        self._gate, self._takes, self._end = gate, takes, threading.Event()
+        self.began, self.ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._gate.passing(takes=self._takes):
+            self.began.set()
+            self._end.wait(60)
+        self.ended.set()
+
+    def end(self) -> None:
+        self._end.set()
+        assert self.ended.wait(60)
+
+
+def test_a_closed_gate_lets_nobody_begin_but_its_holder() -> None:
+    gate = Gate()
+    gate.close(threading.get_ident())
+    run = Run(gate)
+    with gate.passing(takes=True):
+        assert not run.began.wait(0.05)
+    gate.open()
+    assert run.began.wait(60)
+    run.end()
+
+
+def test_a_gate_is_at_rest_when_the_runs_under_way_have_ended() -> None:
+    gate = Gate()
+    run = Run(gate)
+    assert run.began.wait(60)
+    gate.close()
+    assert not gate.await_rest(0.01)
+    run.end()
+    assert gate.await_rest(60)
+
+
+@pytest.mark.parametrize(("takes", "at_rest"), [(True, True), (False, False)])
+def test_a_run_that_waits_for_its_batch_is_at_rest(takes: bool, at_rest: bool) -> None:
+    gate = Gate()
+    run = Run(gate, takes=takes)
+    assert run.began.wait(60)
+    gate.close()
+    assert not gate.is_at_rest()
+    gate.only_wait = lambda: True
+    assert gate.is_at_rest() is at_rest
+    run.end()
+
+
+def test_a_worker_stands_still_in_a_pause_and_only_there(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    cluster.worker.start()
+    for _ in range(3):
+        with cluster.chief.pause() as text:
+            assert cluster.worker.gate.is_closed and cluster.chief.gate.is_closed
+            (found,) = cluster.chief.ledger.find([PAUSE]).values()
+            assert found["id"] in text
+        until(lambda: not cluster.worker.gate.is_closed, "the worker goes on")
+        assert not cluster.chief.gate.is_closed and not cluster.chief.ledger.find([PAUSE])
+
+
+def test_a_pause_waits_for_a_step_that_is_under_way(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    cluster.worker.start()
+    run = Run(cluster.worker.gate)
+    assert run.began.wait(60)
+    threading.Timer(0.3, run.end).start()
+    with cluster.chief.pause():
+        assert run.ended.is_set()
+
+
+def test_a_step_that_does_not_end_is_named_and_waited_for_only_once(
+    tasks: Callable[..., Tasks], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = tasks(silence_secs=1.0)
+    for each in (cluster.chief, cluster.worker):
+        each.start()
+    run = Run(cluster.worker.gate)
+    assert run.began.wait(60)
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        for _ in range(2):
+            with cluster.chief.pause():
+                assert not run.ended.is_set()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("worker 1 at 127.0.0.1:") and "does not stand still for the checkpoint" in said
+    # It begins no further step in a pause, so it may stay.
+    assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+    run.end()
+
+
+def test_a_worker_that_does_not_answer_loses_its_fence(
+    tasks: Callable[..., Tasks], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = tasks()
+    # It listens, and runs no thread, as a process that is stopped.
+    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
+        assert cluster.chief.ledger.find(["fence/worker 1"]) == {}
+    assert "does not stand still" in caplog.text
+
+
+def test_a_worker_that_is_gone_is_not_waited_for(
+    tasks: Callable[..., Tasks], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pause, "_ANSWER_SECS", 60.0)
+    cluster = tasks()
+    cluster.listening[1].close()
+    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
+        assert cluster.chief.ledger.find(["fence/worker 1"]) == {}
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("entries", [{"done/worker 1": "1"}, {"away/worker 1": "process"}])
+def test_a_worker_that_makes_no_further_step_is_not_asked(tasks: Callable[..., Tasks], entries: dict[str, str]) -> None:
+    cluster = tasks()
+    cluster.chief.ledger.write({"run": {"id": "1"}, "task/worker 1": {"process": "process"}, **entries})
+    with cluster.chief.pause():
+        assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+
+
+def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    cluster.worker.start()
+    cluster.worker.stop()
+    with cluster.chief.pause():
+        assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+
+
+def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    cluster.worker.start()
+    entered, leave = queue.Queue[bool](), threading.Event()
+
+    def hold() -> None:
+        with cluster.chief.pause():
+            entered.put(True)
+            leave.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.get(timeout=60)
+    cluster.listening[0].close()
+    until(lambda: not cluster.worker.gate.is_closed, "the worker goes on")
+    assert cluster.chief.ledger.find([PAUSE]) == {}
+    leave.set()
+    holder.join()
+
+
+def test_a_worker_that_joins_in_a_pause_waits_for_its_end(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    joined = threading.Event()
+
+    def join() -> None:
+        cluster.worker.await_no_pause()
+        joined.set()
+
+    with cluster.chief.pause():
+        threading.Thread(target=join, daemon=True).start()
+        assert not joined.wait(0.1)
+    assert joined.wait(60)
+
+
+def test_a_chief_that_begins_lets_steps_end_first(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    cluster.worker.start()
+    run: Any = Run(cluster.worker.gate)
+    assert run.began.wait(60)
+    threading.Timer(0.2, run.end).start()
+    cluster.chief.begin_run()
+    assert run.ended.is_set()

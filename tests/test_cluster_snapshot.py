@@ -1,0 +1,81 @@
+"""A cluster's checkpoint is exact: it holds the gradients of those batches, and of no others, that its position counts.
+
+The model itself counts how often it has seen each record, so each checkpoint says what it has lost, or has twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+from cluster_models import miscounted
+from clusters import TestCluster, long_form
+from forked import ForkServer
+
+RECORDS, BATCH = 900, 3
+
+
+@pytest.fixture
+def cluster(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
+    """A cluster of a parameter server and three workers; nothing is started."""
+    made = TestCluster(fork_server, tmp_path, workers=3)
+    yield made
+    made.close()
+
+
+def count(cluster: TestCluster, workers: int = 3, **options: Any) -> str:
+    """Trains to the end, and returns the folder of the checkpoints."""
+    folder = str(cluster.folder / "model")
+    for index in range(len(cluster.jobs["ps"])):
+        cluster.start_ps(index)
+    for index in range(workers):
+        cluster.start(
+            "count",
+            f"worker{index}",
+            cluster.jobs,
+            index,
+            **{"num_records": RECORDS, "checkpoint_dir": folder, "save_steps": 60, **options},
+        )
+    cluster.join()
+    return folder
+
+
+def miscounts(folder: str) -> dict[str, tuple[int, int, bool]]:
+    """The records that each checkpoint has lost, and has twice, and whether it is of several moments."""
+    checkpoints = sorted(Path(folder).glob("*.index"), key=lambda path: int(path.stem.split("-")[1]))
+    assert len(checkpoints) > 2
+    return {path.stem: miscounted(str(path.with_suffix("")), RECORDS, BATCH) for path in checkpoints}
+
+
+@pytest.mark.parametrize(
+    ("share", "use_resource"),
+    [
+        ("static", False),
+        pytest.param("dynamic", False, marks=long_form),
+        pytest.param("static", True, marks=long_form),
+        ("dynamic", True),
+    ],
+)
+def test_every_checkpoint_is_exact(cluster: TestCluster, share: str, use_resource: bool) -> None:
+    folder = count(cluster, share=share, use_resource=use_resource, megabytes=20)
+    found = miscounts(folder)
+    print(found)
+    assert set(found.values()) == {(0, 0, False)}
+    # An ordinary file: the variables, and nothing else.
+    saved = {name for name, _ in tf.train.list_variables(folder)}
+    assert saved == {"global_step", "train/position", "train/fingerprint", "u_weights", "z_counts"}
+
+
+@long_form
+@pytest.mark.parametrize(
+    "options", [{"by_hand": True}, {"sharded": True}, {"options": {"save_copies": False}}], ids=str
+)
+def test_every_other_way_to_save_is_exact(fork_server: ForkServer, tmp_path: Path, options: dict[str, Any]) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=2, ps=2)
+    try:
+        assert set(miscounts(count(cluster, 2, megabytes=20, **options)).values()) == {(0, 0, False)}
+    finally:
+        cluster.close()
