@@ -1,6 +1,6 @@
 """Training on a cluster of processes on 127.0.0.1: what it costs, how it scales, and how fast it recovers.
 
-    python benchmarks/cluster.py [step latency kills load] [--rounds 15] [--json out.json]
+    python benchmarks/cluster.py [step latency kills pause load] [--rounds 15] [--json out.json]
 
 - step: one worker and one parameter server. A step on `staged(source, cluster=cluster)` should take no longer than the
   same step by hand, fed with a `feed_dict` or by tf.data; and with a step of 5 ms, at most 5 % longer than with a
@@ -8,6 +8,8 @@
 - latency: each batch waits 20 ms. Two workers should train at least 1.9 times as fast as one, and four 3.6 times.
 - kills: seconds from the kill -9 of a worker, and of the parameter server, to the next step of everybody, if it is
   restarted at once. At most 5 and 10. TensorFlow is loaded before.
+- pause: for how long the other workers stand still for a checkpoint, and how long the chief takes to save it, with ref
+  and resource variables of 1, 100 and 1,000 MB, and 2 to 4 workers.
 - load: what the position and the heartbeats of a worker cost the first parameter server; from that, its load with 10,
   100 and 1,000 workers.
 """
@@ -36,6 +38,7 @@ LAYERS = {0: "no further layer", 3: "three more layers"}
 WORKERS = (1, 2, 4)
 TOWERS = (10, 100, 1000)
 STEPS_PER_SEC = 10
+SIZES, PAUSED_WORKERS = (1, 100, 1000), (2, 3, 4)
 PATIENCE_SECS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -203,6 +206,38 @@ def kills(options: Any) -> dict[str, list[float]]:
     return secs
 
 
+def pause(options: Any) -> dict[str, Any]:
+    """Milliseconds that workers stand still for a checkpoint, and seconds until the chief has written it."""
+    found: dict[str, Any] = {}
+    for megabytes in SIZES[: 1 if options.quick else None]:
+        for kind in ("ref", "resource"):
+            for workers in PAUSED_WORKERS[: 1 if options.quick else None]:
+                stood, saved = paused(megabytes, kind, workers, 2 if options.quick else min(options.rounds, 7))
+                found[f"{megabytes} MB, {kind}, {workers} workers"] = {"stood_ms": stood, "saved_secs": saved}
+                print(
+                    f"  {megabytes:5} MB of {kind} variables, {workers} workers: stand still for {shown_of(stood)} ms, "
+                    f"saved in {shown_of(saved)} s"
+                )
+    return found
+
+
+def paused(megabytes: int, kind: str, workers: int, rounds: int) -> tuple[list[float], list[float]]:
+    """The milliseconds of all workers but the chief, and the seconds of the chief."""
+    with tasks(workers) as cluster, tempfile.TemporaryDirectory() as folder:
+        cluster.start_ps()
+        arguments = (megabytes, kind == "resource", folder)
+        pipes = [cluster.start(f"worker{index}", "save_and_stand_still", index, *arguments) for index in range(workers)]
+        for pipe in pipes:
+            received(pipe)
+        pipes[0].send(rounds)
+        saved = received(pipes[0])
+        for pipe in pipes[1:]:
+            pipe.send("end")
+        # The chief restores or initializes in a pause, too, before these.
+        stood = [1e3 * secs for pipe in pipes[1:] for secs in received(pipe)[-rounds:]]
+        return stood, saved
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_SECS
     while not condition():
@@ -281,7 +316,13 @@ def shown(median: float, least: float, most: float) -> str:
     return f"{median:.2f} ({least:.2f} to {most:.2f})"
 
 
-PARTS: dict[str, Callable[[Any], Any]] = {"step": step, "latency": latency, "kills": kills, "load": load}
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "step": step,
+    "latency": latency,
+    "kills": kills,
+    "pause": pause,
+    "load": load,
+}
 
 if __name__ == "__main__":
     main()

@@ -133,6 +133,62 @@ def train_until_killed(pipe: Any, jobs: Any, index: int, folder: str, begun: Any
                 begun[index] = began
 
 
+def save_and_stand_still(pipe: Any, jobs: Any, index: int, megabytes: int, use_resource: bool, folder: str) -> None:
+    """A worker with steps of a few milliseconds. The chief saves as often as it is sent, and sends the seconds of each.
+
+    The others are sent a word at the end, and send for how long they stood still each time.
+    """
+    cluster = staging.Cluster(jobs, "worker", index)
+    with tf.Graph().as_default():
+        with cluster.device_scope():
+            batch = staging.staged(
+                staging.sources.ArraySource(np.arange(1000, dtype=np.float32), batch_size=10, seed=1), cluster=cluster
+            )
+            with tf.variable_scope("", use_resource=use_resource):
+                partitioner = tf.fixed_size_partitioner(8)
+                weights = tf.get_variable("weights", [megabytes * 2**18], partitioner=partitioner)
+            values = tf.random_normal([250, 250]) + tf.reduce_sum(batch)
+            for _ in range(3):
+                values = tf.tanh(tf.matmul(values, values))
+            sums = tf.reduce_sum(values, keepdims=True)[0]
+            with tf.control_dependencies([tf.scatter_add(part, [0], sums) for part in weights]):
+                train_op = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        saver = tf.train.Saver(max_to_keep=1)
+        with staging.StagingSession(cluster=cluster) as session:
+            stood = watched_gate(cluster.member.gate)
+            session.run(train_op)
+            pipe.send("ready")
+            saved = []
+            while not pipe.poll():
+                session.run(train_op)
+            for _ in range(pipe.recv() if cluster.is_chief else 0):
+                for _ in range(20):
+                    session.run(train_op)
+                began = time.perf_counter()
+                session.run_step_fn(lambda step_context: saver.save(step_context.session, f"{folder}/model"))
+                saved.append(time.perf_counter() - began)
+            pipe.send(saved if cluster.is_chief else stood)
+            pipe.recv()
+            # The source has no end, and there is no common one.
+            os._exit(0)
+
+
+def watched_gate(gate: Any) -> list[float]:
+    """Returns a list, to which the seconds of each time that the gate is closed are added."""
+    close, opened, secs, began = gate.close, gate.open, [], [0.0]
+
+    def watched_close(*holder: Any) -> None:
+        began[0] = time.perf_counter()
+        close(*holder)
+
+    def watched_open() -> None:
+        opened()
+        secs.append(time.perf_counter() - began[0])
+
+    gate.close, gate.open = watched_close, watched_open
+    return secs
+
+
 def only_count(pipe: Any, jobs: Any, index: int, sessions: int, towers: int) -> None:
     """Many light workers in one process: each runs what a step of ours runs on the first parameter server, and no more.
 

@@ -50,6 +50,21 @@ def counting_model(ids: Any, num_records: int, megabytes: int, *, use_resource: 
         return tf.assign_add(step, 1)
 
 
+def count_in_step(ids: Any, num_records: int, megabytes: int, workers: int) -> tuple[Any, Any]:
+    """As `counting_model`, with the gradients of all workers: returns the training op and its optimizer."""
+    with tf.variable_scope("", use_resource=False):
+        counts = tf.get_variable("z_counts", [num_records], tf.float32, tf.zeros_initializer())
+        weights = tf.get_variable("u_weights", [4 * max(1, megabytes * 2**18 // 4)], initializer=tf.zeros_initializer())
+        # The mean of the gradients is applied.
+        optimizer = tf.train.SyncReplicasOptimizer(
+            tf.train.GradientDescentOptimizer(-float(workers)), workers, total_num_replicas=workers
+        )
+        # Dense gradients: of sparse ones, the mean is that of the workers that have one.
+        seen = tf.reduce_sum(tf.one_hot(ids, num_records), axis=0)
+        loss = tf.reduce_sum(counts * seen) + tf.reduce_sum(weights * tf.reduce_sum(seen))
+        return optimizer.minimize(loss, tf.train.get_or_create_global_step()), optimizer
+
+
 def miscounted(checkpoint: str, num_records: int, batch_size: int) -> tuple[int, int, bool]:
     """How many records a model with counts has lost, and has twice, as its position in the checkpoint says.
 

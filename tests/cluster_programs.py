@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
-from cluster_models import counting_model, ids_source
+from cluster_models import count_in_step, counting_model, ids_source
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
@@ -156,22 +156,28 @@ def count(
     sharded: bool = False,
     by_hand: bool = False,
     keep: int | None = None,
+    sync: bool = False,
     options: dict[str, Any] | None = None,
 ) -> None:
     """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all."""
-    cluster = staging.Cluster(jobs, "worker", index, **(options or {}))
+    cluster = staging.Cluster(jobs, "worker", index, sync=sync, **(options or {}))
+    hooks = []
     with tf.Graph().as_default():
         with cluster.device_scope():
             ids = staging.staged(
                 ids_source(num_records, batch_size), cluster=cluster, name="train", share=share, capacity=4
             )
-            train_op = counting_model(ids, num_records, megabytes, use_resource=use_resource)
+            if sync:
+                train_op, optimizer = count_in_step(ids, num_records, megabytes, cluster.num_workers)
+                hooks.append(optimizer.make_session_run_hook(cluster.is_chief))
+            else:
+                train_op = counting_model(ids, num_records, megabytes, use_resource=use_resource)
         scaffold = tf.train.Scaffold(saver=tf.train.Saver(max_to_keep=keep, sharded=sharded))
-        with session(cluster, checkpoint_dir, save_steps, by_hand=by_hand, scaffold=scaffold) as sess:
+        with session(cluster, checkpoint_dir, save_steps, hooks, by_hand=by_hand, scaffold=scaffold) as sess:
             while not sess.should_stop():
                 if go is not None:
                     go.acquire()
-                notes.add("step", int(sess.run(train_op)))
+                sess.run(train_op)
     notes.add("ended")
 
 

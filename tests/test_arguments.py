@@ -384,6 +384,8 @@ def _rows_of_clusters() -> Iterator[tuple[str, Row]]:
     yield "Cluster(job)", Row(lambda v: cluster(job=v), set(), ("task type",))
     yield "Cluster(index)", Row(lambda v: cluster(index=v), {"none", "zero", "digit_zero"})
     yield "Cluster(sync)", Row(lambda v: cluster(sync=v), _FLAGS)
+    yield "Cluster(save_copies)", Row(lambda v: cluster(save_copies=v), _FLAGS)
+    yield "Cluster(allow_missing)", Row(lambda v: cluster(allow_missing=v), _FLAGS)
     yield "Cluster(start_timeout_secs)", Row(lambda v: cluster(start_timeout_secs=v), _SECS)
     yield "Cluster(silence_secs)", Row(lambda v: cluster(silence_secs=v), _SECS)
     yield "Cluster.from_resolver(resolver)", Row(staging.Cluster.from_resolver, set())

@@ -161,17 +161,31 @@ def test_a_worker_that_is_stopped_for_a_while_goes_on(two: TestCluster, tmp_path
     assert seen_in(tmp_path / "model") == [1] * 120
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=long_form)])
-def test_a_worker_that_never_returns_is_named(two: TestCluster, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "allow_missing"),
+    [(signal.SIGKILL, False), (signal.SIGKILL, True), pytest.param(signal.SIGTERM, False, marks=long_form)],
+)
+def test_a_worker_that_never_returns_is_named(
+    two: TestCluster, tmp_path: Path, number: int, allow_missing: bool
+) -> None:
     quick = {"silence_secs": 2.0}
     two.start_ps(**quick)
-    two.start_worker(0, checkpoint_dir=str(tmp_path / "model"), options=quick)
+    two.start_worker(0, checkpoint_dir=str(tmp_path / "model"), options={**quick, "allow_missing": allow_missing})
     two.start_worker(1, two.gate(5), options=quick)
     two.await_notes("worker1", "got", 5)
     two.kill("worker1", number)
-    two.join("worker0", "ps0")
-    assert two.log("worker0").count("StagingWarning: worker 0 ends without worker 1 at 127.0.0.1:") == 1
-    assert two.notes("worker0", "stats") == [[[20, 5]]]
+    if allow_missing:
+        two.join("worker0", "ps0")
+        assert two.log("worker0").count("StagingWarning: worker 0 ends without worker 1 at 127.0.0.1:") == 1
+    else:
+        # After the last checkpoint.
+        two.join("ps0")
+        assert two.processes["worker0"].wait() == 1
+        (message,) = two.notes("worker0", "raised")
+        assert message.startswith("ClusterError: worker 0 has ended without worker 1 at 127.0.0.1:"), message
+        assert "Start the cluster again, or allow that with Cluster(allow_missing=True)." in message
+    if allow_missing:
+        assert two.notes("worker0", "stats") == [[[20, 5]]]
     # Its rest is trained by a later run.
     two.start_ps(**quick)
     two.start_worker(0, checkpoint_dir=str(tmp_path / "model"))

@@ -133,6 +133,28 @@ def over(secs: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
+def test_a_worker_that_has_finished_stays_until_the_last_save(two: TestCluster, tmp_path: Path) -> None:
+    options = {"num_records": 60, "checkpoint_dir": str(tmp_path / "model")}
+    gate = two.gate(0)
+    start_servers(two)
+    two.start_worker(0, gate, **options)
+    two.start_worker(1, **options)
+    until(lambda: "worker 1 waits for worker 0 to save the last checkpoint" in two.log("worker1"), "worker 1 waits")
+    assert len(two.notes("worker1", "got")) == 10
+    # The first checkpoint has none of its steps.
+    two.kill("ps1")
+    two.start_ps(1)
+    gate.release(40)
+    two.await_notes("worker1", "raised")
+    (message,) = two.notes("worker1", "raised")
+    assert message.startswith(
+        "ClusterError: worker 1 had finished, but a parameter server has restarted and lost the model. worker 0 "
+    )
+    two.start_worker(1, **options)
+    two.join()
+    assert two.wrong_batches(options["checkpoint_dir"], 60, 3) == []
+
+
 def start_servers(cluster: TestCluster, **options: object) -> None:
     for index in range(len(cluster.jobs["ps"])):
         cluster.start_ps(index, **options)

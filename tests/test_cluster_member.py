@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tensorflow.compat.v1 as tf
 
-from staging_tf1.clock import Clock
 from staging_tf1.cluster import member
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.pulse import beat_secs
 from staging_tf1.cluster.server import await_end
@@ -61,7 +61,7 @@ def unavailable() -> Exception:
 def test_a_parameter_server_survives_a_restart_of_the_first_one(member_of: Callable[..., member.Member]) -> None:
     ended = {"run": {**RUN["run"], "state": "ended"}}
     minutes, seconds = [RUN] * 1200, [unavailable()] * 300
-    await_end(member_of("ps", 1, [*minutes, *seconds, *minutes, *seconds, ended]))
+    await_end(member_of("ps", 1, [*minutes, *seconds, *minutes, *seconds, ended, ended]))
 
 
 def test_a_parameter_server_ends_without_a_chief_that_is_gone(

@@ -129,10 +129,10 @@ def test_a_worker_stands_still_in_a_pause_and_only_there(tasks: Callable[..., Ta
     for _ in range(3):
         with cluster.chief.pause() as text:
             assert cluster.worker.gate.is_closed and cluster.chief.gate.is_closed
-            (found,) = cluster.chief.ledger.find([PAUSE]).values()
+            (found,) = cluster.chief.ledger.read([PAUSE]).values()
             assert found["id"] in text
         until(lambda: not cluster.worker.gate.is_closed, "the worker goes on")
-        assert not cluster.chief.gate.is_closed and not cluster.chief.ledger.find([PAUSE])
+        assert not cluster.chief.gate.is_closed and not cluster.chief.ledger.read([PAUSE])
 
 
 def test_a_pause_waits_for_a_step_that_is_under_way(tasks: Callable[..., Tasks]) -> None:
@@ -160,7 +160,7 @@ def test_a_step_that_does_not_end_is_named_and_waited_for_only_once(
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("worker 1 at 127.0.0.1:") and "does not stand still for the checkpoint" in said
     # It begins no further step in a pause, so it may stay.
-    assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+    assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
     run.end()
 
 
@@ -170,7 +170,7 @@ def test_a_worker_that_does_not_answer_loses_its_fence(
     cluster = tasks()
     # It listens, and runs no thread, as a process that is stopped.
     with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
-        assert cluster.chief.ledger.find(["fence/worker 1"]) == {}
+        assert cluster.chief.ledger.read(["fence/worker 1"]) == {}
     assert "does not stand still" in caplog.text
 
 
@@ -181,7 +181,7 @@ def test_a_worker_that_is_gone_is_not_waited_for(
     cluster = tasks()
     cluster.listening[1].close()
     with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
-        assert cluster.chief.ledger.find(["fence/worker 1"]) == {}
+        assert cluster.chief.ledger.read(["fence/worker 1"]) == {}
     assert caplog.text == ""
 
 
@@ -190,7 +190,7 @@ def test_a_worker_that_makes_no_further_step_is_not_asked(tasks: Callable[..., T
     cluster = tasks()
     cluster.chief.ledger.write({"run": {"id": "1"}, "task/worker 1": {"process": "process"}, **entries})
     with cluster.chief.pause():
-        assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+        assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
 def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) -> None:
@@ -198,7 +198,7 @@ def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) 
     cluster.worker.start()
     cluster.worker.stop()
     with cluster.chief.pause():
-        assert cluster.chief.ledger.find(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
+        assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
 def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: Callable[..., Tasks]) -> None:
@@ -216,7 +216,7 @@ def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: C
     assert entered.get(timeout=60)
     cluster.listening[0].close()
     until(lambda: not cluster.worker.gate.is_closed, "the worker goes on")
-    assert cluster.chief.ledger.find([PAUSE]) == {}
+    assert cluster.chief.ledger.read([PAUSE]) == {}
     leave.set()
     holder.join()
 

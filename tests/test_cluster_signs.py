@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from staging_tf1.clock import Clock
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import Backoff

@@ -13,6 +13,9 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
+from staging_tf1.feed.pipeline import Producer
+from staging_tf1.feed.resume import _Before
+from staging_tf1.graph.position import Share
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -90,6 +93,45 @@ def test_records_that_would_come_twice_are_counted_and_refused(tmp_path: Any, wa
     twice = [record for record, count in Counter(before + after).items() if count > 1]
     assert len(twice) == 4 and set(before + after) == set(range(40))
     assert len(before + after) == 44, "as many as were stated, and none of them three times"
+
+
+@pytest.mark.parametrize("positions", [(1, 3), (4, 0), (2, 5, 3), (1, 1, 2, 1)])
+def test_towers_that_stopped_at_different_batches_resume_on_as_many(
+    positions: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the workers of a cluster do. A naive model says which records are left."""
+    number, source = len(positions), records(60, 2)
+    fingerprint = source.fingerprint()
+    before = _Before("staged", positions, fingerprint)
+    for towers in range(1, 7):
+        share = Share(0, 1, towers)
+        producer = Producer("staged", source, None, 1)
+        taken = [
+            {record for k in range(position) for record in source.shard(tower, number).batch(k).tolist()}
+            for tower, position in enumerate(positions)
+        ]
+        consumed = set().union(*taken)
+        if towers == number:
+            assert before.resume((producer,), fingerprint, "exact", share) == positions
+            continue
+        firsts = before.resume((producer,), fingerprint, "ignore", share)
+        left = [
+            record
+            for tower, first in enumerate(firsts)
+            for k in range(first, source.shard(tower, towers).num_batches or 0)
+            for record in source.shard(tower, towers).batch(k).tolist()
+        ]
+        assert consumed.union(left) == set(range(60))
+        if consumed.isdisjoint(left):
+            assert before.resume((producer,), fingerprint, "exact", share) == firsts
+            continue
+        with pytest.raises(ResumeError) as caught:
+            before.resume((producer,), fingerprint, "exact", share)
+        said = (
+            f"repeats {len(consumed.intersection(left))} and skips none. The {number} towers (one for each device of "
+            f"each worker) had stopped at different batches: only {number} towers resume there exactly. Give staged()"
+        )
+        assert said in str(caught.value)
 
 
 def test_what_is_ignored_is_logged_and_what_costs_nothing_too(tmp_path: Any, caplog: Any) -> None:

@@ -15,7 +15,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 # A row of the table of floors: floor, room, what lives there, what it may import.
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE)
 ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
-_ZERO = "_tf arguments arrays clock composite conform cores errors fork progress ragged sparse spec user_module"
+_ZERO = "_tf arguments arrays composite conform cores errors fork progress ragged sparse spec user_module"
 ZERO = {f"{name}.py" for name in _ZERO.split()}
 
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import until
 
-from staging_tf1.clock import Clock
 from staging_tf1.cluster.acked import Acked
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealer import Dealer
 from staging_tf1.cluster.dealing import Dealing, Names

@@ -29,6 +29,11 @@ _SILENCE_SECS = 60.0
 _SYNC_VARIABLE = "STAGING_TF1_SYNC"
 
 
+_MISSING = (
+    "The records that it has not consumed are missing from this run; a run that resumes from the checkpoint reads them"
+)
+
+
 class Cluster:
     """Which task of a `tf.train.Server` cluster this process is.
 
@@ -63,6 +68,9 @@ class Cluster:
       save_copies: whether a checkpoint is written from copies, which are made on the parameter servers while all
         workers stand still. The servers then need memory for the variables twice. Without copies, the workers stand
         still until the checkpoint is written.
+      allow_missing: whether a run may end without the records that a worker has not consumed which is gone. By default
+        the chief saves its last checkpoint, and then raises ClusterError. True makes that a warning. With
+        `staged(share="dynamic")` the others consume these records, so it is always a warning.
       job: the old name of `job_name`.
       index: the old name of `task_index`.
 
@@ -87,6 +95,7 @@ class Cluster:
         start_timeout_secs: float = _START_SECS,
         silence_secs: float = _SILENCE_SECS,
         save_copies: bool = True,
+        allow_missing: bool = False,
         job: str | None = UNSET,
         index: int | None = UNSET,
     ) -> None:
@@ -97,6 +106,7 @@ class Cluster:
         self.start_timeout_secs = seconds(what, "start_timeout_secs", start_timeout_secs)
         self._silence_secs = seconds(what, "silence_secs", silence_secs)
         self.save_copies = flag(what, "save_copies", save_copies)
+        self._allow_missing = flag(what, "allow_missing", allow_missing)
         if jobs is None:
             for name, value in ((job_as, job_name), (index_as, task_index)):
                 if value is not None:
@@ -106,8 +116,8 @@ class Cluster:
             self.layout = Layout.checked(what, _as_dict(jobs), job_name, 0 if task_index is None else task_index)
         self._server: Any = None
         self._member: Member | None = None
-        # The workers that a warning has named.
-        self.missed: set[Any] = set()
+        # The workers that are gone, as messages name them.
+        self.missed: dict[Any, str] = {}
         self._lock = threading.RLock()
 
     @classmethod
@@ -248,7 +258,12 @@ class Cluster:
     def finish(self) -> None:
         """Tells the other tasks that this worker has ended. The chief first waits until all workers have.
 
-        `StagingSession` and `StagingHook` call it. A program with a plain session calls it after its loop.
+        The others wait until the chief has ended, too, and so has saved its last checkpoint. `StagingSession` and
+        `StagingHook` call it. A program with a plain session calls it after its loop.
+
+        Raises:
+          ClusterError: on the chief, a worker is gone and has not consumed its records. On another worker, the chief is
+            gone, or begins again because a parameter server has lost the model.
         """
         if not self.is_distributed or self._member is None or self.job == "ps":
             return
@@ -258,8 +273,13 @@ class Cluster:
             self.member.finish()
             if self.is_chief:
                 self.member.end_run()
+            else:
+                self.member.await_last_save()
         finally:
             self.close()
+        error = self.missing_error()
+        if error is not None:
+            raise error
 
     def wait_for_workers(self) -> None:
         """On the chief, waits until all other workers have finished; a warning names those that are gone.
@@ -291,6 +311,31 @@ class Cluster:
         return f"Cluster ({self._task} of {self.num_workers} worker(s) and {len(self.layout.servers)} ps)"
 
     # For this package.
+
+    def stay(self) -> None:
+        """On a worker that has finished and is not the chief, waits until the chief has saved the last checkpoint.
+
+        Raises:
+          ClusterError: as `finish`.
+        """
+        if self.is_distributed and not self.is_chief:
+            self.member.give_back()
+            self.member.finish()
+            self.member.await_last_save()
+
+    def missing_error(self) -> ClusterError | None:
+        """Returns what the chief raises at the end if a worker is gone that may not be missing."""
+        if not self.missed or self.may_miss:
+            return None
+        return ClusterError(
+            f"{self._task} has ended without {', '.join(self.missed.values())}. {_MISSING}. Start the cluster again, "
+            f"or allow that with Cluster(allow_missing=True)."
+        )
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether the run may end without a worker that is gone."""
+        return self._allow_missing or bool(self.member.shares)
 
     @property
     def member(self) -> Member:
@@ -346,16 +391,13 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
         return
     # The others may wait for the batches that this worker has been given and not consumed.
     cluster.member.give_back()
-    missing = [task for task in cluster.member.await_workers(check) if task not in cluster.missed]
-    cluster.missed.update(missing)
-    if missing:
-        named = ", ".join(cluster.member.signs.described(task) for task in missing)
-        warnings.warn(
-            f"{cluster.member_task} ends without {named}. The records that it has not consumed are missing from this "
-            f"run; a run that resumes from the checkpoint reads them.",
-            StagingWarning,
-            stacklevel=4,
-        )
+    signs = cluster.member.signs
+    missing = {task: signs.described(task) for task in cluster.member.await_workers(check)}
+    new = [named for task, named in missing.items() if task not in cluster.missed]
+    cluster.missed = missing
+    if new and cluster.may_miss:
+        named = ", ".join(new)
+        warnings.warn(f"{cluster.member_task} ends without {named}. {_MISSING}.", StagingWarning, stacklevel=4)
 
 
 def check_not_left_behind(cluster: Cluster) -> None:

@@ -25,6 +25,7 @@ class Gate:
         self.only_wait: Callable[[], bool] = lambda: False
         self._changed = threading.Condition()
         self._closed = False
+        self._closed_at = 0.0
         # The thread whose runs pass while the gate is closed.
         self._holder: int | None = None
         # The runs under way that take a batch, and the others.
@@ -35,10 +36,15 @@ class Gate:
         """Whether runs wait."""
         return self._closed
 
+    @property
+    def closed_secs(self) -> float:
+        """For how long the gate has been closed, if it is."""
+        return time.monotonic() - self._closed_at
+
     def close(self, holder: int | None = None) -> None:
         """Lets no further run begin, but those of the thread `holder`."""
         with self._changed:
-            self._closed, self._holder = True, holder
+            self._closed, self._holder, self._closed_at = True, holder, time.monotonic()
 
     def open(self) -> None:
         """Lets runs begin."""

@@ -37,7 +37,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.clock import TICK_SECS, Clock
+from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
@@ -395,8 +395,8 @@ class Member:
 
     def await_no_pause(self) -> None:
         """Waits until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
-        end = time.monotonic() + self._silence_secs
-        while PAUSE in self._ledger.read([PAUSE]) and time.monotonic() < end:
+        end = self.clock.now() + self._silence_secs
+        while PAUSE in self._ledger.read([PAUSE]) and self.clock.now() < end:
             time.sleep(_PAUSE_SECS)
 
     def share(self, pipeline: str, shared: Shared) -> None:
@@ -422,6 +422,11 @@ class Member:
             return None
         return f"process {sign['pid']} on {sign['host']}"
 
+    def has_left(self, task: Task, entries: dict[str, Any]) -> bool:
+        """Whether the worker `task` takes no further steps, and reads the ledger no more, or is gone."""
+        sign = entries.get(f"task/{task}")
+        return sign is None or entries.get(f"away/{task}") == sign["process"] or self.signs.is_gone(task)
+
     def mark_ended(self) -> None:
         """Tells the other workers that the data of this one has ended."""
         self._ledger.write({f"ended/{self.task}": self._run_id})
@@ -437,6 +442,34 @@ class Member:
     def finish(self) -> None:
         """Tells the others that this worker has finished the run."""
         self._ledger.write({f"done/{self.task}": self._run_id})
+
+    def await_last_save(self) -> None:
+        """Waits, on a worker that has finished, until the chief has saved the last checkpoint and ended the run.
+
+        Raises:
+          ClusterError: the chief is gone, or begins again because a parameter server has lost the model: the restored
+            model may lack the last steps of this worker.
+        """
+        chief = self.layout.chief
+
+        def over(entries: dict[str, Any]) -> bool:
+            if self._run_id is not None and "run" in entries and self._has_moved_on(entries):
+                raise ClusterError(
+                    f"{self.task} had finished, but a parameter server has restarted and lost the model. {chief} "
+                    f"restores the last checkpoint, which may lack the last steps of {self.task}. Start {self.task} "
+                    f"again: it continues behind the position in that checkpoint."
+                )
+            return "run" in entries and entries["run"]["state"] == "ended"
+
+        def said(entries: dict[str, Any]) -> str:
+            if self.signs.is_gone(chief):
+                raise ClusterError(
+                    f"{self.task} has finished, but {self.signs.described(chief)} has not saved the last checkpoint. "
+                    f"Start {chief} again."
+                )
+            return f"{chief} to save the last checkpoint"
+
+        self.await_entries(over, said, ["run"])
 
     # Every task.
 

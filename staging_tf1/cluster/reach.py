@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.clock import Clock
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.connection import bounded_config
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, LOG_SECS, Backoff, Patience

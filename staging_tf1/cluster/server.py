@@ -14,7 +14,7 @@ from staging_tf1.errors import ClusterError
 
 # The addresses at which this process has started servers. TensorFlow never stops them.
 _served: set[str] = set()
-# How long the first parameter server, which holds the ledger, lets the others read that the run has ended.
+# How long a parameter server lets the others read that the run has ended. The first one also waits for the others.
 _LEAVE_SECS = 5.0
 
 
@@ -106,12 +106,17 @@ def _why(run: dict[str, Any]) -> str:
 
 
 def _leave(member: Member, run_id: str) -> None:
-    servers = member.layout.servers
-    member.ledger.write({f"left/{member.task}": run_id})
-    if member.task != servers[0]:
-        return
-    end = member.clock.now() + _LEAVE_SECS
-    left = [f"left/{task}" for task in servers]
-    member.await_entries(
-        lambda entries: member.clock.now() > end or all(entries.get(name) == run_id for name in left), lambda _: None
-    )
+    """Waits until the workers have read that the run has ended, and closed their sessions; for a while."""
+    first, *others = member.layout.servers
+    is_first = member.task == first
+    # The first parameter server holds the ledger.
+    left = [f"left/{task}" for task in others] if is_first else []
+    end = member.clock.now() + (2 if is_first else 1) * _LEAVE_SECS
+
+    def all_have_left(entries: dict[str, Any]) -> bool:
+        workers = all(member.has_left(task, entries) for task in member.layout.workers)
+        return workers and all(entries.get(name) == run_id for name in left)
+
+    member.await_entries(lambda entries: member.clock.now() > end or all_have_left(entries), lambda _: None)
+    if not is_first:
+        member.ledger.write({f"left/{member.task}": run_id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from staging_tf1.clock import Clock
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
 
 # A ledger that takes longer to answer stood still.

@@ -115,7 +115,7 @@ def saver_of(op: Any) -> str:
 def saved_from(graph: Any, variable: Any) -> list[Any]:
     """Returns the tensors that the savers of `graph` write for a resource variable."""
     inputs = [tensor for op in graph.get_operations() if is_save(op) for tensor in op.inputs]
-    return [each for each in inputs if _read_by(each).inputs[:1] == [variable.handle]]
+    return [each for each in inputs if any(read is variable.handle for read in _read_by(each).inputs)]
 
 
 def is_broken(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.clock import Clock
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.errors import ClusterError
 

@@ -6,16 +6,18 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.cluster.pause import PAUSE, Settled
+from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saver_of
 from staging_tf1.errors import StagingWarning
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.sync_pause import SyncPause
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
@@ -46,17 +48,13 @@ class GatedRuns:
     Args:
       session: a `tf.Session` of a worker, whose graph is complete.
       cluster: the cluster; distributed.
-
-    Attributes:
-      settled: whether nothing is under way on the parameter servers when all workers stand still; see `Pauses.pause`.
-      saved_instead: tensors whose values a checkpoint holds, with others that it is to hold in their place.
     """
 
     def __init__(self, session: Any, cluster: Cluster) -> None:
         self._session, self._cluster, self._gate = session, cluster, cluster.member.gate
-        self.settled: Settled = lambda secs: True
-        self.saved_instead: Callable[[], dict[Any, Any]] = dict
         self._pipelines = [each for each in pipelines_of(session.graph) if each.cluster is not None]
+        position = next((each.position for each in self._pipelines), None)
+        self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
         self._sinks = {sink.take.name: sink for each in self._pipelines for sink in each.sinks if sink.take is not None}
         self._kinds = ByFetches(self._look_up)
         # The batches that went to runs that have ended.
@@ -103,7 +101,9 @@ class GatedRuns:
             return result
 
     def _only_wait(self) -> bool:
-        """Whether all runs under way that take a batch still wait for it."""
+        """Whether all runs under way that take a batch still wait for it, or for other workers."""
+        if self._in_step is not None and self._in_step.waits_for_others():
+            return True
         sinks = list(self._sinks.values())
         repairs = [sink.repair for sink in sinks if sink.repair is not None]
         if self._is_unsure or len(repairs) < len(sinks):
@@ -133,8 +133,10 @@ class GatedRuns:
         # Otherwise the workers stand still until the checkpoint is written.
         is_copied = copies is not None and savers <= copies.savers
         for _ in range(_MOST_TRIES):
-            with cluster.member.pause(settled=self.settled) as text:
-                fed = {**(feed_dict or {}), **self.saved_instead()}
+            with self._pause() as text:
+                fed = dict(feed_dict or {})
+                if self._in_step is not None:
+                    fed |= self._in_step.saved_instead()
                 if is_copied and copies is not None:
                     fed[copies.pause] = text
                 try:
@@ -143,9 +145,13 @@ class GatedRuns:
                     if not is_broken(error):
                         raise
                     continue
-                if is_copied or PAUSE in cluster.member.ledger.find([PAUSE]):
+                if is_copied or PAUSE in cluster.member.ledger.read([PAUSE]):
                     return result
         raise tf.errors.AbortedError(None, None, f"The workers have not stood still for the saver {named}.")
+
+    def _pause(self) -> AbstractContextManager[str]:
+        member = self._cluster.member
+        return member.pause() if self._in_step is None else member.pause(settled=self._in_step.is_settled)
 
 
 def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:

@@ -245,6 +245,12 @@ def _with_saved_seed(
     return seeded, {**present, "seed": seed}
 
 
+_UNEVEN = (
+    "The {0} towers (one for each device of each worker) had stopped at different batches: only {0} towers resume "
+    "there exactly."
+)
+
+
 @dataclass(frozen=True)
 class _Before:
     """What the checkpoint holds."""
@@ -284,9 +290,11 @@ class _Before:
         first = carried.positions if carried is not None else self._as_far(towers)
         where = f"at {_batch(first)}" + ("" if carried is not None else " of the new order")
         if mode == "exact":
+            number = len(self.positions)
+            uneven = f" {_UNEVEN.format(number)}" if towers != number and len(set(self.positions)) > 1 else ""
             raise ResumeError(
-                f"{said} Give staged() the same source and devices as before, or resume='ignore' to continue {where} "
-                f"anyway, or resume='restart' to begin with the first batch."
+                f"{said}{uneven} Give staged() the same source and devices as before, or resume='ignore' to continue "
+                f"{where} anyway, or resume='restart' to begin with the first batch."
             )
         logging.warning("%s resume='ignore' continues %s anyway.", said, where)
         return first

@@ -199,7 +199,17 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """See base class; not called after an error."""
         if self._runtime is not None:
             self._runtime.ended_well = True
+        coord = self._coord
         self.stop()
+        cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
+        if cluster is None:
+            return
+        # Not when the session is closed, where MonitoredSession drops errors.
+        cluster.stay()
+        error = cluster.missing_error()
+        if error is not None:
+            # Raised when all hooks have ended, one of which may save the last checkpoint.
+            coord.request_stop((type(error), error, None))
 
     # For StagingSession.
 

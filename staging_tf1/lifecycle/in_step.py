@@ -16,15 +16,12 @@ from absl import logging
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
-from staging_tf1.cluster.snapshot import saved_from
 from staging_tf1.errors import ClusterError
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
 _POLL_SECS = 0.01
 _LOG_SECS = 10.0
-# How long the application of a round may take. Tokens may be missing, too, where a worker was killed.
-_SETTLE_SECS = 1.0
 
 
 class InStep:
@@ -60,36 +57,6 @@ class InStep:
         self._reason = ""
         self._error: ClusterError | None = None
         cluster.member.on_news = self._note
-
-    def is_settled(self, secs: float) -> bool:
-        """Whether no round of gradients is being applied, when all workers have stood still for `secs` seconds."""
-        if self._tokens is None or self._position is None:
-            return True
-        ahead = sum(begun - least for begun, least in self._begun_and_least())
-        # A round ends with a token for each worker. A step takes one, so it needs no gradient of its own round.
-        size = int(run_unwrapped(self._session, self._tokens.size))
-        return size + ahead >= self._cluster.num_workers or secs > _SETTLE_SECS
-
-    def saved_instead(self) -> dict[Any, Any]:
-        """Returns what a checkpoint holds for the position, when all workers stand still.
-
-        Some may have made a step more than others. Its round is not complete, so its gradients are not in the model.
-        """
-        if self._position is None:
-            return {}
-        share, value = self._position.share, run_unwrapped(self._session, self._position.saved[0]).copy()
-        for index, (begun, least) in enumerate(self._begun_and_least()):
-            if begun == least + 1:
-                value[index * share.towers : (index + 1) * share.towers] -= 1
-        return dict.fromkeys(saved_from(self._session.graph, self._position.variables[0]), value)
-
-    def _begun_and_least(self) -> list[tuple[int, int]]:
-        """Returns for each worker how many steps it has begun, and the least number of those that go on."""
-        assert self._position is not None
-        workers = self._cluster.num_workers
-        begun = run_unwrapped(self._session, self._position.saved[0]).reshape(workers, -1).min(axis=1).tolist()
-        going = [number for index, number in enumerate(begun) if index not in self._stopped]
-        return [(number, number if index in self._stopped else min(going)) for index, number in enumerate(begun)]
 
     def before_step(self) -> None:
         """Waits until the other workers have begun as many steps as this one.

@@ -118,17 +118,13 @@ class SessionRuntime:
         """Returns what holds the steps of all workers together; None unless they train in step."""
         if self._cluster is None or not self._cluster.sync:
             return None
-        in_step = InStep(
+        return InStep(
             self._cluster,
             self.session,
             next((each.position for each in self._pipelines if each.cluster is not None), None),
             lambda: bool(self.pending),
             ends_with_first=any(each.has_unknown_length for each in self._pipelines),
         )
-        gated = gated_runs(self.session)
-        if gated is not None:
-            gated.settled, gated.saved_instead = in_step.is_settled, in_step.saved_instead
-        return in_step
 
     def start(self) -> None:
         """Starts the watchdog and the lock probe, and puts the first batch of every lockstep pipeline."""

@@ -1,0 +1,63 @@
+"""`SyncPause`: what a checkpoint waits for, and what it holds, where the workers of a cluster train in step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.cluster.snapshot import saved_from
+from staging_tf1.graph.position import Position
+from staging_tf1.graph.sync_tokens import sync_tokens_of
+
+# A round has been applied when the global step and the tokens have not changed for so long.
+_SETTLE_SECS = 0.1
+# A step that has lasted so much longer than the others waits for their gradients.
+_WAITS_SECS = 0.5
+
+
+class SyncPause:
+    """A pause between two steps of the chief. Without its next gradient no further round is complete.
+
+    Args:
+      cluster: a cluster whose workers train in step.
+      session: this worker's session.
+      position: how many steps each worker has begun; None if that is unknown.
+    """
+
+    def __init__(self, cluster: Cluster, session: Any, position: Position | None) -> None:
+        self._cluster, self._session, self._position = cluster, session, position
+        tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
+        # What tells how many rounds have been applied, and what that was when it was read last.
+        self._applied = [] if tokens is None or step is None else [step, tokens.size]
+        self._applied_before: list[Any] | None = None
+        self._settles_at = 0.0
+
+    def is_settled(self, secs: float) -> bool:
+        """Whether no round of gradients is being applied, on the chief; see `Pauses.pause`."""
+        applied = run_unwrapped(self._session, self._applied)
+        if applied != self._applied_before or secs < self._settles_at - _SETTLE_SECS:
+            self._applied_before, self._settles_at = applied, secs + _SETTLE_SECS
+        return secs >= self._settles_at
+
+    def waits_for_others(self) -> bool:
+        """Whether the steps of this worker that are under way only wait for the gradients of the others."""
+        return self._cluster.member.gate.closed_secs > _WAITS_SECS
+
+    def saved_instead(self) -> dict[Any, Any]:
+        """Returns the tensors of the position that savers write, with what the checkpoint is to hold.
+
+        Some workers may have made a step more than others. Its round is not complete, so its gradients are not in the
+        model.
+        """
+        if self._position is None:
+            return {}
+        member, workers = self._cluster.member, self._cluster.layout.workers
+        value = run_unwrapped(self._session, self._position.saved[0]).reshape(len(workers), -1).copy()
+        ended, gone = member.stopped_workers(member.read())
+        going = [index for index, task in enumerate(workers) if task not in ended + gone]
+        begun = value.min(axis=1)
+        least = begun[going].min()
+        for index in going:
+            value[index] -= begun[index] == least + 1
+        return dict.fromkeys(saved_from(self._session.graph, self._position.variables[0]), value.ravel())
