@@ -22,6 +22,7 @@ COMMANDS = {
     "bench": "compare ways to feed a training loop",
     "trace": "say what a timeline of a run shows",
     "run": "run a TensorFlow 1 program, unmodified",
+    "contrib": "fetch tf.contrib of TensorFlow 1.15.5 for such programs",
     "launch": "run a cluster of tasks on this machine",
     "check": "find mistakes in code that uses staging areas and feed threads",
     "migrate": "rewrite TensorFlow 1 code for this package",
