@@ -7,15 +7,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.origin import Origin, is_at_import_statement
+from staging_tf1.legacy.contrib import homes
+from staging_tf1.legacy.origin import Origin, is_at_import_statement, is_lent
 from staging_tf1.legacy.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
 Around = Callable[[], AbstractContextManager[None]]
+OURS = frozenset(f"tensorflow.contrib.{part}" for part in homes.OURS)
+_GENUINE = "staging_tf1.legacy.contrib.loader"  # loaded with the first genuine file
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
 
@@ -61,8 +64,10 @@ class Finder(MetaPathFinder):
             return None
         if act is None and below_tensorflow:
             act = self._second_face(fullname)
-        found = _find_elsewhere(self, fullname, path, target)
+        found = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if found is not None:
+            if is_lent(fullname) and isinstance(found.loader, SourceFileLoader):
+                found.loader = importlib.import_module(_GENUINE).GenuineLoader(fullname, found.loader.path)
             if (act is not None or around is not None) and found.loader is not None:
                 found.loader = _ActingLoader(found.loader, act, around or nullcontext)
             return found

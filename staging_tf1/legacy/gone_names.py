@@ -20,6 +20,8 @@ def instead_of(full: str) -> str | None:
         return None
     module, _, name = full.rpartition(".")
     home = old_names.MODULES.get(module, {}).get(name)
+    if home is not None and home.startswith("!"):
+        return home[1:]
     if home is not None:
         return f"Use {_shown(home)}."
     while module.startswith(_PRIVATE):

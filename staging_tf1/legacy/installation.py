@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules
+from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules, views
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
@@ -91,6 +91,8 @@ def _our_areas(module: ModuleType, origin: Origin) -> None:
 
 
 def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] | None:
+    if keras_two.counterpart(fullname) is not None:
+        return lambda module: views.attach(module, views.View({}, lambda name: keras_two.find(fullname, name)), origin)
     if not submodules.is_public(fullname):
         return None
     from staging_tf1.legacy import tf1

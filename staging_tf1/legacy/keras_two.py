@@ -11,9 +11,11 @@ from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning
 from staging_tf1.legacy import views
+from staging_tf1.legacy.tensorflow_names import KERAS_TWO
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"
+_COPY = "tensorflow.python.keras"
 
 
 def choose() -> bool:
@@ -70,6 +72,35 @@ def has_keras_two(of_tensorflow: bool = False) -> bool:
         return False
     version = str(importlib.import_module("keras").__version__)
     return version.startswith("2.")
+
+
+def counterpart(fullname: str) -> str | None:
+    """Return the module of Keras 2 that programs see in place of one of ``tensorflow.python``; None for most modules.
+
+    TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`.
+    """
+    if fullname in KERAS_TWO:
+        below = KERAS_TWO[fullname]
+    elif f"{fullname}.".startswith(f"{_COPY}."):
+        below = fullname.removeprefix(_COPY).removeprefix(".")
+    else:
+        return None
+    package = "tf_keras" if importlib.util.find_spec("tf_keras") is not None else "keras"
+    return f"{package}.src.{below}".rstrip(".") if has_keras_two() else None
+
+
+def find(fullname: str, name: str) -> Any:
+    """Return a name that programs see in ``tensorflow.python.keras`` and the modules of `KERAS_TWO`, or `UNCHANGED`."""
+    home = counterpart(fullname)
+    if home is None or (name.startswith("__") and name != "__all__"):
+        return views.UNCHANGED
+    try:
+        return getattr(importlib.import_module(home), name)
+    except (ImportError, AttributeError):
+        # Keras has moved it to another file, but not in its API: tf.keras.layers has what was in all files of layers/.
+        public = importlib.import_module(f"{home.partition('.')[0]}.api._v1.keras")
+        below = getattr(public, fullname.removeprefix(_COPY + ".").partition(".")[0], None)
+        return getattr(below, name, views.UNCHANGED)
 
 
 class _AbsentModule(ModuleType):

@@ -47,6 +47,11 @@ def getargspec(function: Callable[..., Any]) -> Any:
     return ArgSpec(full.args, full.varargs, full.varkw, full.defaults)
 
 
+def register_nothing(*_: Any) -> Callable[[Any], Any]:
+    """Stand in for a function that registers something which TensorFlow 2 does not need; also as a decorator."""
+    return lambda function: function
+
+
 def offer(module: ModuleType, origin: Origin) -> None:
     """Add the removed names of `module` through its ``__getattr__``, which Python calls only for missing names."""
     removed = MODULES[module.__name__]
@@ -59,12 +64,20 @@ def offer(module: ModuleType, origin: Origin) -> None:
             if before is not None:
                 return before(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        if name not in seen:
+        if home.startswith("!"):
+            return _stand_in(module.__name__, name, home[1:])
+        if name not in seen and not origin.is_lent(sys._getframe(1)):
             seen.add(name)
             _log.warning("%s.%s was removed; using %s instead.", module.__name__, name, _shown(home))
         return value_at(home)
 
     module.__dict__["__getattr__"] = __getattr__
+
+
+@functools.cache
+def _stand_in(module: str, name: str, instead: str) -> Any:
+    absent = importlib.import_module("staging_tf1.legacy.contrib.absent").absent
+    return absent(f"{module}.{name} was removed in TensorFlow 2. {instead}")
 
 
 def value_at(home: str) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _THIS_ROOM = os.path.dirname(os.path.realpath(__file__))
 _OWN_FOLDER = os.path.dirname(_THIS_ROOM)
+# The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
+_LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib")
 
 
 class Kind(enum.Enum):
@@ -43,6 +45,10 @@ class Origin:
             frame = frame.f_back
         return True
 
+    def is_lent(self, frame: FrameType) -> bool:
+        """Whether a genuine module of TensorFlow 1.15.5 runs in the frame, and no code of the program."""
+        return is_lent(str(frame.f_globals.get("__name__")))
+
     def _kind_of(self, frame: FrameType) -> Kind:
         namespace = frame.f_globals
         key = (namespace.get("__name__"), namespace.get("__file__"))
@@ -55,7 +61,7 @@ class Origin:
         # multiprocessing names the program's module __mp_main__ in a spawned child.
         if name in ("__main__", "__mp_main__"):
             return Kind.USER
-        if isinstance(name, str) and name.partition(".")[0] in self._packages:
+        if isinstance(name, str) and (name.partition(".")[0] in self._packages or is_lent(name)):
             return Kind.USER
         if not isinstance(file, str):
             return Kind.TRANSPARENT  # frozen importlib, or exec() in a plain dictionary
@@ -80,3 +86,8 @@ class Origin:
 def is_at_import_statement(frame: FrameType | None) -> bool:
     """Whether `frame` is executing an import statement rather than calling ``__import__``."""
     return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_NAME"
+
+
+def is_lent(name: str) -> bool:
+    """Whether a module is a genuine one of TensorFlow 1.15.5, by its full name."""
+    return f"{name}.".startswith(tuple(f"{package}." for package in _LENT))

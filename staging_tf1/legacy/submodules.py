@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.legacy import keras_two, views
 from staging_tf1.legacy.tensorflow_names import MODULES
 
 Make = Callable[[ModuleType], None]
@@ -34,20 +35,31 @@ def maker(fullname: str) -> Make | None:
     """
     if fullname in MODULES:
         return _stand_in
+    if keras_two.counterpart(fullname) is not None:
+        return _of_keras_two
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
     if not is_public(fullname):
         return None
-    ours: Make | None = importlib.import_module("staging_tf1.legacy.our_modules").maker(fullname)
-    if ours is not None:
-        return ours
     root = sys.modules["tensorflow"]
     first = fullname.split(".")[1]
-    if first == "contrib":
+    if first in ("contrib", "examples"):
         made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)
         return made
     genuine = _public_module(root, fullname.split(".")[1:])
     return None if genuine is None else lambda fresh: substitute(fullname, genuine)
+
+
+def _of_keras_two(fresh: ModuleType) -> None:
+    """Make a module that TensorFlow's own copy of Keras lacks, such as ``tensorflow.python.keras.applications``."""
+
+    def read(name: str) -> Any:
+        value = keras_two.find(fresh.__name__, name)
+        if value is views.UNCHANGED:
+            raise AttributeError(f"module {fresh.__name__!r} has no attribute {name!r}")
+        return value
+
+    fresh.__dict__["__getattr__"] = read
 
 
 def _lend(fullname: str) -> Make:
@@ -64,7 +76,7 @@ def _lend(fullname: str) -> Make:
 
 def _stand_in(fresh: ModuleType) -> None:
     """Make every name of the new module importable. One without a home raises `RemovedNameError` when it is used."""
-    from staging_tf1.legacy.contrib.absent import Absent
+    from staging_tf1.legacy.contrib.absent import absent
     from staging_tf1.legacy.old_names import value_at
 
     gone = MODULES[fresh.__name__]
@@ -76,7 +88,7 @@ def _stand_in(fresh: ModuleType) -> None:
             there = value_at(home)
             if hasattr(there, name):
                 return getattr(there, name)
-        return Absent(f"{fresh.__name__}.{name} was removed in TensorFlow 2. {gone.advice}")
+        return absent(f"{fresh.__name__}.{name} was removed in TensorFlow 2. {gone.advice}")
 
     fresh.__dict__["__getattr__"] = read
 

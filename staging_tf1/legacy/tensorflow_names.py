@@ -18,13 +18,21 @@ def _in(module: str, *names: str) -> dict[str, str]:
     return {name: f"tensorflow.python.{module}:{name}" for name in names}
 
 
-# Module -> missing name -> current home ("module:attribute", where the attribute may be a path).
+# Module -> missing name -> current home ("module:attribute", where the attribute may be a path), or "!" and what to do
+# instead: then the name can be imported, and its use raises.
 NAMES: dict[str, dict[str, str]] = {
-    "tensorflow.python.data.experimental.ops.iterator_ops": _public(
-        "CheckpointInputPipelineHook", under="data.experimental."
-    ),
+    "tensorflow.python.data.experimental.ops.iterator_ops": {
+        "CheckpointInputPipelineHook": "!Use staging_tf1.staged(), which saves its position."
+    },
+    "tensorflow.python.data.ops.iterator_ops": {
+        "IteratorV2": "tensorflow.python.data.ops.iterator_ops:OwnedIterator",
+    },
     "tensorflow.python.data.ops.dataset_ops": _public("Options", under="data."),
     "tensorflow.python.distribute.distribute_lib": _public("get_loss_reduction", under="distribute."),
+    "tensorflow.python.distribute.input_lib": {"DatasetIterator": "!Use strategy.make_dataset_iterator()."},
+    "tensorflow.python.distribute.parameter_server_strategy": {
+        "ParameterServerStrategy": "tensorflow.python.distribute.parameter_server_strategy:ParameterServerStrategyV1",
+    },
     "tensorflow.python.eager.context": _public("VirtualDeviceConfiguration", under="config.experimental."),
     "tensorflow.python.eager.function": {"defun": f"{_V1}:function"},
     "tensorflow.python.eager.tape": _in("eager.record", "record_operation", "stop_recording"),
@@ -33,7 +41,14 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "tensorflow.python.framework.graph_util": _public("convert_variables_to_constants", under="graph_util."),
     "tensorflow.python.framework.graph_util_impl": _public("convert_variables_to_constants", under="graph_util."),
+    "tensorflow.python.framework.common_shapes": {"call_cpp_shape_fn": "!TensorFlow infers shapes by itself."},
+    "tensorflow.python.framework.op_def_registry": {
+        "get_registered_ops": "!Use tensorflow.python.framework.op_def_registry.get(name).",
+    },
     "tensorflow.python.framework.ops": {
+        # TensorFlow 2 needs neither: shape functions come with the kernels, and any class can be converted.
+        "RegisterShape": "staging_tf1.legacy.old_names:register_nothing",
+        "register_dense_tensor_like_type": "staging_tf1.legacy.old_names:register_nothing",
         **_public(
             "IndexedSlices",
             "Tensor",
@@ -85,6 +100,7 @@ NAMES: dict[str, dict[str, str]] = {
         **_public("NewCheckpointReader", under="train."),
         **_in("client._pywrap_events_writer", "EventsWriter"),
         **_in("client.pywrap_tf_session", "EqualGraphDefWrapper"),
+        **dict.fromkeys(("DeleteStatSummarizer", "NewStatSummarizer", "StatSummarizer"), "!Use tf.profiler."),
     },
     "tensorflow.python.saved_model.utils_impl": _in(
         "saved_model.path_helpers",
@@ -94,6 +110,7 @@ NAMES: dict[str, dict[str, str]] = {
         "get_variables_dir",
         "get_variables_path",
     ),
+    "tensorflow.python.ops.summary_ops_v2": {"create_db_writer": "!Use tf.compat.v2.summary.create_file_writer()."},
     "tensorflow.python.training.experimental.mixed_precision": _public(
         "disable_mixed_precision_graph_rewrite", "enable_mixed_precision_graph_rewrite", under="train.experimental."
     ),
@@ -115,6 +132,7 @@ _TRACKABLE = "Use tf.train.Checkpoint and tf.Module."
 _CONTEXT = Gone(("tensorflow.python.distribute.distribute_lib",), "Use tf.distribute.")
 # Modules that are gone and that old programs import at their top, though they may never use them.
 MODULES: dict[str, Gone] = {
+    "tensorflow.core.framework.remote_fused_graph_execute_info_pb2": Gone((), "The op that used it was removed, too."),
     "tensorflow.python.data.experimental.ops.distribute_options": _DATA_OPTIONS,
     "tensorflow.python.data.experimental.ops.optimization_options": _DATA_OPTIONS,
     "tensorflow.python.data.experimental.ops.stats_aggregator": _STATISTICS,
@@ -129,13 +147,9 @@ MODULES: dict[str, Gone] = {
         (), "There is no replacement; tf.distribute reduces over devices by itself."
     ),
     "tensorflow.python.distribute.distribution_strategy_context": _CONTEXT,
+    "tensorflow.python.eager.execution_callbacks": Gone((), "Use tf.debugging.enable_check_numerics()."),
     "tensorflow.python.eager.profiler": Gone((), "Use tf.profiler.experimental.start() and stop()."),
     "tensorflow.python.framework.tensor_like": Gone((), "Use tf.is_tensor()."),
-    "tensorflow.python.keras.datasets": Gone((f"{_V1}:keras.datasets",), "Use tf.keras.datasets."),
-    **{
-        f"tensorflow.python.keras.datasets.{name}": Gone((f"{_V1}:keras.datasets.{name}",), "Use tf.keras.datasets.")
-        for name in ("boston_housing", "cifar10", "cifar100", "fashion_mnist", "imdb", "mnist", "reuters")
-    },
     "tensorflow.python.profiler.profile_context": Gone((), "Use tf.profiler.experimental or a ProfilerHook."),
     "tensorflow.python.training.distribute": _CONTEXT,
     "tensorflow.python.training.distribution_strategy_context": _CONTEXT,
@@ -145,10 +159,23 @@ MODULES: dict[str, Gone] = {
     "tensorflow.python.training.tracking.data_structures": Gone(
         ("tensorflow.python.trackable.data_structures",), _TRACKABLE
     ),
+    "tensorflow.python.training.tracking.python_state": Gone(("tensorflow.python.trackable.python_state",), _TRACKABLE),
     "tensorflow.python.training.tracking.tracking": Gone(
         ("tensorflow.python.trackable.autotrackable", "tensorflow.python.trackable.resource"), _TRACKABLE
     ),
     "tensorflow.python.training.tracking.util": Gone(("tensorflow.python.checkpoint.checkpoint",), _TRACKABLE),
     "tensorflow.python.training.training_ops": _GEN_TRAINING_OPS,
     "tensorflow.python.util.deprecation_wrapper": Gone((), "Remove its use: it only printed warnings."),
+    "tensorflow.tools.graph_transforms": Gone((), "Use tf.lite, or tf.compat.v1.graph_util."),
+}
+
+# Modules of which programs see those of Keras 2 in TensorFlow's place: one class of each name serves tf.keras, tf.layers,
+# tf.nn.rnn_cell and what is imported from here. Module of TensorFlow -> module of Keras 2.
+KERAS_TWO = {
+    **{
+        f"tensorflow.python.layers.{name}": f"legacy_tf_layers.{name}"
+        for name in ("base", "convolutional", "core", "normalization", "pooling")
+    },
+    "tensorflow.python.ops.rnn_cell_impl": "layers.rnn.legacy_cells",
+    "tensorflow.python.ops.rnn_cell": "layers.rnn.legacy_cells",
 }

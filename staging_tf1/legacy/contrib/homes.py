@@ -1,109 +1,75 @@
-"""The current homes of the parts of `tf.contrib` and `tf.estimator`."""
+"""The parts of `tf.contrib`, which of them are ours, and the names that have a home in TensorFlow 2."""
 
 from __future__ import annotations
 
-# Every module of TensorFlow 1.15.5 below tf.contrib, and its replacement; "" if there is none.
-REPLACEMENTS: dict[str, str] = {
-    "autograph": "tf.autograph",
-    "batching": "tf.nondifferentiable_batch_function",
-    "bayesflow": "the package tensorflow_probability",
-    "checkpoint": "tf.train.Checkpoint",
-    "cloud": "the package tensorflow-io",
-    "cluster_resolver": "tf.distribute.cluster_resolver",
-    "compiler": "tf.xla",
-    "constrained_optimization": "the package tensorflow-constrained-optimization",
-    "copy_graph": "tf.graph_util and tf.train.export_meta_graph",
-    "crf": "the package tensorflow-addons (tfa.text.crf), which is no longer maintained",
-    "cudnn_rnn": "tf.keras.layers.LSTM of tf_keras",
-    "data": "tf.data.experimental",
-    "deprecated": "tf.summary",
-    "distribute": "tf.distribute",
-    "distributions": "the package tensorflow_probability",
-    "eager": "tf.GradientTape, tf.function and tf.compat.v1.enable_eager_execution",
-    "estimator": "tf.estimator",
-    "factorization": "",
-    "feature_column": "tf.feature_column",
-    "ffmpeg": "the package tensorflow-io",
-    "framework": "tf.train, tf.nest and the package tf_slim",
-    "graph_editor": "tf.import_graph_def with input_map, which replaces most of its uses",
-    "grid_rnn": "",
-    "image": "tf.image and the package tensorflow-addons, which is no longer maintained",
-    "input_pipeline": "tf.data",
-    "integrate": "the package tensorflow_probability (tfp.math.ode)",
-    "keras": "tf.keras",
-    "kernel_methods": "",
-    "labeled_tensor": "",
-    "layers": "the package tf_slim (tf_slim.layers)",
-    "learn": "tf.keras, and for data sets other than MNIST the package tensorflow_datasets",
-    "legacy_seq2seq": "",
-    "linear_optimizer": "tf.keras.experimental.LinearModel of tf_keras",
-    "lookup": "tf.lookup",
-    "losses": "the package tf_slim (tf_slim.losses) and tf.losses",
-    "memory_stats": "tf.config.experimental.get_memory_info",
-    "metrics": "the package tf_slim (tf_slim.metrics) and tf.metrics",
-    "mixed_precision": "tf.train.experimental.enable_mixed_precision_graph_rewrite",
-    "model_pruning": "the package tensorflow-model-optimization",
-    "nn": "tf.nn",
-    "opt": "the package tensorflow-addons, which is no longer maintained, and tf.train",
-    "optimizer_v2": "tf.keras.optimizers of tf_keras",
-    "periodic_resample": "",
-    "predictor": "tf.saved_model.load",
-    "proto": "tf.io.decode_proto and tf.io.encode_proto",
-    "quantization": "tf.quantization",
-    "quantize": "the package tensorflow-model-optimization",
-    "receptive_field": "the package receptive_field",
-    "recurrent": "",
-    "reduce_slice_ops": "",
-    "remote_fused_graph": "",
-    "resampler": "the package tensorflow-addons, which is no longer maintained",
-    "rnn": "tf.nn.rnn_cell and tf.nn",
-    "rpc": "",
-    "saved_model": "tf.saved_model",
-    "seq2seq": "the package tensorflow-addons, which is no longer maintained",
-    "signal": "tf.signal",
-    "slim": "the package tf_slim",
-    "solvers": "tf.linalg.experimental.conjugate_gradient",
-    "sparsemax": "the package tensorflow-addons, which is no longer maintained",
-    "specs": "",
-    "staging": "staging_tf1",
-    "stat_summarizer": "",
-    "stateless": "tf.random.stateless_uniform and similar functions",
-    "summary": "tf.compat.v2.summary",
-    "tensor_forest": "the package tensorflow-decision-forests",
-    "tensorboard": "the package tensorboard (tensorboard.plugins.projector)",
-    "testing": "tf.test",
-    "tfprof": "tf.profiler",
-    "timeseries": "the package tensorflow_probability (tfp.sts)",
-    "tpu": "tf.compat.v1.tpu",
-    "training": "tf.train, tf.data.experimental and the package tf_slim (tf_slim.training)",
-    "util": "",
+from typing import NamedTuple
+
+# Every part of TensorFlow 1.15.5.
+PARTS = frozenset(
+    """all_reduce autograph batching bayesflow bigtable boosted_trees checkpoint cloud cluster_resolver compiler
+    constrained_optimization copy_graph crf cudnn_rnn data decision_trees deprecated distribute distributions eager
+    estimator factorization feature_column ffmpeg framework fused_conv graph_editor grid_rnn hadoop hooks ignite image
+    input_pipeline integrate kafka keras kernel_methods kinesis labeled_tensor layers learn legacy_seq2seq libsvm
+    linear_optimizer lookup losses memory_stats meta_graph_transform metrics mixed_precision model_pruning
+    nearest_neighbor nn opt optimizer_v2 periodic_resample predictor proto quantization quantize receptive_field
+    recurrent reduce_slice_ops remote_fused_graph resampler rnn rpc saved_model seq2seq session_bundle signal slim
+    solvers sparsemax specs staging stat_summarizer stateless summary tensor_forest tensorboard tensorrt testing text
+    tfprof timeseries tpu training util""".split()
+)
+
+
+class Ours(NamedTuple):
+    """A part that needs no genuine files."""
+
+    names: str  # those that it has, for tools that import nothing
+    homes: tuple[str, ...]  # where they are ("module" or "module:attribute"), in the order in which they are looked up
+    instead: str  # what to use instead of its other names
+
+
+_ESTIMATOR = "staging_tf1.legacy.estimator.contrib"
+OURS = {
+    "staging": Ours("MapStagingArea StagingArea", ("staging_tf1",), "staging_tf1"),
+    "distribute": Ours(
+        """CrossDeviceOps HierarchicalCopyAllReduce InputContext InputReplicationMode MirroredStrategy NcclAllReduce
+        OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Server Strategy StrategyExtended
+        cluster_resolver experimental experimental_set_strategy get_loss_reduction get_replica_context get_strategy
+        has_strategy in_cross_replica_context""",
+        ("tensorflow.compat.v1:distribute",),
+        "tf.distribute",
+    ),
+    "tpu": Ours(
+        """CrossShardOptimizer InputPipelineConfig PaddingSpec RunConfig TPUConfig TPUEstimator TPUEstimatorSpec
+        XLAOptions batch_parallel bfloat16_scope core cross_replica_sum experimental initialize_system
+        outside_compilation replicate rewrite shard shutdown_system""",
+        (f"{_ESTIMATOR}:tpu", "tensorflow.compat.v1:tpu"),
+        "tf.compat.v1.tpu",
+    ),
+    "estimator": Ours(
+        """InMemoryEvaluatorHook add_metrics binary_classification_head build_raw_supervised_input_receiver_fn
+        call_logit_fn clip_gradients_by_norm dnn_logit_fn_builder export_all_saved_models linear_logit_fn_builder
+        logistic_regression_head make_early_stopping_hook make_stop_at_checkpoint_step_hook multi_class_head
+        poisson_regression_head regression_head stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook
+        stop_if_no_increase_hook""",
+        (f"{_ESTIMATOR}:estimator",),
+        "tf.estimator",
+    ),
 }
 
-# Modules that old code imports and hardly uses: a missing name raises only when it is used.
-LENIENT = frozenset({"layers", "slim", "rnn"})
-
-# Packages that continue a part, best first; used if they are installed.
-PACKAGES: dict[str, tuple[str, ...]] = {
-    "slim": ("tf_slim",),
-    "layers": ("tf_slim.layers", "tf_slim"),
-    "framework": ("tf_slim",),
-    "losses": ("tf_slim.losses",),
-    "metrics": ("tf_slim.metrics",),
-    "training": ("tf_slim.training.training", "tf_slim.training.evaluation"),
-}
-
-# Names that have another home in tf.compat.v1, or in this package ("staging_tf1...:name").
-ALIASES: dict[str, dict[str, str]] = {
-    "staging": {
-        "StagingArea": "staging_tf1:StagingArea",
-        "MapStagingArea": "staging_tf1:MapStagingArea",
-    },
-    "layers": {
-        "xavier_initializer": "staging_tf1.contrib.layers:xavier_initializer",
-        "xavier_initializer_conv2d": "staging_tf1.contrib.layers:xavier_initializer",
-        "variance_scaling_initializer": "staging_tf1.contrib.layers:variance_scaling_initializer",
-        "l1_regularizer": "staging_tf1.contrib.layers:l1_regularizer",
-        "l2_regularizer": "staging_tf1.contrib.layers:l2_regularizer",
+# Names with an exact equivalent in tf.compat.v1. `migrate` writes it, so that the program needs no genuine files.
+EQUIVALENTS: dict[str, dict[str, str]] = {
+    "eager": {
+        "Checkpoint": "train.Checkpoint",
+        "GradientTape": "GradientTape",
+        "TensorSpec": "TensorSpec",
+        "Variable": "Variable",
+        "custom_gradient": "custom_gradient",
+        "defun": "function",
+        "function": "function",
+        "enable_eager_execution": "enable_eager_execution",
+        "executing_eagerly": "executing_eagerly",
+        "in_eager_mode": "executing_eagerly",
+        "make_template": "make_template",
+        "py_func": "py_function",
     },
     "framework": {
         "nest": "nest",
@@ -125,77 +91,14 @@ ALIASES: dict[str, dict[str, str]] = {
         "load_variable": "train.load_variable",
         "zero_initializer": "zeros_initializer",
     },
-    "data": {
-        name: f"staging_tf1.contrib.data:{name}"
-        for name in (
-            "assert_element_shape",
-            "batch_and_drop_remainder",
-            "padded_batch_and_drop_remainder",
-            "reduce_dataset",
-            "sliding_window_batch",
-            "sloppy_interleave",
-        )
+    "rnn": {
+        **{
+            name: f"nn.rnn_cell.{name}"
+            for name in """BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple
+            MultiRNNCell RNNCell ResidualWrapper""".split()
+        },
+        **{name: f"nn.{name}" for name in "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()},
     },
-    "metrics": {
-        "confusion_matrix": "math.confusion_matrix",
-        "set_difference": "sets.difference",
-        "set_intersection": "sets.intersection",
-        "set_size": "sets.size",
-        "set_union": "sets.union",
-    },
-    "rnn": {"LSTMBlockCell": "staging_tf1.contrib.rnn:LSTMBlockCell"},
-    "training": {
-        "HParams": "staging_tf1.contrib.training:HParams",
-        "NextQueuedSequenceBatch": "staging_tf1.contrib.training:NextQueuedSequenceBatch",
-        "SequenceQueueingStateSaver": "staging_tf1.contrib.training:SequenceQueueingStateSaver",
-        "StopAfterNEvalsHook": "estimator.experimental.StopAfterNEvalsHook",
-        "batch_sequences_with_states": "staging_tf1.contrib.training:batch_sequences_with_states",
-        "bucket": "staging_tf1.contrib.training:bucket",
-        "bucket_by_sequence_length": "staging_tf1.contrib.training:bucket_by_sequence_length",
-        "checkpoints_iterator": "train.checkpoints_iterator",
-        "GreedyLoadBalancingStrategy": "staging_tf1.contrib.training:GreedyLoadBalancingStrategy",
-        "byte_size_load_fn": "staging_tf1.contrib.training:byte_size_load_fn",
-    },
-    "eager": {
-        "Checkpoint": "train.Checkpoint",
-        "GradientTape": "GradientTape",
-        "TensorSpec": "TensorSpec",
-        "Variable": "Variable",
-        "custom_gradient": "custom_gradient",
-        "defun": "function",
-        "function": "function",
-        "enable_eager_execution": "enable_eager_execution",
-        "executing_eagerly": "executing_eagerly",
-        "in_eager_mode": "executing_eagerly",
-        "make_template": "make_template",
-        "py_func": "py_function",
-    },
-}
-
-# Parts that this package looks up by a function `find(part, name)` of its own, which may return None.
-LENT = {"estimator": "staging_tf1.legacy.estimator.contrib", "tpu": "staging_tf1.legacy.estimator.contrib"}
-
-# Modules and functions that this package has, by their full old name. The packages above them have nothing else.
-OURS: dict[str, str] = {
-    "tensorflow.contrib.learn.datasets.load_dataset": "staging_tf1.contrib.mnist:load_dataset",
-    "tensorflow.contrib.learn.datasets.mnist": "staging_tf1.contrib.mnist",
-    "tensorflow.contrib.learn.python.learn.datasets.mnist": "staging_tf1.contrib.mnist",
-    "tensorflow.examples.tutorials.mnist.input_data": "staging_tf1.contrib.mnist",
-    "tensorflow.examples.tutorials.mnist.mnist": "staging_tf1.contrib.mnist_model",
-}
-
-# Whole modules, whose names are looked up one by one in a module of tf.compat.v1.
-MODULES: dict[str, tuple[str, ...]] = {
-    "data": ("data.experimental",),
-    "rnn": ("nn.rnn_cell", "nn"),
-    "losses": ("losses",),
-    "metrics": ("metrics",),
-    "cluster_resolver": ("distribute.cluster_resolver",),
-    "distribute": ("distribute",),
-    "saved_model": ("saved_model",),
-    "tpu": ("tpu",),
-    "tfprof": ("profiler",),
-    "signal": ("signal",),
 }
 
 # The names of tf.estimator that are also in tf.train.
@@ -218,6 +121,3 @@ ESTIMATOR_HOOKS = (
     "StopAtStepHook",
     "SummarySaverHook",
 )
-
-# The parts that a program can import. Of all others, the import itself raises.
-OFFERED = LENIENT | set(ALIASES) | set(MODULES) | set(PACKAGES) | set(LENT)

@@ -54,30 +54,36 @@ _CURES = {
 }
 
 
-def find(part: str, name: str) -> Any:
-    """Return ``tf.contrib.<part>.<name>``; None if it has nothing to do with Estimators.
+class _Names:
+    """What `tf.contrib.<part>` had of Estimators."""
 
-    Raises RemovedNameError if it is not restored, or if the package is not installed.
-    """
-    if name in _MOVED[part]:
-        return names.find(_MOVED[part][name])
-    if part == "tpu":
-        return None
-    if name in _HEADS:
-        return _head(_HEADS[name])
-    if name in _OWN:
-        return _OWN[name]
-    if name in _CURES:
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a name.
+
+        Raises RemovedNameError if it is not restored, or if the package is not installed.
+        """
+        if name in _MOVED[self._part]:
+            return names.find(_MOVED[self._part][name])
+        if self._part == "tpu" or name.startswith("__"):
+            raise AttributeError(name)
+        if name in _HEADS:
+            return _head(_HEADS[name])
+        if name in _OWN:
+            return _OWN[name]
         raise RemovedNameError(
             f"tf.contrib.estimator.{name} was removed with tf.contrib, and the package tensorflow-estimator lacks it. "
             f"{_CURES[name]}"
         )
-    return None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*_MOVED[self._part], *({*_HEADS, *_OWN, *_CURES} if self._part == "estimator" else ())})
 
 
-def listed(part: str) -> set[str]:
-    """Return the names that `find` knows in this part of `tf.contrib`."""
-    return set(_MOVED[part]) | ({*_HEADS, *_OWN} if part == "estimator" else set())
+estimator = _Names("estimator")
+tpu = _Names("tpu")
 
 
 def logistic_regression_head(

@@ -1,0 +1,89 @@
+"""Loads the genuine files of `tf.contrib`: as they are, but for generated files and single names that need TensorFlow 1.
+
+The files of protocol buffers were generated for an older protobuf, those of ops for binaries of TensorFlow 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import warnings
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any
+
+from staging_tf1.legacy.contrib.names import REPLACED
+from staging_tf1.legacy.old_names import value_at
+
+
+class GenuineLoader(SourceFileLoader):
+    """Loads one file. Python keeps its compiled form next to it."""
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        """Compile a file, without warnings of escape sequences that were valid in its time."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data, path)
+            last = str(path).replace("\\", "/").rpartition("/")[2]
+            if last.endswith("_pb2.py"):
+                tree = _of_messages(tree)
+            elif last.startswith("gen_"):
+                tree = _of_ops(tree)
+            code: CodeType = compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+            return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute a module and put its replaced names in place."""
+        super().exec_module(module)
+        for name, home in REPLACED.get(module.__name__, {}).items():
+            module.__dict__[name] = value_at(home)
+
+
+def _of_messages(tree: ast.Module) -> ast.Module:
+    """Return a module that imports what the file imports, and builds the messages from the serialized description."""
+    # The descriptions of the files that this one uses must be there before its own.
+    used = [each for each in tree.body if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("tensor")]
+    serialized = next(
+        keyword.value.args[0].value.encode("latin-1")  # type: ignore[attr-defined]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("FileDescriptor")
+        for keyword in node.keywords
+        if keyword.arg == "serialized_pb"
+    )
+    build = ast.parse(f"from {__name__} import build_messages\nbuild_messages(globals(), {serialized!r})\n")
+    return ast.fix_missing_locations(ast.Module([*used, *build.body], []))
+
+
+def build_messages(namespace: dict[str, Any], serialized: bytes) -> None:
+    """Add the messages and enums of a serialized file description to the names of a module."""
+    builder = importlib.import_module("google.protobuf.internal.builder")
+    pool = importlib.import_module("google.protobuf.descriptor_pool").Default()
+    namespace["DESCRIPTOR"] = file = pool.AddSerializedFile(serialized)
+    builder.BuildMessageAndEnumDescriptors(file, namespace)
+    builder.BuildTopDescriptorsAndMessages(file, namespace["__name__"], namespace)
+
+
+def _of_ops(tree: ast.Module) -> ast.Module:
+    """Return a module with the functions of the file, each of which calls its op in `ops.call`."""
+    head = "from tensorflow.python.framework import dtypes as _dtypes\nfrom staging_tf1.legacy.contrib import ops as _ops\n"
+    made: list[ast.stmt] = [*ast.parse(head).body]  # defaults name dtypes
+    for function in tree.body:
+        if not isinstance(function, ast.FunctionDef) or not function.decorator_list:
+            continue
+        op = _op_of(function)
+        if op is None:
+            continue
+        given = [argument.arg for argument in function.args.args]
+        call = f"return _ops.call({op!r}, __name__, {', '.join(f'{name}={name}' for name in given)})"
+        function.decorator_list = []
+        function.body = [*function.body[:1], *ast.parse(f"def f():\n    {call}").body[0].body]  # type: ignore[attr-defined]
+        made += [function, *ast.parse(f"{op} = {function.name}").body]
+    return ast.fix_missing_locations(ast.Module(made, []))
+
+
+def _op_of(function: ast.FunctionDef) -> str | None:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_op_def_lib._apply_op_helper":
+            name = node.args[0]
+            return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+    return None
