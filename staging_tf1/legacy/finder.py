@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,13 +12,15 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.contrib import homes
+from staging_tf1.legacy.contrib import homes, store
 from staging_tf1.legacy.origin import Origin, is_at_import_statement, is_lent
 from staging_tf1.legacy.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
 Around = Callable[[], AbstractContextManager[None]]
-OURS = frozenset(f"tensorflow.contrib.{part}" for part in homes.OURS)
+# No genuine files: they import all others.
+OURS = frozenset({"tensorflow.contrib", *(f"tensorflow.contrib.{part}" for part in homes.OURS)})
+_BELOW = ("tensorflow.", "tensorflow_estimator.contrib")
 _GENUINE = "staging_tf1.legacy.contrib.loader"  # loaded with the first genuine file
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
@@ -31,7 +34,7 @@ class Finder(MetaPathFinder):
       maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
       second_face: for a module below ``tensorflow`` that another finder finds.
       origin: distinguishes user code from libraries.
-      around: context managers in which modules are executed, by the full name of the module.
+      around: context managers in which modules are executed, by the full name of the module, or by its package and ".*".
     """
 
     def __init__(
@@ -58,16 +61,17 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        act, around = self._after_load.get(fullname), self._around.get(fullname)
-        below_tensorflow = fullname.startswith("tensorflow.")
+        act = self._after_load.get(fullname)
+        around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
+        below_tensorflow = fullname.startswith(_BELOW)
         if act is None and around is None and not below_tensorflow:
             return None
         if act is None and below_tensorflow:
             act = self._second_face(fullname)
         found = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if found is not None:
-            if is_lent(fullname) and isinstance(found.loader, SourceFileLoader):
-                found.loader = importlib.import_module(_GENUINE).GenuineLoader(fullname, found.loader.path)
+            if is_lent(fullname):
+                _genuine(found)
             if (act is not None or around is not None) and found.loader is not None:
                 found.loader = _ActingLoader(found.loader, act, around or nullcontext)
             return found
@@ -76,6 +80,11 @@ class Finder(MetaPathFinder):
         asking = sys._getframe(1)
         if not self._origin.is_user(asking):
             return None
+        if is_lent(fullname) and fullname not in OURS and (files := store.found()) is not None:
+            folder = os.path.join(files, *fullname.split(".")[1:-1])
+            if (found := _find_elsewhere(self, fullname, [folder], target)) is not None:
+                made_for_user.add(fullname)
+                return _genuine(found)
         try:
             make = self._maker(fullname)
         except ImportError:
@@ -98,6 +107,13 @@ def _find_elsewhere(
         if (spec := finder.find_spec(fullname, path, target)) is not None:
             return spec
     return None
+
+
+def _genuine(spec: ModuleSpec) -> ModuleSpec:
+    """Let the file of a `spec` be loaded as one of TensorFlow 1.15.5. A folder without an __init__.py is a package, too."""
+    if isinstance(spec.loader, SourceFileLoader):
+        spec.loader = importlib.import_module(_GENUINE).GenuineLoader(spec.name, spec.loader.path)
+    return spec
 
 
 class _ActingLoader(Loader):

@@ -66,7 +66,7 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     after_load.update(_ESTIMATOR_HOOKS)
     if wanted.old_names:
         after_load.update(_old_names_hooks(origin))
-    around = {"tensorflow_estimator": _lent_to_estimator}
+    around = {"tensorflow_estimator.*": _lent_to_estimator}
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
         around["tensorflow"] = importing

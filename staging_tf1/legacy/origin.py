@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+from staging_tf1.legacy.tensorflow_names import LENT_FILES
+
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _THIS_ROOM = os.path.dirname(os.path.realpath(__file__))
 _OWN_FOLDER = os.path.dirname(_THIS_ROOM)
 # The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
-_LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib")
+_LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib", *LENT_FILES)
 
 
 class Kind(enum.Enum):

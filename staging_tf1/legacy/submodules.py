@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy import keras_two, views
-from staging_tf1.legacy.tensorflow_names import MODULES
+from staging_tf1.legacy.tensorflow_names import MODULES, Gone
 
 Make = Callable[[ModuleType], None]
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
@@ -33,7 +33,7 @@ def maker(fullname: str) -> Make | None:
 
     Raises RemovedModuleError for parts of `tf.contrib` that are not restored, and for Estimator without its package.
     """
-    if fullname in MODULES:
+    if _gone(fullname) is not None:
         return _stand_in
     if keras_two.counterpart(fullname) is not None:
         return _of_keras_two
@@ -74,16 +74,25 @@ def _lend(fullname: str) -> Make:
     return forward
 
 
+def _gone(fullname: str) -> Gone | None:
+    """Return what became of a module; of those of tensorflow_estimator, one row stands for all that are below."""
+    if fullname.startswith("tensorflow_estimator."):
+        return MODULES["tensorflow_estimator.contrib"]
+    return MODULES.get(fullname)
+
+
 def _stand_in(fresh: ModuleType) -> None:
     """Make every name of the new module importable. One without a home raises `RemovedNameError` when it is used."""
     from staging_tf1.legacy.contrib.absent import absent
     from staging_tf1.legacy.old_names import value_at
 
-    gone = MODULES[fresh.__name__]
+    gone = _gone(fresh.__name__) or Gone()
 
     def read(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {fresh.__name__!r} has no attribute {name!r}")
+        if (below := f"{fresh.__name__}.{name}") in MODULES:
+            return importlib.import_module(below)
         for home in gone.homes:
             there = value_at(home)
             if hasattr(there, name):

@@ -33,7 +33,10 @@ NAMES: dict[str, dict[str, str]] = {
     "tensorflow.python.distribute.parameter_server_strategy": {
         "ParameterServerStrategy": "tensorflow.python.distribute.parameter_server_strategy:ParameterServerStrategyV1",
     },
-    "tensorflow.python.eager.context": _public("VirtualDeviceConfiguration", under="config.experimental."),
+    "tensorflow.python.eager.context": {
+        **_public("VirtualDeviceConfiguration", under="config.experimental."),
+        "list_devices": f"{_V1}:config.list_logical_devices",
+    },
     "tensorflow.python.eager.function": {"defun": f"{_V1}:function"},
     "tensorflow.python.eager.tape": _in("eager.record", "record_operation", "stop_recording"),
     "tensorflow.python.framework.config": _public(
@@ -66,6 +69,8 @@ NAMES: dict[str, dict[str, str]] = {
             "internal_convert_to_tensor_or_indexed_slices",
         ),
     },
+    "tensorflow.python.keras.utils.io_utils": {"HDF5Matrix": "!Use h5py."},
+    "tensorflow.python.keras.utils.layer_utils": {"convert_all_kernels_in_model": "!It was for Theano's kernels."},
     "tensorflow.python.layers.normalization": {
         **_public("BatchNormalization", "batch_normalization", under="layers."),
         "BatchNorm": f"{_V1}:layers.BatchNormalization",
@@ -166,6 +171,9 @@ MODULES: dict[str, Gone] = {
     "tensorflow.python.training.tracking.util": Gone(("tensorflow.python.checkpoint.checkpoint",), _TRACKABLE),
     "tensorflow.python.training.training_ops": _GEN_TRAINING_OPS,
     "tensorflow.python.util.deprecation_wrapper": Gone((), "Remove its use: it only printed warnings."),
+    "tensorflow_estimator.contrib": Gone(
+        ("staging_tf1.legacy.estimator.contrib:estimator",), "The package tensorflow-estimator lacks it, too."
+    ),
     "tensorflow.tools.graph_transforms": Gone((), "Use tf.lite, or tf.compat.v1.graph_util."),
 }
 
@@ -179,3 +187,6 @@ KERAS_TWO = {
     "tensorflow.python.ops.rnn_cell_impl": "layers.rnn.legacy_cells",
     "tensorflow.python.ops.rnn_cell": "layers.rnn.legacy_cells",
 }
+
+# Modules of TensorFlow 1.15.5 outside tf.contrib that are gone, and that are lent with it.
+LENT_FILES = ("tensorflow.python.ops.distributions.transformed_distribution",)

@@ -12,7 +12,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from staging_tf1.legacy.contrib.names import REPLACED
+from staging_tf1.legacy.contrib.names import REPLACED, UNREGISTERED
 from staging_tf1.legacy.old_names import value_at
 
 
@@ -29,6 +29,9 @@ class GenuineLoader(SourceFileLoader):
                 tree = _of_messages(tree)
             elif last.startswith("gen_"):
                 tree = _of_ops(tree)
+            for function in ast.walk(tree) if self.name in UNREGISTERED else ():
+                if isinstance(function, ast.FunctionDef) and function.name in UNREGISTERED[self.name]:
+                    function.decorator_list = []
             code: CodeType = compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
             return code
 

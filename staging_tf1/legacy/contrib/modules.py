@@ -6,12 +6,11 @@ A few parts are ours: see `homes.OURS`.
 from __future__ import annotations
 
 import importlib
-import os
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
-from staging_tf1.legacy.contrib import homes, store
+from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.absent import removal_message
 from staging_tf1.legacy.old_names import value_at
 from staging_tf1.legacy.submodules import Make
@@ -36,11 +35,6 @@ def maker(fullname: str) -> Make:
 def _become(kind: type[ModuleType]) -> Make:
     def make(fresh: ModuleType) -> None:
         fresh.__class__ = kind
-        files = store.found()
-        if files is not None and fresh.__spec__ is not None:
-            # Below it, the import system finds the genuine files by itself.
-            folder = os.path.join(files, *fresh.__name__.split(".")[1:])
-            fresh.__path__ = fresh.__spec__.submodule_search_locations = [folder]
 
     return make
 

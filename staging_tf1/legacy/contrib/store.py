@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from staging_tf1.errors import StagingError
+from staging_tf1.legacy.tensorflow_names import LENT_FILES
 from staging_tf1.progress import is_terminal, progress_bar
 
 ENVIRONMENT_NAME = "STAGING_TF1_CACHE"
@@ -27,7 +28,10 @@ _PIP = (
     *("--implementation", "cp", "--abi", "cp37m", "--platform", "manylinux2010_x86_64", "tensorflow==1.15.5"),
 )
 _ROOT = "tensorflow_core/"
-_KEPT = (f"{_ROOT}contrib/", f"{_ROOT}examples/tutorials/")
+_KEPT = (
+    *(f"{_ROOT}{folder}/" for folder in ("contrib", "examples/tutorials")),
+    *(f"{_ROOT}{module.partition('.')[2].replace('.', '/')}.py" for module in LENT_FILES),
+)
 # The wheel has the text of its own license, Apache-2.0, only as that of a library, and names it in its metadata.
 _LICENSES = {
     f"{_ROOT}include/external/com_google_absl/LICENSE": "LICENSE",

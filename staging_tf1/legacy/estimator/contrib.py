@@ -73,6 +73,8 @@ class _Names:
             return _head(_HEADS[name])
         if name in _OWN:
             return _OWN[name]
+        if name not in _CURES:
+            raise AttributeError(name)
         raise RemovedNameError(
             f"tf.contrib.estimator.{name} was removed with tf.contrib, and the package tensorflow-estimator lacks it. "
             f"{_CURES[name]}"
