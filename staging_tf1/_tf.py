@@ -71,6 +71,8 @@ class _OwnDeprecations(logging.Filter):
         message = str(record.msg)
         if message.startswith("`tf.train.start_queue_runners()` was called when no queue runners"):
             return not _is_own_call()
+        if message.startswith("Please fix your imports. Module %s has been moved"):
+            return not _is_own_call()
         if not (message.startswith("From %s: ") and "deprecated" in message):
             return True
         if not (_is_own_call() or (_MONITORED_SESSION in record.getMessage() and _has_own_runners())):
@@ -94,11 +96,12 @@ _BETWEEN = (
 
 
 def _is_own_call() -> bool:
-    """Whether the innermost caller outside TensorFlow is this package."""
+    """Whether the innermost caller outside TensorFlow is this package, or a module of `tf.contrib` that it lends."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return frame.f_code.co_filename.startswith(_PACKAGE)
+    lent = str(frame.f_globals.get("__name__")).startswith("tensorflow.contrib.")
+    return lent or frame.f_code.co_filename.startswith(_PACKAGE)
 
 
 def _has_own_runners() -> bool:

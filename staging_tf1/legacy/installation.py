@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import ModuleType
+from typing import Any
 
 from staging_tf1.arguments import flag, names
 from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules, views
 from staging_tf1.legacy.finder import Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
-from staging_tf1.quiet import find_devices, importing
+from staging_tf1.legacy.tensorflow_names import FACES
+from staging_tf1.quiet import QuietStart
 
 _installed: Settings | None = None
 
@@ -61,7 +63,6 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     after_load = {
         "tensorflow": lambda module: _two_faces(module, origin, wanted),
         "tensorflow.python.framework.random_seed": seeds.attach,
-        "tensorflow.python.ops.data_flow_ops": lambda module: _our_areas(module, origin),
     }
     after_load.update(_ESTIMATOR_HOOKS)
     if wanted.old_names:
@@ -84,13 +85,9 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
         find_devices()
 
 
-def _our_areas(module: ModuleType, origin: Origin) -> None:
-    from staging_tf1.legacy import tf1
-
-    tf1.attach_data_flow_ops(module, origin)
-
-
 def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] | None:
+    if (names := FACES.get(fullname)) is not None:
+        return lambda module: views.attach(module, views.View({}, lambda name: _other(names, name)), origin)
     if keras_two.counterpart(fullname) is not None:
         return lambda module: views.attach(module, views.View({}, lambda name: keras_two.find(fullname, name)), origin)
     if not submodules.is_public(fullname):
@@ -98,6 +95,10 @@ def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] 
     from staging_tf1.legacy import tf1
 
     return lambda module: tf1.attach_public(module, fullname, origin)
+
+
+def _other(names: dict[str, str], name: str) -> Any:
+    return old_names.value_at(names[name]) if name in names else views.UNCHANGED
 
 
 def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:

@@ -47,9 +47,10 @@ class Origin:
             frame = frame.f_back
         return True
 
-    def is_lent(self, frame: FrameType) -> bool:
-        """Whether a genuine module of TensorFlow 1.15.5 runs in the frame, and no code of the program."""
-        return is_lent(str(frame.f_globals.get("__name__")))
+    def is_lent(self, frame: FrameType | None) -> bool:
+        """Whether a genuine module of TensorFlow 1.15.5 runs in the nearest frame outside the standard library."""
+        asking = self.user_frame(frame)
+        return asking is not None and is_lent(str(asking.f_globals.get("__name__")))
 
     def _kind_of(self, frame: FrameType) -> Kind:
         namespace = frame.f_globals

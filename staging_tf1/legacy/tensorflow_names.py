@@ -177,6 +177,15 @@ MODULES: dict[str, Gone] = {
     "tensorflow.tools.graph_transforms": Gone((), "Use tf.lite, or tf.compat.v1.graph_util."),
 }
 
+# Names that programs find changed. Module -> name -> home of what they see.
+FACES: dict[str, dict[str, str]] = {
+    "tensorflow.python.ops.data_flow_ops": {
+        name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")
+    },
+    # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.
+    "tensorflow.python.util.all_util": {"remove_undocumented": "staging_tf1.legacy.contrib.modules:remove_undocumented"},
+}
+
 # Modules of which programs see those of Keras 2 in TensorFlow's place: one class of each name serves tf.keras, tf.layers,
 # tf.nn.rnn_cell and what is imported from here. Module of TensorFlow -> module of Keras 2.
 KERAS_TWO = {

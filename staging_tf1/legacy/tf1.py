@@ -24,7 +24,6 @@ from staging_tf1.legacy.submodules import BELOW_THE_API
 from staging_tf1.legacy.views import UNCHANGED, View
 
 _ADDED = ("contrib", "staging", "estimator")
-_AREAS = ("StagingArea", "MapStagingArea")
 
 
 def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
@@ -34,17 +33,6 @@ def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
         v1.disable_v2_behavior()
     names = _Names(module, v1)
     views.attach(module, View(_overlay(module, v1, settings), names.read, names.all), origin)
-
-
-def attach_data_flow_ops(module: ModuleType, origin: Origin) -> None:
-    """Give ``tensorflow.python.ops.data_flow_ops`` this package's areas, for user code."""
-
-    def read(name: str) -> Any:
-        if name not in _AREAS:
-            return UNCHANGED
-        return getattr(importlib.import_module("staging_tf1"), name)
-
-    views.attach(module, View({}, read), origin)
 
 
 def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:

@@ -10,9 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
+from staging_tf1.legacy import views
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.absent import removal_message
 from staging_tf1.legacy.old_names import value_at
+from staging_tf1.legacy.origin import is_lent
 from staging_tf1.legacy.submodules import Make
 
 _ROOT = "tensorflow.contrib"
@@ -85,3 +87,10 @@ def _find(part: str, name: str) -> Any:
         if name in dir(there) and (name in ours.names.split() or not isinstance(there, ModuleType)):
             return getattr(there, name)
     return None
+
+
+def remove_undocumented(module_name: str, *args: Any, **kwargs: Any) -> None:
+    """Remove the undocumented names of a module of `tf.contrib`. Do nothing to TensorFlow's own modules."""
+    if is_lent(module_name):
+        genuine = views.own(importlib.import_module("tensorflow.python.util.all_util"), "remove_undocumented")
+        genuine(module_name, *args, **kwargs)
