@@ -179,11 +179,11 @@ MODULES: dict[str, Gone] = {
 
 # Names that programs find changed. Module -> name -> home of what they see.
 FACES: dict[str, dict[str, str]] = {
-    "tensorflow.python.ops.data_flow_ops": {
-        name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")
-    },
+    "tensorflow.python.ops.data_flow_ops": {name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")},
     # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.
-    "tensorflow.python.util.all_util": {"remove_undocumented": "staging_tf1.legacy.contrib.modules:remove_undocumented"},
+    "tensorflow.python.util.all_util": {
+        "remove_undocumented": "staging_tf1.legacy.contrib.modules:remove_undocumented"
+    },
 }
 
 # Modules of which programs see those of Keras 2 in TensorFlow's place: one class of each name serves tf.keras, tf.layers,

@@ -11,3 +11,23 @@ REPLACED: dict[str, dict[str, str]] = {
 UNREGISTERED: dict[str, tuple[str, ...]] = {
     "tensorflow.contrib.image.python.ops.image_ops": ("_image_projective_transform_grad",),
 }
+
+# What to use instead of ops that are not restored: op, or part of tf.contrib -> advice.
+INSTEAD: dict[str, str] = {
+    "BytesLimit": "tf.config.experimental.get_memory_info",
+    "ImageConnectedComponents": "scipy.ndimage.label in tf.numpy_function",
+    "bigtable": "the package tensorflow-io",
+    "boosted_trees": "the package tensorflow-decision-forests",
+    "cloud": "the package tensorflow-io",
+    "factorization": "the package implicit, or scikit-learn",
+    "ffmpeg": "tf.audio.decode_wav, or the package tensorflow-io",
+    "fused_conv": "tf.nn.conv2d, tf.nn.bias_add and tf.nn.relu",
+    "hadoop": "the package tensorflow-io",
+    "ignite": "the package tensorflow-io",
+    "input_pipeline": "tf.data",
+    "kafka": "the package tensorflow-io",
+    "kinesis": "the package tensorflow-io",
+    "libsvm": "sklearn.datasets.load_svmlight_file",
+    "nearest_neighbor": "the package scann",
+    "tensor_forest": "the package tensorflow-decision-forests",
+}
