@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contrib_files import try_contrib, with_contrib  # noqa: F401 (fixtures)
 from forked import QUIET, ForkServer
 from legacy_support import Run
 from slow import with_slow

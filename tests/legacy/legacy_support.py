@@ -36,6 +36,11 @@ def names_to_test(request: pytest.FixtureRequest, test: str) -> set[str]:
     return {each["name"] for each in params if mine is None or mine in each.values()}
 
 
+def needs_contrib(program: Path) -> bool:
+    """Whether a program uses modules of TensorFlow 1.15.5 that have to be fetched."""
+    return bool(re.search(r"contrib\.(?!staging|estimator|tpu|distribute)|tensorflow\.examples", program.read_text()))
+
+
 def goldens(folder: str = "") -> dict[str, str]:
     """Return the output under TensorFlow 1.15.5 of the programs in a folder, by program."""
     return {path.stem: path.read_text() for path in sorted((HERE / "goldens" / folder).glob("*.txt"))}

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 
 import pytest
-from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json
+from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, needs_contrib
 
 
 @pytest.fixture(scope="module")
-def under_run(legacy_run: Run) -> dict[str, str]:
+def under_run(legacy_run: Run, try_contrib: str) -> dict[str, str]:
     paths = sorted(str(path) for path in PROGRAMS.glob("*.py"))
     printed: dict[str, str] = last_json(legacy_run(HERE / "run_programs.py", *paths))
     return printed
 
 
 @pytest.mark.parametrize("name", sorted(goldens()))
-def test_same_numbers_under_run(under_run: dict[str, str], name: str) -> None:
+def test_same_numbers_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
+    if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
+        pytest.skip(try_contrib)
     assert_same_numbers(under_run[name], goldens()[name])
 
 

@@ -1,0 +1,57 @@
+"""The genuine files of `tf.contrib` for the tests: those of the developer's cache folder, or fetched once in a run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from staging_tf1.legacy.contrib import store
+
+FETCH_SECS = 300
+
+
+def fetched(shared_folder: Path) -> str:
+    """Fetch the files unless they are there. Return why they cannot be had, or nothing.
+
+    The processes of pytest-xdist share one attempt and its outcome.
+    """
+    if store.found() is not None:
+        return ""
+    os.environ[store.ENVIRONMENT_NAME] = str(shared_folder / "contrib")
+    with (shared_folder / "contrib.outcome").open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        outcome = file.read()
+        if not outcome:
+            outcome = _fetch() or "fetched"
+            file.write(outcome)
+    return "" if outcome == "fetched" else outcome
+
+
+def _fetch() -> str:
+    command = [sys.executable, "-m", "staging_tf1", "contrib", "fetch"]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"the package index did not answer in {FETCH_SECS} s"
+    if ran.returncode != 0 and "cannot download" not in ran.stderr:
+        raise AssertionError(ran.stderr)
+    return ran.stderr.strip() if ran.returncode != 0 else ""
+
+
+@pytest.fixture(scope="session")
+def try_contrib(shared_folder: Path) -> str:
+    """Why the files of `tf.contrib` cannot be had, or nothing."""
+    return fetched(shared_folder)
+
+
+@pytest.fixture(scope="session")
+def with_contrib(try_contrib: str) -> None:
+    """Skip the test if the files of `tf.contrib` cannot be had."""
+    if try_contrib:
+        pytest.skip(try_contrib)
