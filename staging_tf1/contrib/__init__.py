@@ -1,22 +1,40 @@
-"""The names of `tf.contrib` and of the MNIST tutorial that TensorFlow 2 lacks and this package has.
+"""`tf.contrib` for programs that `staging-tf1 migrate` has rewritten: TensorFlow 1.15.5's own modules, in plain Python.
 
-`staging-tf1 migrate` writes these names. Each module has the names of the part of `tf.contrib` with the same name.
-Modules load on first use, and TensorFlow with them.
+``staging_tf1.contrib.layers`` is ``tf.contrib.layers``, and so on with each part and each module below it. Only these
+modules see TensorFlow 1; the program itself sees what it imports. Their files must have been fetched:
+``staging-tf1 contrib fetch``.
+
+Example:
+
+>>> import tensorflow.compat.v1 as tf
+>>> tf.disable_v2_behavior()
+>>> from staging_tf1.contrib import training  # doctest: +SKIP
+>>> training.HParams(rate=0.5).parse("rate=0.1").rate  # doctest: +SKIP
+0.1
 """
 
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
-__all__ = ["data", "layers", "mnist", "mnist_model", "rnn", "training"]
+from staging_tf1.legacy.contrib.homes import PARTS
+from staging_tf1.legacy.installation import lend
+
+lend()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'staging_tf1.contrib' has no attribute {name!r}")
-    return importlib.import_module(f"staging_tf1.contrib.{name}")
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("tensorflow.contrib"), name)
+
+
+def module_of(alias: str) -> ModuleType:
+    """Return the module of `tf.contrib` with the name `alias` here. Importing it imports this module."""
+    return importlib.import_module(alias.replace(__name__, "tensorflow.contrib", 1))
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(PARTS)

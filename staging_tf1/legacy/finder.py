@@ -20,6 +20,9 @@ AfterLoad = Callable[[ModuleType], None]
 Around = Callable[[], AbstractContextManager[None]]
 # No genuine files: they import all others.
 OURS = frozenset({"tensorflow.contrib", *(f"tensorflow.contrib.{part}" for part in homes.OURS)})
+# Other names of the modules of tf.contrib, for programs that do not see them as those.
+_ALIASES = "staging_tf1.contrib."
+_NO_ALIAS = "staging_tf1.contrib.keras_two"
 _BELOW = ("tensorflow.", "tensorflow_estimator.contrib")
 _GENUINE = "staging_tf1.legacy.contrib.loader"  # loaded with the first genuine file
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
@@ -39,28 +42,40 @@ class Finder(MetaPathFinder):
 
     def __init__(
         self,
-        after_load: dict[str, AfterLoad],
+        after_load: Mapping[str, AfterLoad],
         maker: Maker,
         second_face: Maker,
         origin: Origin,
         around: Mapping[str, Around] | None = None,
     ) -> None:
         self._origin = origin
-        self._after_load = after_load
-        self._around = around or {}
+        self._after_load = dict(after_load)
+        self._around = dict(around or {})
         self._maker = maker
         self._second_face = second_face
 
     def install(self) -> None:
         """Put this finder first in `sys.meta_path`, and run the functions of modules that are already loaded."""
         sys.meta_path.insert(0, self)
-        for name, act in self._after_load.items():
+        for name, module in list(sys.modules.items()):
+            if name.startswith(_BELOW) and (act := self._second_face(name)) is not None:
+                act(module)
+        loaded, self._after_load = self._after_load, {}
+        self.add(loaded)
+
+    def add(self, after_load: Mapping[str, AfterLoad], around: Mapping[str, Around] | None = None) -> None:
+        """Add or replace functions and contexts. The functions run now for modules that are already loaded."""
+        self._after_load |= after_load
+        self._around |= around or {}
+        for name, act in after_load.items():
             if (module := sys.modules.get(name)) is not None:
                 act(module)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.startswith(_ALIASES) and fullname != _NO_ALIAS:
+            return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
         act = self._after_load.get(fullname)
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
         below_tensorflow = fullname.startswith(_BELOW)
@@ -78,7 +93,7 @@ class Finder(MetaPathFinder):
         if not below_tensorflow:
             return None
         asking = sys._getframe(1)
-        if not self._origin.is_user(asking):
+        if not self._origin.sees(asking, _name_in_tf(fullname)):
             return None
         if is_lent(fullname) and fullname not in OURS and (files := store.found()) is not None:
             folder = os.path.join(files, *fullname.split(".")[1:-1])
@@ -96,6 +111,16 @@ class Finder(MetaPathFinder):
             return None
         made_for_user.add(fullname)
         return importlib.util.spec_from_loader(fullname, _MakingLoader(make), is_package=True)
+
+
+def _alias(fresh: ModuleType) -> None:
+    sys.modules[fresh.__name__] = importlib.import_module(_ALIASES.rstrip(".")).module_of(fresh.__name__)
+
+
+def _name_in_tf(fullname: str) -> str:
+    """Return the name of `tf` that a module below ``tensorflow`` belongs to."""
+    first, *below = fullname.removeprefix("tensorflow.compat.v1.").removeprefix("tensorflow.").split(".")
+    return below[0] if first == "python" and below else first
 
 
 def _find_elsewhere(

@@ -9,16 +9,20 @@ from typing import Any
 
 from staging_tf1.arguments import flag, names
 from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules, views
-from staging_tf1.legacy.finder import Finder
+from staging_tf1.legacy.finder import AfterLoad, Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
 from staging_tf1.legacy.tensorflow_names import FACES
 from staging_tf1.quiet import QuietStart
 
+_LENDABLE = ("contrib", "estimator")
 _installed: Settings | None = None
+_lending: tuple[Finder, Origin] | None = None
 
 
-def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False) -> None:
+def install(
+    *, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False, only: Iterable[str] = ()
+) -> None:
     """Make ``import tensorflow`` mean TF1 in the user's own code, in loaded modules and in later imports.
 
     The user's own code is every module outside ``site-packages``. Installed libraries still see TensorFlow 2.
@@ -31,9 +35,13 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
       old_names: restore names that numpy and Python removed (``np.object``, ``ndarray.tostring``,
         ``inspect.getargspec``, ``collections.Mapping``), and print numbers as numpy 1 does. The first use of each name
         is logged.
+      only: lend only these names of `tf` to user code and the packages: "estimator", "contrib", or both. Everything
+        else stays as in TensorFlow 2, and v2 behaviour stays on. Keras 2 becomes `tf.keras` unless
+        ``TF_USE_LEGACY_KERAS`` says otherwise, because Estimator needs it.
 
     Raises:
       TypeError: an argument has the wrong type. Nothing is installed.
+      ValueError: `only` has another name, or is combined with `claim_version` or `old_names`. Nothing is installed.
       RuntimeError: the shim is already installed with other arguments.
 
     Example:
@@ -42,14 +50,13 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
     >>> legacy.install()  # doctest: +SKIP
     >>> import tensorflow as tf  # doctest: +SKIP
     >>> tf.contrib.staging.StagingArea([tf.float32])  # doctest: +SKIP
+
+    In a TensorFlow 2 program with a library that still uses Estimator:
+
+    >>> legacy.install(only=["estimator"], packages=["easy_rec"])  # doctest: +SKIP
     """
     global _installed
-    listed = names("install()", "packages", packages, "a list of package names, such as ['my_models']")
-    wanted = Settings(
-        tuple(sorted(listed)),
-        flag("install()", "claim_version", claim_version),
-        flag("install()", "old_names", old_names),
-    )
+    wanted = _checked(packages, claim_version, old_names, only)
     if _installed is not None:
         if _installed != wanted:
             raise RuntimeError(
@@ -58,20 +65,54 @@ def install(*, packages: Iterable[str] = (), claim_version: bool = False, old_na
             )
         return
     _installed = wanted
-    keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
-    origin = Origin(wanted.packages)
-    after_load = {
-        "tensorflow": lambda module: _two_faces(module, origin, wanted),
-        "tensorflow.python.framework.random_seed": seeds.attach,
-    }
-    after_load.update(_ESTIMATOR_HOOKS)
+    finder, origin = lend()
+    origin.admit(wanted.packages, wanted.only, wanted.old_names)
+    finder.add({"tensorflow": lambda module: _two_faces(module, origin, wanted)})
+    if wanted.only:
+        return
+    finder.add({"tensorflow.python.framework.random_seed": seeds.attach})
     if wanted.old_names:
-        after_load.update(_old_names_hooks(origin))
-    around = {"tensorflow_estimator.*": _lent_to_estimator}
+        finder.add({"numpy": lambda module: _old_numpy(module, origin)})
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
-        around["tensorflow"] = importing
-    Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around).install()
+        quiet = QuietStart()
+        finder.add(_quiet_hooks(quiet), {"tensorflow": quiet.importing})
+
+
+def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str]) -> Settings:
+    listed = names("install()", "packages", packages, "a list of package names, such as ['my_models']")
+    lent = names("install()", "only", only, "a list of names of tf, such as ['estimator']")
+    wanted = Settings(
+        tuple(sorted(listed)),
+        flag("install()", "claim_version", claim_version),
+        flag("install()", "old_names", old_names),
+        tuple(sorted(lent)),
+    )
+    if unknown := [name for name in wanted.only if name not in _LENDABLE]:
+        raise ValueError(f"install() got only={unknown}, expected names from {list(_LENDABLE)}.")
+    if wanted.only and (wanted.claim_version or wanted.old_names):
+        raise ValueError(
+            "install() got only= with claim_version= or old_names=, which are for programs that see all of TF1."
+        )
+    return wanted
+
+
+def lend() -> tuple[Finder, Origin]:
+    """Let the genuine modules of TensorFlow 1.15.5 be imported, and see TF1. The program's own code sees no more of it."""
+    global _lending
+    if _lending is None:
+        keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
+        origin = Origin()
+        after_load: dict[str, AfterLoad] = {
+            "tensorflow": lambda module: _two_faces(module, origin, Settings()),
+            **{name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES},
+            **_ESTIMATOR_HOOKS,
+        }
+        around = {"tensorflow_estimator.*": _lent_to_estimator}
+        finder = Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around)
+        _lending = finder, origin
+        finder.install()
+    return _lending
 
 
 # The functions below import TensorFlow, or run only after it is loaded.
@@ -81,11 +122,11 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
     from staging_tf1.legacy import tf1
 
     tf1.attach(module, origin, settings)
-    if from_environment() is not None:
-        find_devices()
+    if _installed is settings and not settings.only:
+        tf1.switch_off_v2(module)
 
 
-def _second_face(fullname: str, origin: Origin) -> Callable[[ModuleType], None] | None:
+def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
     if (names := FACES.get(fullname)) is not None:
         return lambda module: views.attach(module, views.View({}, lambda name: _other(names, name)), origin)
     if keras_two.counterpart(fullname) is not None:
@@ -101,16 +142,23 @@ def _other(names: dict[str, str], name: str) -> Any:
     return old_names.value_at(names[name]) if name in names else views.UNCHANGED
 
 
-def _old_names_hooks(origin: Origin) -> dict[str, Callable[[ModuleType], None]]:
-    hooks: dict[str, Callable[[ModuleType], None]] = {
-        name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES
+def _old_numpy(module: ModuleType, origin: Origin) -> None:
+    old_names.offer(module, origin)
+    numpy_arrays.attach(module, origin)
+
+
+def _quiet_hooks(quiet: QuietStart) -> dict[str, AfterLoad]:
+    """The modules with the calls that make TensorFlow log about devices."""
+
+    def session(module: ModuleType) -> None:
+        quiet.watch(module.BaseSession, "__init__")
+        quiet.watch(module.BaseSession, "_extend_graph", last=True)
+
+    return {
+        "tensorflow.python.client.session": session,
+        "tensorflow.python.eager.context": lambda module: quiet.watch(module.Context, "ensure_initialized"),
+        "tensorflow.python.training.server_lib": lambda module: quiet.watch(module.Server, "__init__"),
     }
-
-    def numpy_hook(module: ModuleType) -> None:
-        old_names.offer(module, origin)
-        numpy_arrays.attach(module, origin)
-
-    return {**hooks, "numpy": numpy_hook}
 
 
 def _lent_to_estimator() -> AbstractContextManager[None]:
@@ -137,7 +185,7 @@ def _pipelines_in_estimators(module: ModuleType) -> None:
     sessions.serve(module)
 
 
-_ESTIMATOR_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+_ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
     "tensorflow_estimator": _without_renamed_names,
     # TensorFlow 2.15 reads tf.compat.v1.estimator from here.
     "tensorflow_estimator.python.estimator.api._v1.estimator": _without_renamed_names,

@@ -68,7 +68,7 @@ class _RemovedMethod:
         self._origin = origin
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        if not self._origin.is_user(sys._getframe(1)):
+        if not self._origin.sees_old_names(sys._getframe(1)):
             raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}")
         _log_once(self._name)
         return self._function if instance is None else types.MethodType(self._function, instance)
@@ -107,7 +107,7 @@ def _read_bytes_from_strings(numpy: Any, origin: Origin) -> None:
 
     @functools.wraps(genuine)
     def fromstring(string: Any, dtype: Any = float, count: int = -1, sep: str = "", **kwargs: Any) -> Any:
-        if sep or not origin.is_user(sys._getframe(1)):
+        if sep or not origin.sees_old_names(sys._getframe(1)):
             return genuine(string, dtype, count, sep=sep, **kwargs)
         content = string.encode("latin-1") if isinstance(string, str) else string
         return numpy.frombuffer(content, dtype, count).copy()
@@ -123,7 +123,7 @@ def _copy_if_needed(numpy: Any, origin: Origin) -> None:
 
     @functools.wraps(genuine)
     def array(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("copy") is False and origin.is_user(sys._getframe(1)):
+        if kwargs.get("copy") is False and origin.sees_old_names(sys._getframe(1)):
             kwargs["copy"] = None
         return genuine(*args, **kwargs)
 

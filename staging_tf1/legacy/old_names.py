@@ -60,7 +60,7 @@ def offer(module: ModuleType, origin: Origin) -> None:
 
     def __getattr__(name: str) -> Any:
         home = removed.get(name)
-        if home is None or not origin.is_user(sys._getframe(1)):
+        if home is None or not origin.sees_old_names(sys._getframe(1)):
             if before is not None:
                 return before(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")

@@ -23,34 +23,68 @@ class Kind(enum.Enum):
     """The kind of code that a frame's module belongs to."""
 
     USER = "user"
+    LENT = "lent"  # a genuine module of TensorFlow 1.15.5, which always sees TF1
     LIBRARY = "library"
     TRANSPARENT = "transparent"  # the standard library and this package act on behalf of their caller
 
 
 class Origin:
-    """Classifies stack frames by the module that they run in. The installed `packages` count as user code."""
+    """Classifies stack frames by the module that they run in, and decides what they see of TF1.
 
-    def __init__(self, packages: Iterable[str] = ()) -> None:
-        self._packages = frozenset(packages)
+    Lent modules see all of it. What user code sees, `admit` says; before, it sees nothing.
+    """
+
+    def __init__(self) -> None:
+        self._packages: frozenset[str] = frozenset()
+        self._only: frozenset[str] | None = frozenset()
+        self._old_names = False
         self._kinds: dict[tuple[Any, Any], Kind] = {}
         paths = sysconfig.get_paths()
         self._stdlib = tuple(
             {os.path.realpath(paths[name]) + os.sep for name in ("stdlib", "platstdlib") if name in paths}
         )
 
+    def admit(self, packages: Iterable[str], only: Iterable[str], old_names: bool) -> None:
+        """Let user code see TF1: all of it, or `only` some names of `tf`. The installed `packages` are user code, too.
+
+        `old_names` are those that numpy, Python and TensorFlow's private modules removed.
+        """
+        self._packages = frozenset(packages)
+        self._only = frozenset(only) or None
+        self._old_names = old_names
+        self._kinds.clear()
+
     def is_user(self, frame: FrameType | None) -> bool:
-        """Whether the nearest frame outside the standard library is user code; True if there is no such frame."""
-        while frame is not None:
-            kind = self._kind_of(frame)
-            if kind is not Kind.TRANSPARENT:
-                return kind is Kind.USER
-            frame = frame.f_back
-        return True
+        """Whether all of TF1 is for the nearest frame outside the standard library; if there is none, for user code."""
+        kind = self._nearest(frame)[0]
+        return kind is Kind.LENT or (kind is Kind.USER and self._only is None)
+
+    def sees(self, frame: FrameType | None, name: str) -> bool:
+        """Whether the nearest frame outside the standard library sees `name` of `tf` as in TF1."""
+        kind = self._nearest(frame)[0]
+        return kind is Kind.LENT or (kind is Kind.USER and (self._only is None or name in self._only))
+
+    def sees_old_names(self, frame: FrameType | None) -> bool:
+        """Whether removed names are for the nearest frame outside the standard library."""
+        kind = self._nearest(frame)[0]
+        return kind is Kind.LENT or (kind is Kind.USER and self._old_names)
 
     def is_lent(self, frame: FrameType | None) -> bool:
         """Whether a genuine module of TensorFlow 1.15.5 runs in the nearest frame outside the standard library."""
-        asking = self.user_frame(frame)
-        return asking is not None and is_lent(str(asking.f_globals.get("__name__")))
+        return self._nearest(frame)[0] is Kind.LENT
+
+    def user_frame(self, frame: FrameType | None) -> FrameType | None:
+        """Return the nearest frame outside the standard library if it is user code or a lent module, else None."""
+        kind, nearest = self._nearest(frame)
+        return nearest if kind in (Kind.USER, Kind.LENT) else None
+
+    def _nearest(self, frame: FrameType | None) -> tuple[Kind, FrameType | None]:
+        while frame is not None:
+            kind = self._kind_of(frame)
+            if kind is not Kind.TRANSPARENT:
+                return kind, frame
+            frame = frame.f_back
+        return Kind.USER, None
 
     def _kind_of(self, frame: FrameType) -> Kind:
         namespace = frame.f_globals
@@ -64,7 +98,9 @@ class Origin:
         # multiprocessing names the program's module __mp_main__ in a spawned child.
         if name in ("__main__", "__mp_main__"):
             return Kind.USER
-        if isinstance(name, str) and (name.partition(".")[0] in self._packages or is_lent(name)):
+        if isinstance(name, str) and is_lent(name):
+            return Kind.LENT
+        if isinstance(name, str) and name.partition(".")[0] in self._packages:
             return Kind.USER
         if not isinstance(file, str):
             return Kind.TRANSPARENT  # frozen importlib, or exec() in a plain dictionary
@@ -78,12 +114,6 @@ class Origin:
         if path.startswith(self._stdlib):
             return Kind.TRANSPARENT
         return Kind.USER
-
-    def user_frame(self, frame: FrameType | None) -> FrameType | None:
-        """Return the nearest frame outside the standard library if it is user code, else None."""
-        while frame is not None and self._kind_of(frame) is Kind.TRANSPARENT:
-            frame = frame.f_back
-        return frame if frame is not None and self._kind_of(frame) is Kind.USER else None
 
 
 def is_at_import_statement(frame: FrameType | None) -> bool:

@@ -18,6 +18,7 @@ class Settings:
     packages: tuple[str, ...] = ()  # top-level names of installed packages that also see TF1
     claim_version: bool = False  # tf.__version__ is 1.15.5 for the program
     old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
+    only: tuple[str, ...] = ()  # the names of `tf` that programs see as in TF1; all, if there are none
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
         """Write these settings to `environment`, where every Python child process finds them."""

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy import keras_two, views
+from staging_tf1.legacy.origin import is_lent
 from staging_tf1.legacy.tensorflow_names import MODULES, Gone
 
 Make = Callable[[ModuleType], None]
@@ -16,6 +17,7 @@ Make = Callable[[ModuleType], None]
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
 # Old code imports Estimator from here. TensorFlow 1.15 already had its own package in this place.
 _ESTIMATOR = "tensorflow.python.estimator"
+_V1 = "tensorflow.compat.v1."
 
 
 def is_public(fullname: str) -> bool:
@@ -25,7 +27,7 @@ def is_public(fullname: str) -> bool:
     if root is None or getattr(root.__spec__, "_initializing", False):
         return False
     first = fullname.split(".")[1]
-    return first not in BELOW_THE_API and not first.startswith("_")
+    return first not in BELOW_THE_API and not first.startswith("_") and not is_lent(fullname)
 
 
 def maker(fullname: str) -> Make | None:
@@ -39,13 +41,15 @@ def maker(fullname: str) -> Make | None:
         return _of_keras_two
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
+    if fullname.startswith(_V1):
+        twin = importlib.import_module(f"tensorflow.{fullname.removeprefix(_V1)}")
+        return lambda fresh: substitute(fullname, twin)
+    if is_lent(fullname):
+        made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)
+        return made
     if not is_public(fullname):
         return None
     root = sys.modules["tensorflow"]
-    first = fullname.split(".")[1]
-    if first in ("contrib", "examples"):
-        made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)
-        return made
     genuine = _public_module(root, fullname.split(".")[1:])
     return None if genuine is None else lambda fresh: substitute(fullname, genuine)
 

@@ -27,12 +27,19 @@ _ADDED = ("contrib", "staging", "estimator")
 
 
 def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
-    """Switch v2 behaviour off and give the loaded ``tensorflow`` its TF1 face."""
+    """Give the loaded ``tensorflow`` and its ``compat.v1`` their TF1 faces."""
     v1 = views.own(module, "compat").v1
+    names = _Names(module, v1, origin, settings)
+    overlay = _overlay(module, v1, settings)
+    compat = {"compat": views.own(module, "compat")}  # compat.v1.compat is incomplete
+    views.attach(module, View(compat | overlay, names.read_top, names.all), origin)
+    views.attach(v1, View(overlay, lambda name: names.read(name) if name in _ADDED else UNCHANGED), origin)
+
+
+def switch_off_v2(module: ModuleType) -> None:
+    """Switch v2 behaviour off in the loaded ``tensorflow``."""
     with _silent_deprecations():
-        v1.disable_v2_behavior()
-    names = _Names(module, v1)
-    views.attach(module, View(_overlay(module, v1, settings), names.read, names.all), origin)
+        views.own(module, "compat").v1.disable_v2_behavior()
 
 
 def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
@@ -46,6 +53,8 @@ def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
             there = functools.reduce(getattr, path, views.own(sys.modules["tensorflow"], "compat").v1)
         except (AttributeError, ImportError):
             return UNCHANGED  # a module without a TF1 form, such as one of Keras 3
+        if there is module:
+            return UNCHANGED
         if name == "__all__":
             return [public for public in dir(there) if not public.startswith("_")]
         return getattr(there, name, UNCHANGED)
@@ -56,13 +65,21 @@ def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
 class _Names:
     """The names of TF1, looked up in TensorFlow 2."""
 
-    def __init__(self, module: ModuleType, v1: Any) -> None:
+    def __init__(self, module: ModuleType, v1: Any, origin: Origin, settings: Settings) -> None:
         self._module = module
         self._v1 = v1
+        self._origin = origin
+        self._settings = settings
 
     def all(self) -> list[str]:
         """Return the public names, as listed by ``dir(tf)`` and the star import."""
-        return sorted({name for name in dir(self._v1) if not name.startswith("_")} | set(_ADDED))
+        return sorted({name for name in views.own(self._v1, "__dir__")() if not name.startswith("_")} | set(_ADDED))
+
+    def read_top(self, name: str) -> Any:
+        if name == "estimator" and self._settings.only and not self._origin.is_lent(sys._getframe()):
+            # A TensorFlow 2 program: it expects what TensorFlow 2.15 had here.
+            return importlib.import_module("staging_tf1.legacy.estimator.names").module("v2")
+        return self.read(name)
 
     def read(self, name: str) -> Any:
         if name == "__all__":
@@ -76,7 +93,7 @@ class _Names:
         if name == "estimator":
             return importlib.import_module("staging_tf1.legacy.estimator.names").module()
         try:
-            return getattr(self._v1, name)
+            return views.own(self._v1, name)
         except AttributeError:
             if name in BELOW_THE_API:
                 return UNCHANGED
@@ -87,9 +104,7 @@ class _Names:
 
 
 def _overlay(module: ModuleType, v1: Any, settings: Settings) -> dict[str, Any]:
-    # compat.v1.compat is incomplete; the top-level module has v1, v2 and forward_compatible.
-    overlay: dict[str, Any] = {"compat": views.own(module, "compat")}
-    overlay.update(without_keras_two(module, v1))
+    overlay = without_keras_two(module, v1)
     if settings.claim_version:
         version = ModuleType("tensorflow.version")
         version.__dict__.update({name: getattr(v1.version, name) for name in dir(v1.version)})

@@ -60,13 +60,13 @@ class TwoFacedModule(ModuleType):
 
     def __getattribute__(self, name: str) -> Any:
         mine = type(self)
-        if mine._staging_origin.is_user(sys._getframe(1)):
+        if mine._staging_origin.sees(sys._getframe(1), name):
             if name == "__dict__":
                 return _user_dict(self, mine._staging_view)
             value = mine._staging_view.read(name)
             if value is not UNCHANGED:
                 return value
-        return ModuleType.__getattribute__(self, name)
+        return super().__getattribute__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         mine = type(self)
@@ -75,36 +75,40 @@ class TwoFacedModule(ModuleType):
         if by_import:
             for_user = f"{own(self, '__name__')}.{name}" in made_for_user
         else:
-            for_user = mine._staging_origin.is_user(frame)
+            for_user = mine._staging_origin.sees(frame, name)
         if for_user:
             mine._staging_view.overlay[name] = value
         else:
-            ModuleType.__setattr__(self, name, value)
+            super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
         mine = type(self)
-        if mine._staging_origin.is_user(sys._getframe(1)) and name in mine._staging_view.overlay:
+        if mine._staging_origin.sees(sys._getframe(1), name) and name in mine._staging_view.overlay:
             del mine._staging_view.overlay[name]
         else:
-            ModuleType.__delattr__(self, name)
+            super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
         mine = type(self)
         names = mine._staging_view.names
         if names is not None and mine._staging_origin.is_user(sys._getframe(1)):
             return sorted(names())
-        return sorted(ModuleType.__getattribute__(self, "__dict__"))
+        return list(super().__dir__())
 
 
 def attach(module: ModuleType, view: View, origin: Origin) -> None:
     """Give `module` a second face for user code. Attaching again replaces the view."""
-    face = type("module", (TwoFacedModule,), {"_staging_view": view, "_staging_origin": origin})
-    ModuleType.__setattr__(module, "__class__", face)
+    kind = type(module).__mro__[2] if isinstance(module, TwoFacedModule) else type(module)
+    bases = (TwoFacedModule,) if kind is ModuleType else (TwoFacedModule, kind)  # tf.compat.v1 has a class of its own
+    face = type("module", bases, {"_staging_view": view, "_staging_origin": origin})
+    super(kind, module).__setattr__("__class__", face)
 
 
 def own(module: ModuleType, name: str) -> Any:
     """Return the attribute that libraries see, whatever the calling code. Raises AttributeError if there is none."""
-    return ModuleType.__getattribute__(module, name)
+    if isinstance(module, TwoFacedModule):
+        return super(TwoFacedModule, module).__getattribute__(name)
+    return getattr(module, name)
 
 
 def _user_dict(module: ModuleType, view: View) -> dict[str, Any]:

@@ -49,8 +49,10 @@ class _Contrib(ModuleType):
             raise AttributeError(f"module {_ROOT!r} has no attribute {name!r}")
         try:
             return importlib.import_module(f"{_ROOT}.{name}")
-        except RemovedModuleError as error:
-            raise RemovedNameError(str(error)) from None
+        except ModuleNotFoundError as error:
+            if error.name != f"{_ROOT}.{name}":
+                raise
+            raise RemovedNameError(removal_message(f"contrib.{name}", name)) from None
 
     def __dir__(self) -> list[str]:
         return sorted(homes.PARTS)

@@ -133,7 +133,7 @@ def _download(target: str) -> str:
     told = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
     errors = [line for line in told if line.startswith("ERROR:")] or told or [f"exit code {ran.returncode}"]
     raise ContribError(
-        f"pip cannot download {_WHEEL}: {errors[-1].removeprefix('ERROR: ')} Connect to a package index, or download "
+        f"pip cannot download {_WHEEL}: {errors[-1].removeprefix('ERROR: ').rstrip('.')}. Connect to a package index, or download "
         f"the file elsewhere and pass it: {FETCH} --wheel {_WHEEL}"
     )
 

@@ -16,7 +16,6 @@ from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
 from staging_tf1.legacy.keras_two import has_keras_two
 
 PACKAGE = "tensorflow_estimator"
-_API = f"{PACKAGE}._api.v1"
 INSTALL = "pip install tensorflow-estimator==2.15.0"
 
 # Names of TensorFlow 1.15 that the package does not have.
@@ -29,7 +28,9 @@ _GONE = {
 
 
 class _Estimator(ModuleType):
-    """`tf.estimator`."""
+    """`tf.estimator`: "v1" for programs of TensorFlow 1, "v2" as TensorFlow 2.15 had it."""
+
+    _api = "v1"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -37,19 +38,20 @@ class _Estimator(ModuleType):
         # Programs that only use the session hooks need no package.
         if name in ESTIMATOR_HOOKS and hasattr(tf.train, name):
             return getattr(tf.train, name)
-        return find(name)
+        return find(name, self._api)
 
     def __dir__(self) -> list[str]:
         names = set(ESTIMATOR_HOOKS)
         if importlib.util.find_spec(PACKAGE) is not None:
-            names.update(name for name in dir(_package("estimator")) if not name.startswith("_"))
+            names.update(name for name in dir(_package("estimator", self._api)) if not name.startswith("_"))
         return sorted(names)
 
 
 @functools.cache
-def module() -> ModuleType:
+def module(api: str = "v1") -> ModuleType:
     """Return the `tf.estimator` module, the same one on every call."""
     made = _Estimator("tensorflow.estimator", __doc__)
+    made.__dict__["_api"] = api
     made.__path__ = []  # a package: old code imports from tensorflow.estimator.inputs
     return made
 
@@ -69,7 +71,7 @@ def below(fullname: str) -> ModuleType:
         raise RemovedModuleError(f"{fullname} is not in the package tensorflow-estimator: {error}.") from None
 
 
-def find(path: str) -> Any:
+def find(path: str, api: str = "v1") -> Any:
     """Return ``tf.estimator.<path>``.
 
     Raises RemovedNameError if the package lacks it, or if the package or Keras 2 is not installed.
@@ -77,7 +79,7 @@ def find(path: str) -> Any:
     full = f"tf.estimator.{path}"
     if path in _GONE:
         raise RemovedNameError(f"{full} was removed, and the package tensorflow-estimator lacks it. {_GONE[path]}")
-    value: Any = _package(full)
+    value: Any = _package(full, api)
     for name in path.split("."):
         try:
             value = getattr(value, name)
@@ -88,9 +90,10 @@ def find(path: str) -> Any:
     return value
 
 
-def _package(full: str) -> ModuleType:
+def _package(full: str, api: str = "v1") -> ModuleType:
     """Return the package's own `tf.estimator` module. `full` is the name that the error message shows."""
-    loaded = sys.modules.get(f"{_API}.estimator")
+    name = f"{PACKAGE}._api.{api}.estimator"
+    loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded
     if importlib.util.find_spec(PACKAGE) is None:
@@ -109,4 +112,4 @@ def _package(full: str) -> ModuleType:
             f"{full} needs Keras 2, and this process has loaded Keras 3. Call staging_tf1.legacy.install(), or set "
             "TF_USE_LEGACY_KERAS=1, before the first import of tensorflow."
         )
-    return importlib.import_module(f"{_API}.estimator")
+    return importlib.import_module(name)
