@@ -31,6 +31,22 @@ def instead_of(full: str) -> str | None:
     return _of_module(MODULES[full]) if full in MODULES else None
 
 
+def is_restored(full: str) -> bool:
+    """Return whether programs under `staging-tf1 run` find a removed name, and can use it.
+
+    >>> is_restored("tensorflow.python.ops.array_ops.stack")
+    True
+    >>> is_restored("tensorflow.python.eager.profiler.start")
+    False
+    """
+    module, _, name = full.rpartition(".")
+    home = old_names.MODULES.get(module, {}).get(name)
+    if home is not None:
+        return not home.startswith("!")
+    gone = MODULES.get(full) or MODULES.get(module)
+    return gone is not None and bool(gone.homes)
+
+
 def _of_module(gone: Gone) -> str:
     if not gone.homes:
         return gone.advice

@@ -98,7 +98,7 @@ class TwoFacedModule(ModuleType):
 
 def attach(module: ModuleType, view: View, origin: Origin) -> None:
     """Give `module` a second face for user code. Attaching again replaces the view."""
-    kind = type(module).__mro__[2] if isinstance(module, TwoFacedModule) else type(module)
+    kind: Any = type(module).__mro__[2] if isinstance(module, TwoFacedModule) else type(module)
     bases = (TwoFacedModule,) if kind is ModuleType else (TwoFacedModule, kind)  # tf.compat.v1 has a class of its own
     face = type("module", bases, {"_staging_view": view, "_staging_origin": origin})
     super(kind, module).__setattr__("__class__", face)

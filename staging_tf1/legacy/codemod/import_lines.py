@@ -187,7 +187,7 @@ def _plain_line(name: str, local: str | None, keep_tensorflow: bool) -> str | No
         if new.startswith("tensorflow."):
             new = f"{_V1}{new.removeprefix('tensorflow')}"
         if local:
-            return f"import {new} as {local}" if new in ("staging_tf1", "tf_slim") else _from_line(new, local)
+            return f"import {new} as {local}" if new == "staging_tf1" else _from_line(new, local)
         return f"import {new}"
     if name.startswith("tensorflow.") and not name.startswith(_STAYS) and targets.advice(name) is None and local:
         return f"import {_V1}{name.removeprefix('tensorflow')} as {local}"
@@ -222,7 +222,7 @@ def _from(node: cst.ImportFrom, keep_tensorflow: bool) -> NewImport:
 def _from_name(full: str, local: str, keep_tensorflow: bool) -> str | None:
     new = targets.moved(full)
     if new is not None:
-        if "." not in new and new not in ("staging_tf1", "tf_slim"):
+        if "." not in new and new != "staging_tf1":
             return None  # a builtin replaces it, and the uses are rewritten
         if new.startswith("tensorflow."):
             new = f"{_V1}{new.removeprefix('tensorflow')}"

@@ -11,7 +11,7 @@ _KERAS_TWO = (
     "tensorflow.layers.",
     "tensorflow.nn.rnn_cell.",
     "tensorflow.python.layers.",
-    "staging_tf1.contrib.rnn.",
+    "staging_tf1.contrib.",
 )
 
 

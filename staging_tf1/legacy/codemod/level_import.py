@@ -147,7 +147,8 @@ class _Rewriter(cst.CSTTransformer):
         if self._follows_its_import(original_node):
             return updated_node
         outermost = not self._outer or dotted(self._outer[-1]) is None
-        if not outermost and any(self._survey.imports.meaning(outer) in targets.MOVES for outer in self._outer):
+        outer = [self._survey.imports.meaning(each) for each in self._outer]
+        if not outermost and any(each in targets.MOVES or targets.lost(each) is not None for each in outer):
             return updated_node  # the longer name may have another home
         new = targets.moved(full) if full in targets.MOVES or outermost else None
         if new is None:
@@ -219,7 +220,7 @@ class _Rewriter(cst.CSTTransformer):
             return f"{v1}.compat.v1.{rest}" if self._survey.by_upgrade else f"{v1}.{rest}"
         if root == "numpy":
             return f"{self._numpy_name()}.{rest}"
-        if root in ("staging_tf1", "tf_slim"):
+        if root == "staging_tf1":
             self.modules.add(root)
         return full
 

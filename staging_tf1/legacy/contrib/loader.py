@@ -1,6 +1,6 @@
-"""Loads the genuine files of `tf.contrib`: as they are, but for generated files and single names that need TensorFlow 1.
+"""Loads the genuine files of `tf.contrib`: as they are, except for generated files and single names.
 
-The files of protocol buffers were generated for an older protobuf, those of ops for binaries of TensorFlow 1.
+Those of protocol buffers were generated for an older protobuf, those of ops for binaries of TensorFlow 1.
 """
 
 from __future__ import annotations
@@ -68,8 +68,11 @@ def build_messages(namespace: dict[str, Any], serialized: bytes) -> None:
 
 def _of_ops(tree: ast.Module) -> ast.Module:
     """Return a module with the functions of the file, each of which calls its op in `ops.call`."""
-    head = "from tensorflow.python.framework import dtypes as _dtypes\nfrom staging_tf1.legacy.contrib import ops as _ops\n"
-    made: list[ast.stmt] = [*ast.parse(head).body]  # defaults name dtypes
+    head = (
+        "from tensorflow.python.framework import dtypes as _dtypes",  # defaults name them
+        "from staging_tf1.legacy.contrib import ops as _ops",
+    )
+    made: list[ast.stmt] = [*ast.parse("\n".join(head)).body]
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef) or not function.decorator_list:
             continue

@@ -12,22 +12,30 @@ UNREGISTERED: dict[str, tuple[str, ...]] = {
     "tensorflow.contrib.image.python.ops.image_ops": ("_image_projective_transform_grad",),
 }
 
-# What to use instead of ops that are not restored: op, or part of tf.contrib -> advice.
-INSTEAD: dict[str, str] = {
-    "BytesLimit": "tf.config.experimental.get_memory_info",
-    "ImageConnectedComponents": "scipy.ndimage.label in tf.numpy_function",
-    "bigtable": "the package tensorflow-io",
-    "boosted_trees": "the package tensorflow-decision-forests",
-    "cloud": "the package tensorflow-io",
-    "factorization": "the package implicit, or scikit-learn",
-    "ffmpeg": "tf.audio.decode_wav, or the package tensorflow-io",
+_IO = "the package tensorflow-io"
+_FORESTS = "the package tensorflow-decision-forests"
+# Parts of `tf.contrib` whose ops are not restored, single names of others, and single ops -> what to use instead, ""
+# if there is nothing.
+LOST: dict[str, str] = {
+    **dict.fromkeys("bigtable cloud hadoop ignite kafka kinesis".split(), _IO),
+    **dict.fromkeys("boosted_trees tensor_forest".split(), _FORESTS),
+    **dict.fromkeys("periodic_resample remote_fused_graph rpc tensorrt".split(), ""),
+    **dict.fromkeys(
+        (
+            "factorization.WALSModel",
+            "factorization.WALSMatrixFactorization",
+            "factorization.WALSComputePartialLhsAndRhs",
+        ),
+        "the package implicit",
+    ),
+    "ffmpeg": f"tf.audio.decode_wav, or {_IO}",
     "fused_conv": "tf.nn.conv2d, tf.nn.bias_add and tf.nn.relu",
-    "hadoop": "the package tensorflow-io",
-    "ignite": "the package tensorflow-io",
+    **dict.fromkeys(
+        ("image.connected_components", "image.ImageConnectedComponents"), "scipy.ndimage.label in tf.numpy_function"
+    ),
+    **dict.fromkeys(("image.single_image_random_dot_stereograms", "image.SingleImageRandomDotStereograms"), ""),
     "input_pipeline": "tf.data",
-    "kafka": "the package tensorflow-io",
-    "kinesis": "the package tensorflow-io",
     "libsvm": "sklearn.datasets.load_svmlight_file",
+    "memory_stats.BytesLimit": "tf.config.experimental.get_memory_info",
     "nearest_neighbor": "the package scann",
-    "tensor_forest": "the package tensorflow-decision-forests",
 }

@@ -13,7 +13,7 @@ import numpy as np
 from staging_tf1._tf import scope_device, tf
 from staging_tf1.errors import RemovedNameError
 from staging_tf1.legacy.contrib.absent import absent
-from staging_tf1.legacy.contrib.names import INSTEAD
+from staging_tf1.legacy.contrib.names import LOST
 
 
 def call(op: str, module: str, name: str | None = None, **arguments: Any) -> Any:
@@ -28,10 +28,11 @@ def call(op: str, module: str, name: str | None = None, **arguments: Any) -> Any
     make = _OPS.get(op)
     if make is None:
         part = module.split(".")[2]
-        instead = INSTEAD.get(op) or INSTEAD.get(part)
+        instead = LOST.get(f"{part}.{op}") or LOST.get(part)
         raise RemovedNameError(
-            f"the op {op} of tf.contrib.{part} is in a binary of TensorFlow 1.15.5, which the installed TensorFlow cannot "
-            f"load, and staging_tf1 does not replace it. {f'Use instead: {instead}' if instead else 'There is no replacement'}."
+            f"the op {op} of tf.contrib.{part} is in a binary of TensorFlow 1.15.5, which the installed TensorFlow "
+            "cannot load, and staging_tf1 does not replace it. "
+            f"{f'Use instead: {instead}' if instead else 'There is no replacement'}."
         )
     with tf.name_scope(name or op):
         return make(**arguments)
@@ -122,7 +123,7 @@ def _resampler(data: Any, warp: Any) -> Any:
     first = tf.range(batch)[:, tf.newaxis] + tf.zeros([1, tf.shape(points)[1]], tf.int32)
 
     def neighbor(right: int, down: int) -> Any:
-        at = tf.cast(corner, tf.int32) + [right, down]
+        at = tf.add(tf.cast(corner, tf.int32), [right, down])
         x, y = at[..., 0], at[..., 1]
         inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
         read = tf.stack([first, tf.clip_by_value(y, 0, height - 1), tf.clip_by_value(x, 0, width - 1)], -1)

@@ -1,4 +1,4 @@
-"""The genuine files of `tf.contrib`: fetched from TensorFlow 1.15.5's wheel into a cache folder, found and removed there.
+"""The genuine files of `tf.contrib`: fetched from TensorFlow 1.15.5's wheel into a cache folder, found, and removed.
 
 Nothing here imports TensorFlow.
 """
@@ -132,9 +132,10 @@ def _download(target: str) -> str:
         return path
     told = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
     errors = [line for line in told if line.startswith("ERROR:")] or told or [f"exit code {ran.returncode}"]
+    reason = errors[-1].removeprefix("ERROR: ").rstrip(".")
     raise ContribError(
-        f"pip cannot download {_WHEEL}: {errors[-1].removeprefix('ERROR: ').rstrip('.')}. Connect to a package index, or download "
-        f"the file elsewhere and pass it: {FETCH} --wheel {_WHEEL}"
+        f"pip cannot download {_WHEEL}: {reason}. Connect to a package index, or download the file elsewhere and pass "
+        f"it: {FETCH} --wheel {_WHEEL}"
     )
 
 

@@ -10,7 +10,7 @@ from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.model.reading import Use
 from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
-from staging_tf1.legacy.lint.rules.promises import is_module, what_is_left
+from staging_tf1.legacy.lint.rules.promises import what_is_missing
 
 _NEVER_WAS = "tensorflow.staging"
 _CONTRIB = "tensorflow.contrib"
@@ -34,10 +34,10 @@ def tutorial_api(analysis: Analysis) -> Found:
 
 def contrib(analysis: Analysis) -> Found:
     """STG117."""
-    read = [full for use in analysis.program.reading.uses if (full := _full(analysis, use)).startswith(_CONTRIB)]
     for node, full in _one_per_line(analysis, _CONTRIB):
-        below = [name for name in read if name.startswith(full + ".")] if is_module(full) else []
-        yield node, f"{_short(full)} left TensorFlow with tf.contrib: {what_is_left(full, below)}"
+        missing = what_is_missing(full)
+        if missing is not None:
+            yield node, f"{_short(full)}: {missing}"
 
 
 def private_names(analysis: Analysis) -> Found:
@@ -47,7 +47,8 @@ def private_names(analysis: Analysis) -> Found:
         # The import of a module that is gone stands for all uses of its names.
         repeated = isinstance(node, ast.Attribute) and gone_names.instead_of(full.rpartition(".")[0]) is not None
         if instead is not None and not repeated:
-            yield node, f"{full} was removed from TensorFlow 2. {instead}"
+            restored = " staging-tf1 run restores it for the program as it is." if gone_names.is_restored(full) else ""
+            yield node, f"{full} was removed from TensorFlow 2. {instead}{restored}"
 
 
 def keras_two(analysis: Analysis) -> Found:
