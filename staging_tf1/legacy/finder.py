@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.legacy import scipy_names
 from staging_tf1.legacy.contrib import homes, store
 from staging_tf1.legacy.origin import Origin, is_at_import_statement, is_lent
 from staging_tf1.legacy.views import made_for_user
@@ -37,7 +38,7 @@ class Finder(MetaPathFinder):
       maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
       second_face: for a module below ``tensorflow`` that another finder finds.
       origin: distinguishes user code from libraries.
-      around: context managers in which modules are executed, by the full name of the module, or by its package and ".*".
+      around: context managers in which modules are executed, by their full name, or by their package and ".*".
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Finder(MetaPathFinder):
             return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
         act = self._after_load.get(fullname)
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
-        below_tensorflow = fullname.startswith(_BELOW)
-        if act is None and around is None and not below_tensorflow:
+        is_ours_to_find = fullname.startswith(_BELOW) or fullname in scipy_names.MODULES
+        if act is None and around is None and not is_ours_to_find:
             return None
-        if act is None and below_tensorflow:
+        if act is None and is_ours_to_find:
             act = self._second_face(fullname)
         found = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if found is not None:
@@ -90,10 +91,13 @@ class Finder(MetaPathFinder):
             if (act is not None or around is not None) and found.loader is not None:
                 found.loader = _ActingLoader(found.loader, act, around or nullcontext)
             return found
-        if not below_tensorflow:
+        if not is_ours_to_find:
             return None
         asking = sys._getframe(1)
-        if not self._origin.sees(asking, _name_in_tf(fullname)):
+        if fullname.startswith("scipy."):
+            if not self._origin.sees_old_names(asking):
+                return None
+        elif not self._origin.sees(asking, _name_in_tf(fullname)):
             return None
         if is_lent(fullname) and fullname not in OURS and (files := store.found()) is not None:
             folder = os.path.join(files, *fullname.split(".")[1:-1])
@@ -135,7 +139,7 @@ def _find_elsewhere(
 
 
 def _genuine(spec: ModuleSpec) -> ModuleSpec:
-    """Let the file of a `spec` be loaded as one of TensorFlow 1.15.5. A folder without an __init__.py is a package, too."""
+    """Let the file of a `spec` be loaded as one of TensorFlow 1.15.5. A folder without an __init__.py has none."""
     if isinstance(spec.loader, SourceFileLoader):
         spec.loader = importlib.import_module(_GENUINE).GenuineLoader(spec.name, spec.loader.path)
     return spec

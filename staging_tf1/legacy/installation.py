@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import keras_two, numpy_arrays, old_names, seeds, submodules, views
+from staging_tf1.legacy import keras_two, numpy_arrays, old_names, scipy_names, seeds, submodules, views
 from staging_tf1.legacy.finder import AfterLoad, Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
@@ -98,7 +98,7 @@ def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only
 
 
 def lend() -> tuple[Finder, Origin]:
-    """Let the genuine modules of TensorFlow 1.15.5 be imported, and see TF1. The program's own code sees no more of it."""
+    """Let the genuine modules of TensorFlow 1.15.5 be imported, and see TF1. The program itself sees no more of it."""
     global _lending
     if _lending is None:
         keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
@@ -108,6 +108,8 @@ def lend() -> tuple[Finder, Origin]:
             **{name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES},
             **_ESTIMATOR_HOOKS,
         }
+        for name in scipy_names.PACKAGES:
+            after_load[name] = _and_as_package(after_load.get(name))
         around = {"tensorflow_estimator.*": _lent_to_estimator}
         finder = Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around)
         _lending = finder, origin
@@ -140,6 +142,17 @@ def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
 
 def _other(names: dict[str, str], name: str) -> Any:
     return old_names.value_at(names[name]) if name in names else views.UNCHANGED
+
+
+def _and_as_package(before: AfterLoad | None) -> AfterLoad:
+    """Let the import system look for the removed modules of a package that has become a single file."""
+
+    def act(module: ModuleType) -> None:
+        module.__dict__.setdefault("__path__", [])
+        if before is not None:
+            before(module)
+
+    return act
 
 
 def _old_numpy(module: ModuleType, origin: Origin) -> None:

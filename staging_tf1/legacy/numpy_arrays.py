@@ -26,7 +26,7 @@ def attach(numpy: ModuleType, origin: Origin) -> None:
             if not hasattr(numpy.zeros(1) if kind is numpy.ndarray else numpy.float64(0), name):
                 _add_method(kind, name, function, origin)
     _read_bytes_from_strings(numpy, origin)
-    _copy_if_needed(numpy, origin)
+    _arrays_as_before(numpy, origin)
 
 
 def _print_as_before(numpy: ModuleType) -> None:
@@ -115,17 +115,26 @@ def _read_bytes_from_strings(numpy: Any, origin: Origin) -> None:
     numpy.fromstring = fromstring
 
 
-def _copy_if_needed(numpy: Any, origin: Origin) -> None:
-    """Let user code write ``np.array(x, copy=False)`` for "copy if needed", which numpy 2 spells ``copy=None``."""
+def _arrays_as_before(numpy: Any, origin: Origin) -> None:
+    """Let user code write ``np.array(x, copy=False)`` for "copy if needed", and make arrays of rows of unequal lengths.
+
+    numpy 2 spells the first ``copy=None``. numpy 1.24 and later want ``dtype=object`` for the second.
+    """
     genuine = numpy.array
-    if not _refuses(lambda: genuine([1], copy=False)):
-        return
+    if_needed = None if _refuses(lambda: genuine([1], copy=False)) else False
 
     @functools.wraps(genuine)
     def array(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("copy") is False and origin.sees_old_names(sys._getframe(1)):
-            kwargs["copy"] = None
-        return genuine(*args, **kwargs)
+        if not origin.sees_old_names(sys._getframe(1)):
+            return genuine(*args, **kwargs)
+        if kwargs.get("copy") is False:
+            kwargs["copy"] = if_needed
+        try:
+            return genuine(*args, **kwargs)
+        except ValueError as error:
+            if "inhomogeneous shape" not in str(error) or len(args) > 1 or kwargs.get("dtype") is not None:
+                raise
+            return genuine(*args, **{**kwargs, "dtype": object})
 
     numpy.array = array
 

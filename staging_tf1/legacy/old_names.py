@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import numpy_names, tensorflow_names
+from staging_tf1.legacy import numpy_names, scipy_names, tensorflow_names
 from staging_tf1.legacy.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
@@ -28,6 +28,7 @@ MODULES: dict[str, dict[str, str]] = {
     "inspect": {"getargspec": "staging_tf1.legacy.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
     "fractions": {"gcd": "math:gcd"},
+    **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }
 

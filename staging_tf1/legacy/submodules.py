@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import keras_two, views
+from staging_tf1.legacy import keras_two, scipy_names, views
 from staging_tf1.legacy.origin import is_lent
 from staging_tf1.legacy.tensorflow_names import MODULES, Gone
 
@@ -27,7 +27,12 @@ def is_public(fullname: str) -> bool:
     if root is None or getattr(root.__spec__, "_initializing", False):
         return False
     first = fullname.split(".")[1]
-    return first not in BELOW_THE_API and not first.startswith("_") and not is_lent(fullname)
+    return (
+        fullname.startswith("tensorflow.")
+        and first not in BELOW_THE_API
+        and not first.startswith("_")
+        and not is_lent(fullname)
+    )
 
 
 def maker(fullname: str) -> Make | None:
@@ -82,6 +87,8 @@ def _gone(fullname: str) -> Gone | None:
     """Return what became of a module; of those of tensorflow_estimator, one row stands for all that are below."""
     if fullname.startswith("tensorflow_estimator."):
         return MODULES["tensorflow_estimator.contrib"]
+    if fullname in scipy_names.MODULES:
+        return Gone((scipy_names.MODULES[fullname],), "scipy has removed it.")
     return MODULES.get(fullname)
 
 
@@ -95,13 +102,14 @@ def _stand_in(fresh: ModuleType) -> None:
     def read(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {fresh.__name__!r} has no attribute {name!r}")
-        if (below := f"{fresh.__name__}.{name}") in MODULES:
+        if _gone(below := f"{fresh.__name__}.{name}") is not None:
             return importlib.import_module(below)
         for home in gone.homes:
             there = value_at(home)
             if hasattr(there, name):
                 return getattr(there, name)
-        return absent(f"{fresh.__name__}.{name} was removed in TensorFlow 2. {gone.advice}")
+        since = " in TensorFlow 2" if fresh.__name__.startswith("tensorflow") else ""
+        return absent(f"{fresh.__name__}.{name} was removed{since}. {gone.advice}")
 
     fresh.__dict__["__getattr__"] = read
 

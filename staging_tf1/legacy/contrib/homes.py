@@ -18,6 +18,17 @@ PARTS = frozenset(
 )
 
 
+# Attributes of tf.contrib that are no parts, but modules below them.
+ATTRIBUTES = {
+    "eager": "eager.python.tfe",
+    "receptive_field": "receptive_field.receptive_field_api",
+    "recurrent": "recurrent.python.recurrent_api",
+    "remote_fused_graph": "remote_fused_graph.pylib",
+    "specs": "specs.python",
+    "summary": "summary.summary",
+}
+
+
 class Ours(NamedTuple):
     """A part that needs no genuine files."""
 

@@ -48,11 +48,17 @@ class _Contrib(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {_ROOT!r} has no attribute {name!r}")
         try:
-            return importlib.import_module(f"{_ROOT}.{name}")
+            importlib.import_module(f"{_ROOT}.{name}")
+            return importlib.import_module(f"{_ROOT}.{homes.ATTRIBUTES.get(name, name)}")
         except ModuleNotFoundError as error:
             if error.name != f"{_ROOT}.{name}":
                 raise
             raise RemovedNameError(removal_message(f"contrib.{name}", name)) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system sets each part that it has loaded.
+        if name not in homes.ATTRIBUTES:
+            super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         return sorted(homes.PARTS)
