@@ -65,10 +65,11 @@ class Finder(MetaPathFinder):
         self.add(loaded)
 
     def add(self, after_load: Mapping[str, AfterLoad], around: Mapping[str, Around] | None = None) -> None:
-        """Add or replace functions and contexts. The functions run now for modules that are already loaded."""
-        self._after_load |= after_load
+        """Add functions, to run after those that are there, and contexts. They run now for loaded modules."""
         self._around |= around or {}
         for name, act in after_load.items():
+            before = self._after_load.get(name)
+            self._after_load[name] = act if before is None else _both(before, act)
             if (module := sys.modules.get(name)) is not None:
                 act(module)
 
@@ -115,6 +116,14 @@ class Finder(MetaPathFinder):
             return None
         made_for_user.add(fullname)
         return importlib.util.spec_from_loader(fullname, _MakingLoader(make), is_package=True)
+
+
+def _both(first: AfterLoad, second: AfterLoad) -> AfterLoad:
+    def act(module: ModuleType) -> None:
+        first(module)
+        second(module)
+
+    return act
 
 
 def _alias(fresh: ModuleType) -> None:

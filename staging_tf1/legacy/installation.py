@@ -72,7 +72,7 @@ def install(
         return
     finder.add({"tensorflow.python.framework.random_seed": seeds.attach})
     if wanted.old_names:
-        finder.add({"numpy": lambda module: _old_numpy(module, origin)})
+        finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
         quiet = QuietStart()
@@ -108,12 +108,11 @@ def lend() -> tuple[Finder, Origin]:
             **{name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES},
             **_ESTIMATOR_HOOKS,
         }
-        for name in scipy_names.PACKAGES:
-            after_load[name] = _and_as_package(after_load.get(name))
         around = {"tensorflow_estimator.*": _lent_to_estimator}
         finder = Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around)
         _lending = finder, origin
         finder.install()
+        finder.add(dict.fromkeys(scipy_names.PACKAGES, _as_package))
     return _lending
 
 
@@ -144,20 +143,9 @@ def _other(names: dict[str, str], name: str) -> Any:
     return old_names.value_at(names[name]) if name in names else views.UNCHANGED
 
 
-def _and_as_package(before: AfterLoad | None) -> AfterLoad:
+def _as_package(module: ModuleType) -> None:
     """Let the import system look for the removed modules of a package that has become a single file."""
-
-    def act(module: ModuleType) -> None:
-        module.__dict__.setdefault("__path__", [])
-        if before is not None:
-            before(module)
-
-    return act
-
-
-def _old_numpy(module: ModuleType, origin: Origin) -> None:
-    old_names.offer(module, origin)
-    numpy_arrays.attach(module, origin)
+    module.__dict__.setdefault("__path__", [])
 
 
 def _quiet_hooks(quiet: QuietStart) -> dict[str, AfterLoad]:

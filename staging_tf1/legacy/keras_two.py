@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -67,11 +68,13 @@ def has_keras_two(of_tensorflow: bool = False) -> bool:
     """
     if not of_tensorflow and importlib.util.find_spec("tf_keras") is not None:
         return True
-    found = importlib.util.find_spec("keras")
-    if found is None:
+    if importlib.util.find_spec("keras") is None:
         return False
-    version = str(importlib.import_module("keras").__version__)
-    return version.startswith("2.")
+    try:
+        # Importing it would import TensorFlow, which may be what asks.
+        return importlib.metadata.version("keras").startswith("2.")
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 def counterpart(fullname: str) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 _IMAGES = "staging_tf1.legacy.scipy_images"
 _OF_NUMPY = """arange arccos arcsin arctan arctan2 argmax argmin argsort array asarray average ceil concatenate cos
     cumsum diag dot empty exp eye fabs float32 float64 floor hstack identity inf int32 int64 interp isnan linspace log
-    log10 log2 logspace max maximum mean median min minimum mod nan ndarray ones ones_like outer pi prod rand randn random ravel
-    reshape round shape sign sin size sort sqrt squeeze std sum tan tanh tile transpose unique unravel_index var vstack
-    where zeros zeros_like""".split()
+    log10 log2 logspace max maximum mean median min minimum mod nan ndarray ones ones_like outer pi prod rand randn
+    random ravel reshape round shape sign sin size sort sqrt squeeze std sum tan tanh tile transpose unique
+    unravel_index var vstack where zeros zeros_like""".split()
 _RANDOM = {"rand": "numpy.random:rand", "randn": "numpy.random:randn"}
 _WINDOWS = (
     "barthann bartlett blackman blackmanharris bohman boxcar chebwin cosine exponential flattop gaussian hamming hann"

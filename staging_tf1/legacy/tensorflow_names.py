@@ -35,7 +35,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tensorflow.python.eager.context": {
         **_public("VirtualDeviceConfiguration", under="config.experimental."),
-        "list_devices": f"{_V1}:config.list_logical_devices",
+        "list_devices": "tensorflow.python.framework.config:list_logical_devices",
     },
     "tensorflow.python.eager.function": {"defun": f"{_V1}:function"},
     "tensorflow.python.eager.tape": _in("eager.record", "record_operation", "stop_recording"),

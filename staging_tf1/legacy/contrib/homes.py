@@ -21,6 +21,7 @@ PARTS = frozenset(
 # Attributes of tf.contrib that are no parts, but modules below them.
 ATTRIBUTES = {
     "eager": "eager.python.tfe",
+    "optimizer_v2": "optimizer_v2.optimizer_v2_symbols",
     "receptive_field": "receptive_field.receptive_field_api",
     "recurrent": "recurrent.python.recurrent_api",
     "remote_fused_graph": "remote_fused_graph.pylib",
