@@ -21,6 +21,7 @@ from typing import Any
 
 from staging_tf1.legacy.contrib.homes import PARTS
 from staging_tf1.legacy.installation import lend
+from staging_tf1.legacy.keras_two import choose
 
 lend()
 
@@ -28,11 +29,13 @@ lend()
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    choose()
     return getattr(importlib.import_module("tensorflow.contrib"), name)
 
 
 def module_of(alias: str) -> ModuleType:
     """Return the module of `tf.contrib` with the name `alias` here. Importing it imports this module."""
+    choose()
     return importlib.import_module(alias.replace(__name__, "tensorflow.contrib", 1))
 
 

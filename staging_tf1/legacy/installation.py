@@ -65,6 +65,7 @@ def install(
             )
         return
     _installed = wanted
+    keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
     finder, origin = lend()
     origin.admit(wanted.packages, wanted.only, wanted.old_names)
     finder.add({"tensorflow": lambda module: _two_faces(module, origin, wanted)})
@@ -101,7 +102,6 @@ def lend() -> tuple[Finder, Origin]:
     """Let the genuine modules of TensorFlow 1.15.5 be imported, and see TF1. The program itself sees no more of it."""
     global _lending
     if _lending is None:
-        keras_two.choose()  # for tf.layers and tf.nn.rnn_cell
         origin = Origin()
         after_load: dict[str, AfterLoad] = {
             "tensorflow": lambda module: _two_faces(module, origin, Settings()),

@@ -54,7 +54,6 @@ def test_third_party_libraries_of_tensorflow_2_go_on_working(legacy_run: Run) ->
     works = {
         "keras": [True, True],
         "tensorflow_probability": -0.9189,
-        "tf_slim": [True, 4],
         "tensorboard": True,
         "gin": "float",
         "tf_keras": [4, 3],
@@ -154,7 +153,7 @@ def test_settings_survive_the_environment() -> None:
     told = settings.Settings(("a", "b"), claim_version=True, old_names=False)
     told.to_environment(environment)
     stored = json.loads(environment[settings.ENVIRONMENT_NAME])
-    assert stored == {"packages": ["a", "b"], "claim_version": True, "old_names": False}
+    assert stored == {"packages": ["a", "b"], "claim_version": True, "old_names": False, "only": []}
 
 
 # Whether TensorFlow's own Keras is Keras 2, and Estimator a part of TensorFlow.
@@ -166,10 +165,16 @@ KERAS_TWO = (
 
 
 def test_what_is_not_installed_is_named(inside: dict[str, Any]) -> None:
-    """Keras 2 and slim are separate packages. Without them, using one of their names says what to install."""
-    gone = "was removed with tf.contrib, and staging_tf1 does not restore it. Use instead: the package tf_slim. "
-    where = "If tf_slim is installed (pip install tf_slim), its names are available here."
-    assert inside["slim"] == [f"tf.contrib.slim.{name} {gone}{where}" for name in ("conv2d", "fully_connected")]
+    """Keras 2 is a separate package, and tf.contrib has to be fetched. Their names say what to do."""
+    fetch = (
+        "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The program "
+        "itself needs no change."
+    )
+    missing = ("tf.contrib.layers", "tf.contrib.slim", "tensorflow.examples.tutorials")
+    assert inside["contrib"] == [
+        *(f"{name} {fetch}" for name in missing),
+        "tf.contrib.lite: TensorFlow 1.15 had no tf.contrib.lite. Check the spelling.",
+    ]
     names = ("tf.layers.dense", "tf.nn.rnn_cell.LSTMCell")
     assert inside.get("keras", []) == ([] if HAS_KERAS_TWO else [f"{name} {KERAS_TWO}" for name in names])
     assert inside["there"] == "relu"

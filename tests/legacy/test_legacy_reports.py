@@ -67,7 +67,7 @@ def test_sarif_of_a_clean_file_is_a_log_without_results(capsys: Capture, tmp_pat
 
 
 def test_sarif_encodes_paths(capsys: Capture, tmp_path: Path) -> None:
-    (tmp_path / "my file.py").write_text("import tensorflow.contrib\n")
+    (tmp_path / "my file.py").write_text("import tensorflow.contrib.rpc\n")
     check.main([str(tmp_path), "--format", "sarif"])
     (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
@@ -75,7 +75,7 @@ def test_sarif_encodes_paths(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_columns_count_characters(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "a.py").write_text("import tensorflow as tf\nname = 'größe', tf.contrib.staging\n", encoding="utf-8")
+    (tmp_path / "a.py").write_text("import tensorflow as tf\nname = 'größe', tf.contrib.rpc\n", encoding="utf-8")
     check.main([str(tmp_path / "a.py"), "--format", "json"])
     assert [one["column"] for one in json.loads(capsys.readouterr().out)] == [17]
 

@@ -10,20 +10,21 @@ from staging_tf1.legacy.contrib.homes import OURS, PARTS
 
 
 def removal_message(symbol: str, part: str) -> str:
-    """Return the error message for ``tf.<symbol>``, a symbol of the contrib module `part` or of tensorflow.examples."""
+    """Return the error message for a symbol below ``tensorflow``: of the part `part` of contrib, or of examples."""
+    full = f"{'tf' if symbol.startswith('contrib.') else 'tensorflow'}.{symbol}"
     if symbol.startswith("contrib.") and part not in PARTS:
-        return f"tf.{symbol}: TensorFlow 1.15 had no tf.contrib.{part}. Check the spelling."
+        return f"{full}: TensorFlow 1.15 had no tf.contrib.{part}. Check the spelling."
     if symbol.startswith("contrib.") and part in OURS:
         return (
-            f"tf.{symbol} was removed with tf.contrib, and staging_tf1 does not restore it. "
+            f"{full} was removed with tf.contrib, and staging_tf1 does not restore it. "
             f"Use instead: {OURS[part].instead}."
         )
     if store.found() is None:
         return (
-            f"tf.{symbol} is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): {store.FETCH}. The "
+            f"{full} is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): {store.FETCH}. The "
             "program itself needs no change."
         )
-    return f"tf.{symbol} is not among the files of TensorFlow 1.15.5. Check the spelling."
+    return f"{full} is not among the files of TensorFlow 1.15.5. Check the spelling."
 
 
 class _Absent(type):

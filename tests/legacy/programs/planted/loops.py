@@ -5,26 +5,26 @@ x = tf.random_normal([8])
 
 
 def stage(value):
-    area = tf.contrib.staging.StagingArea([tf.float32])  # bad: STG101 STG117
+    area = tf.contrib.staging.StagingArea([tf.float32])  # bad: STG101
     return area.put([value]), area.get()
 
 
 def body(i):
-    inner = tf.contrib.staging.StagingArea([tf.int32], capacity=1)  # bad: STG101 STG117
+    inner = tf.contrib.staging.StagingArea([tf.int32], capacity=1)  # bad: STG101
     with tf.control_dependencies([inner.put([i])]):
         return inner.get()[0]
 
 
 count = tf.while_loop(lambda i: i < 3, body, [tf.constant(0)])
 
-outer = tf.contrib.staging.StagingArea([tf.float32], [[8]])  # bad: STG107 STG117
+outer = tf.contrib.staging.StagingArea([tf.float32], [[8]])  # bad: STG107
 outer_put = outer.put([x])
 (staged,) = outer.get()
 train_op = tf.group(tf.reduce_sum(staged), outer_put)
 
-forgotten = tf.contrib.staging.StagingArea([tf.float32])  # bad: STG117
+forgotten = tf.contrib.staging.StagingArea([tf.float32])
 wait = forgotten.get()  # bad: STG104
-hoard = tf.contrib.staging.StagingArea([tf.float32])  # bad: STG117
+hoard = tf.contrib.staging.StagingArea([tf.float32])
 kept = hoard.put([x])  # bad: STG105
 
 with tf.Session() as sess:

@@ -3,7 +3,7 @@ import threading
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.contrib import staging  # bad: STG117
+from tensorflow.contrib import staging
 
 BATCH = 16
 images_in = tf.placeholder(tf.float32, [BATCH, 4])

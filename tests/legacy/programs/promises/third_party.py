@@ -25,10 +25,6 @@ def probability(tfp):
         return round(float(sess.run(tfp.distributions.Normal(0.0, 1.0).log_prob(0.0))), 4)
 
 
-def slim(tf_slim):
-    return [tf.contrib.slim.conv2d is tf_slim.conv2d, tf.contrib.slim.fully_connected(tf.zeros([2, 3]), 4).shape[1].value]
-
-
 def board(module):
     from tensorboard.compat import tf2
 
@@ -46,7 +42,6 @@ def layers(tf_keras):
 
 
 attempt("tensorflow_probability", probability)
-attempt("tf_slim", slim)
 attempt("tensorboard", board)
 attempt("gin", gin)
 attempt("tf_keras", layers)

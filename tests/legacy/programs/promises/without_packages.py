@@ -1,8 +1,10 @@
-"""Installs the shim from inside a program, where Keras 2 and slim are as if not installed, and prints what errors say."""
+"""Installs the shim from inside a program, where Keras 2 and tf.contrib are as if not installed, and prints what errors say."""
 import json
+import os
 import sys
 
-sys.modules["tf_keras"] = sys.modules["tf_slim"] = None
+sys.modules["tf_keras"] = None
+os.environ["STAGING_TF1_CACHE"] = os.path.join(os.sep, "nothing", "here")
 
 from staging_tf1 import legacy
 
@@ -11,21 +13,29 @@ legacy.install()
 report = {"loaded by install": "tensorflow" in sys.modules}
 
 import tensorflow as tf
-import tensorflow.contrib.slim as slim
-from tensorflow.contrib.slim import conv2d
 
 
 def failing(action):
     try:
         action()
-    except (AttributeError, RuntimeError) as error:
+    except (AttributeError, ImportError, RuntimeError) as error:
         return str(error)
 
 
 report["area"] = tf.contrib.staging.StagingArea.__name__
 report["eager"] = tf.executing_eagerly()
 report["other arguments"] = failing(lambda: legacy.install(claim_version=True))
-report["slim"] = [failing(lambda: conv2d(1)), failing(lambda: slim.fully_connected(1))]
+
+
+def slim():
+    from tensorflow.contrib import slim
+
+
+def mnist():
+    from tensorflow.examples.tutorials.mnist import input_data
+
+
+report["contrib"] = [failing(lambda: tf.contrib.layers), failing(slim), failing(mnist), failing(lambda: tf.contrib.lite)]
 report["estimator"] = failing(lambda: tf.estimator.Estimator)
 
 import keras
