@@ -30,7 +30,7 @@ def imsave(name: Any, arr: Any, format: str | None = None) -> None:
 
 def fromimage(im: Any, flatten: bool = False, mode: str | None = None) -> Any:
     """Return the array of an image of Pillow; see `imread`. Raises TypeError for anything else."""
-    if not _pillow().isImageType(im):
+    if not isinstance(im, _pillow().Image):
         raise TypeError("Input is not a PIL image.")
     if mode is not None:
         im = im if mode == im.mode else im.convert(mode)

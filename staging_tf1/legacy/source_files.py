@@ -6,10 +6,12 @@ import ast
 import io
 import os
 import re
+import sys
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import TracebackType
 
 from staging_tf1.arguments import kind_of_file
 
@@ -148,3 +150,16 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
     except SyntaxError as plain:
         return f"{path}:{plain.lineno}: is not valid Python: {plain.msg}"
     return f"{path}{otherwise}"
+
+
+def tell_of_python_2(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an exception as Python does, but for a file of Python 2 only what to do about it: a `sys.excepthook`."""
+    if isinstance(error, SyntaxError) and error.filename and os.path.isfile(error.filename):
+        try:
+            said = why_invalid(read(error.filename), "")
+        except UnreadableError as unreadable:
+            said = str(unreadable)
+        if ": is Python 2 (" in said:
+            print(f"staging-tf1 run: {said}", file=sys.stderr)
+            return
+    sys.__excepthook__(kind, error, trace)

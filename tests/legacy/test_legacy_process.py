@@ -167,8 +167,8 @@ KERAS_TWO = (
 def test_what_is_not_installed_is_named(inside: dict[str, Any]) -> None:
     """Keras 2 is a separate package, and tf.contrib has to be fetched. Their names say what to do."""
     fetch = (
-        "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The program "
-        "itself needs no change."
+        "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The "
+        "program itself needs no change."
     )
     missing = ("tf.contrib.layers", "tf.contrib.slim", "tensorflow.examples.tutorials")
     assert inside["contrib"] == [

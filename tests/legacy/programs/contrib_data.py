@@ -10,7 +10,7 @@ def show(name, dataset, steps=20):
     with tf.Session() as sess:
         try:
             for _ in range(steps):
-                print(name, sess.run(element))
+                print(name, np.hstack(sess.run(element)).ravel())
         except tf.errors.OutOfRangeError:
             print(name, "end")
         except tf.errors.InvalidArgumentError:

@@ -1,0 +1,211 @@
+"""`tf.contrib` of TensorFlow 1.15.5: its files, their parts, and who sees them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forked import QUIET, ForkServer
+from legacy_support import Run, last_json
+
+from staging_tf1.legacy import scipy_images
+from staging_tf1.legacy.contrib import homes, store
+
+IMPORTS = """
+import importlib, json, sys
+import tensorflow as tf
+failed = {}
+for part in sys.argv[1:]:
+    try:
+        importlib.import_module(f"tensorflow.contrib.{part}")
+    except Exception as error:
+        failed[part] = f"{type(error).__name__}: {error}"
+print(len(sys.argv) - 1 - len(failed), "parts of tf.contrib can be imported")
+print(json.dumps(failed))
+"""
+PLAIN = """
+import json
+import tensorflow as tf2
+import tensorflow.compat.v1 as tf
+from staging_tf1.contrib import training
+from staging_tf1.contrib.layers.python.layers import initializers
+import staging_tf1.contrib.rnn as rnn
+tf.disable_v2_behavior()
+def leaks(action):
+    try:
+        action()
+    except (ImportError, AttributeError):
+        return False
+    return True
+print(json.dumps({
+    "rate": training.HParams(rate=0.5).parse("rate=0.1").rate,
+    "shape": rnn.NASCell(4)(tf.ones([2, 3]), rnn.NASCell(4).zero_state(2, tf.float32))[0].shape.as_list(),
+    "initializer": callable(initializers.xavier_initializer),
+    "leaks": [
+        leaks(lambda: __import__("tensorflow.contrib.crf")), leaks(lambda: tf2.contrib), leaks(lambda: tf.contrib),
+        leaks(lambda: tf2.Session), leaks(lambda: getattr(__import__("numpy"), "object")),
+    ],
+}))
+"""
+ONLY = """
+from staging_tf1 import legacy
+legacy.install(only=["estimator"])
+import json
+import tensorflow as tf
+import tensorflow.compat.v1.estimator as v1
+from tensorflow.python.estimator import run_config
+print(json.dumps([
+    tf.executing_eagerly(), hasattr(tf, "Session"), hasattr(tf, "contrib"), tf.estimator.LinearClassifier.__name__,
+    v1.LinearClassifier.__name__, tf.compat.v1.estimator is v1, run_config.RunConfig.__name__,
+]))
+"""
+FACE = """
+import json
+import tensorflow.compat.v1 as tf
+from tensorflow.compat.v1 import estimator
+from tensorflow.compat.v1.contrib import layers
+import tensorflow
+names = ("contrib", "estimator", "staging", "layers", "nn", "train", "Session")
+print(json.dumps([tensorflow.contrib.layers is layers, estimator is tf.estimator,
+                  [name for name in names if getattr(tf, name) is not getattr(tensorflow, name)]]))
+"""
+
+
+def test_every_part_can_be_imported(with_contrib: None, legacy_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "imports.py"
+    program.write_text(IMPORTS)
+    ran = legacy_run(program, *sorted(homes.PARTS))
+    print(ran.stdout)
+    assert last_json(ran) == {}
+    assert len(homes.PARTS) >= 89
+    assert "was removed; using" not in ran.stderr  # the program did not ask for those names
+
+
+def test_in_plain_python_only_the_parts_see_tensorflow_1(with_contrib: None, run_python: Run) -> None:
+    report = last_json(run_python("-c", PLAIN, env=QUIET))
+    assert report == {"rate": 0.1, "shape": [2, 4], "initializer": True, "leaks": [False] * 5}
+
+
+def test_estimator_can_be_lent_alone(run_python: Run) -> None:
+    v2 = "LinearClassifierV2"
+    assert last_json(run_python("-c", ONLY, env=QUIET)) == [
+        True, False, False, v2, "LinearClassifier", True, "RunConfig",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"only": ["keras"]}, "install() got only=['keras'], expected names from ['contrib', 'estimator']."),
+        ({"only": ["contrib"], "old_names": True}, "install() got only= with claim_version= or old_names="),
+    ],
+)
+def test_what_cannot_be_lent_alone(options: dict[str, Any], message: str) -> None:
+    from staging_tf1 import legacy
+
+    with pytest.raises(ValueError) as caught:
+        legacy.install(**options)
+    assert str(caught.value).startswith(message)
+
+
+def test_compat_v1_has_what_tf_has(with_contrib: None, legacy_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "face.py"
+    program.write_text(FACE)
+    assert last_json(legacy_run(program)) == [True, True, []]
+
+
+def test_python_2_is_named(staging_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "old.py"
+    program.write_text("x = 1\nprint 'loss', x\n")
+    ran = staging_run(program)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"staging-tf1 run: {program}:2: is Python 2 (a print statement: \"print 'loss', x\").")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def contrib(tmp_path: Path) -> Any:
+    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, store.ENVIRONMENT_NAME: str(tmp_path / "cache"), **env}
+        command = [sys.executable, "-m", "staging_tf1", "contrib", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+
+    return run
+
+
+def test_without_an_index_the_command_says_so_in_one_line(contrib: Any, tmp_path: Path) -> None:
+    ran = contrib("fetch", PIP_NO_INDEX="1", PIP_FIND_LINKS="")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("staging-tf1 contrib: pip cannot download tensorflow-1.15.5-cp37")
+    assert ran.stderr.count("\n") == 1 and "--wheel" in ran.stderr
+    assert list((tmp_path / "cache").iterdir()) == []
+    for action in ("show", "remove"):
+        ran = contrib(action)
+        assert ran.returncode == 1 and "does not exist. Fetch it: staging-tf1 contrib fetch" in ran.stderr
+
+
+def _wheel(folder: Path) -> Path:
+    path = folder / "some.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tensorflow_core/contrib/crf/__init__.py", "x = 1\n")
+        archive.writestr("tensorflow_core/contrib/crf/_crf.so", "binary")
+        archive.writestr("tensorflow_core/python/ops.py", "y = 1\n")
+    return path
+
+
+def test_another_wheel_is_refused(contrib: Any, tmp_path: Path) -> None:
+    ran = contrib("fetch", "--wheel", str(_wheel(tmp_path)))
+    assert ran.returncode == 1 and "has the sha256 " in ran.stderr and "It is damaged, or not" in ran.stderr
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(store.ENVIRONMENT_NAME, str(tmp_path / "cache"))
+    wheel = _wheel(tmp_path)
+    monkeypatch.setattr(store, "_check", lambda path: None)
+    assert store.fetch(str(wheel)) and not store.fetch("no file: it is there")
+    assert store.contents() == (1, 6)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["contrib-1.15.5"]
+    assert store.remove() and not store.remove() and store.found() is None
+    wheel.write_bytes(wheel.read_bytes()[:-30])
+    with pytest.raises(zipfile.BadZipFile):
+        store.fetch(str(wheel))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+# Made by scipy 1.1.0.
+ROWS = np.arange(12).reshape(3, 4) * 1.5
+
+
+def test_images_as_scipy_made_them(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    assert scipy_images.bytescale(ROWS)[1].tolist() == [93, 116, 139, 162]
+    assert scipy_images.imresize(ROWS, (2, 3), "nearest").tolist() == [[0, 46, 70], [185, 232, 255]]
+    scipy_images.imsave(tmp_path / "rows.png", ROWS)
+    assert scipy_images.imread(tmp_path / "rows.png")[2].tolist() == [185, 209, 232, 255]
+    assert scipy_images.imread(tmp_path / "rows.png", mode="RGB").shape == (3, 4, 3)
+    colors = (np.arange(24).reshape(2, 4, 3) * 10).astype(np.uint8)
+    assert scipy_images.fromimage(scipy_images.toimage(colors)).tolist() == colors.tolist()
+    assert scipy_images.imresize(colors, 50).tolist() == [[[81, 91, 101], [129, 139, 149]]]
+    assert scipy_images.imresize(colors, (3, 5))[1, 3].tolist() == [129, 139, 149]
+    assert scipy_images.imrotate(colors, 90)[1].tolist() == [[0, 0, 0], [30, 40, 50], [150, 160, 170], [0, 0, 0]]
+    assert scipy_images.imresize(ROWS, 2.0)[0].tolist() == [0, 6, 17, 29, 40, 52, 64, 70]
+    assert scipy_images.imresize(colors, 50).shape == scipy_images.imresize(colors, 0.5).shape == (1, 2, 3)
+    with pytest.raises(ValueError, match="does not have a suitable array shape"):
+        scipy_images.toimage(np.zeros([2, 2, 2]))
+
+
+def test_rows_of_unequal_lengths(fork_server: ForkServer) -> None:
+    code = (
+        "from staging_tf1 import legacy; legacy.install(old_names=True)\n"
+        "import numpy as np\n"
+        "from scipy.sparse.linalg.eigen.arpack import eigsh\n"
+        "print(np.array([[1, 2], [3]]).dtype, np.array([[1, 2], [3, 4]]).dtype, eigsh.__name__)"
+    )
+    assert fork_server.run("-c", code).stdout == "object int64 eigsh\n"
