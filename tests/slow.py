@@ -113,8 +113,7 @@ LEFT_OUT = {
     ],
     # Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`. The planted
     # and clean files are migrated once, in test_the_result_passes_check_but_for_planted_mistakes. The states of an LSTM
-    # take longest: test_legacy_programs.py runs their code, and test_legacy_contrib_states.py has their names in plain
-    # Python.
+    # take longest: test_legacy_programs.py runs their code.
     "test_legacy_migrate.py": [
         r"\[import-truncated_lstm\]",
         r"\[import-(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+)\]",

@@ -23,6 +23,7 @@ from staging_tf1.legacy.contrib.homes import PARTS
 from staging_tf1.legacy.installation import lend
 from staging_tf1.legacy.keras_two import choose
 
+__all__: list[str] = []  # the names depend on the fetched files
 lend()
 
 

@@ -47,7 +47,9 @@ def maker(fullname: str) -> Make | None:
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
     if fullname.startswith(_V1):
-        twin = importlib.import_module(f"tensorflow.{fullname.removeprefix(_V1)}")
+        below = fullname.removeprefix(_V1)
+        twin = _public_module(sys.modules["tensorflow.compat.v1"], below.split("."))
+        twin = twin or importlib.import_module(f"tensorflow.{below}")
         return lambda fresh: substitute(fullname, twin)
     if is_lent(fullname):
         made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)

@@ -55,7 +55,9 @@ def test_the_page_tells_the_figures() -> None:
 
 def test_the_script_says_what_is_new_false_and_gone(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     module = script()
-    text = "import tensorflow\narea = tensorflow.contrib.staging.StagingArea([tensorflow.int32])\nx = area.get()\n"
+    text = "import tensorflow\nrpc, area = tensorflow.contrib.rpc, "
+    text += "tensorflow.contrib.staging.StagingArea([tensorflow.int32])\n"
+    text += "x = area.get()\n"
     (tmp_path / "owner" / "name").mkdir(parents=True)
     (tmp_path / "owner" / "name" / "a.py").write_text(text)
     right, gone = (module.Key("owner/name", "a.py", line, "STG117") for line in (2, 9))

@@ -72,7 +72,6 @@ def _group_page(folder: Path, module: str, names: list[tuple[str, str]]) -> str:
 def _module_page(folder: Path, module: str) -> str:
     """Write one page for a module and its public submodules."""
     names = importlib.import_module(module).__all__
-    # Not imported: staging_tf1.contrib.rnn chooses Keras 2 for the whole process.
     parts = [name for name in names if importlib.util.find_spec(f"{module}.{name}")]
     text = f".. automodule:: {module}\n"
     text += "" if parts else "   :members:\n"

@@ -101,7 +101,6 @@ EQUIVALENTS: dict[str, dict[str, str]] = {
         "list_variables": "train.list_variables",
         "load_checkpoint": "train.load_checkpoint",
         "load_variable": "train.load_variable",
-        "zero_initializer": "zeros_initializer",
     },
     "rnn": {
         **{

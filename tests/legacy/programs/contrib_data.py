@@ -10,7 +10,7 @@ def show(name, dataset, steps=20):
     with tf.Session() as sess:
         try:
             for _ in range(steps):
-                print(name, np.hstack(sess.run(element)).ravel())
+                print(name, np.ravel(sess.run(element)))
         except tf.errors.OutOfRangeError:
             print(name, "end")
         except tf.errors.InvalidArgumentError:
