@@ -24,12 +24,19 @@ from staging_tf1.legacy.installation import lend
 from staging_tf1.legacy.keras_two import choose
 
 __all__: list[str] = []  # the names depend on the fetched files
-lend()
+# The import system reads __path__ before it imports a module below, and no earlier: importing this package alone
+# changes nothing in the process.
+_PATH = list(__path__)
+del __path__
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__path__":
+        lend()
+        return _PATH
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    lend()
     choose()
     return getattr(importlib.import_module("tensorflow.contrib"), name)
 
