@@ -9,6 +9,7 @@ import os
 from staging_tf1.cli.arguments import OneLineParser, complain, split_program
 from staging_tf1.legacy.launch import launch
 from staging_tf1.legacy.settings import CLAIMED_VERSION, Settings
+from staging_tf1.legacy.source_files import why_python_2
 
 _EPILOG = """
 example:
@@ -60,6 +61,9 @@ def main(argv: list[str]) -> int:
         packages.append(program[1].partition(".")[0])
     elif not os.path.exists(program[0]):
         complain("staging-tf1 run", f"file {program[0]!r} does not exist")
+        return 2
+    elif (python_2 := why_python_2(program[0])) is not None:
+        complain("staging-tf1 run", python_2)
         return 2
     if importlib.util.find_spec("tensorflow") is None:
         complain("staging-tf1 run", "TensorFlow is not installed: pip install tensorflow")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names
@@ -77,15 +76,8 @@ def install(
         finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
-        sys.excepthook = _tell_of_python_2
         quiet = QuietStart()
         finder.add(_quiet_hooks(quiet), {"tensorflow": quiet.importing})
-
-
-def _tell_of_python_2(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    from staging_tf1.legacy import source_files
-
-    source_files.tell_of_python_2(kind, error, trace)
 
 
 def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str]) -> Settings:

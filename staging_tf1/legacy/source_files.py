@@ -6,12 +6,10 @@ import ast
 import io
 import os
 import re
-import sys
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 
 from staging_tf1.arguments import kind_of_file
 
@@ -152,14 +150,16 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
     return f"{path}{otherwise}"
 
 
-def tell_of_python_2(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an exception as Python does, but for a file of Python 2 only what to do about it: a `sys.excepthook`."""
-    if isinstance(error, SyntaxError) and error.filename and os.path.isfile(error.filename):
-        try:
-            said = why_invalid(read(error.filename), "")
-        except UnreadableError as unreadable:
-            said = str(unreadable)
-        if ": is Python 2 (" in said:
-            print(f"staging-tf1 run: {said}", file=sys.stderr)
-            return
-    sys.__excepthook__(kind, error, trace)
+def why_python_2(path: str) -> str | None:
+    """Return the message of `why_invalid` if a file is Python 2; None for any other file."""
+    try:
+        source = read(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source.text)
+    except UnreadableError:
+        return None
+    except SyntaxError:
+        said = why_invalid(source, "")
+        return said if ": is Python 2 (" in said else None
+    return None

@@ -124,7 +124,7 @@ def test_python_2_is_named(staging_run: Run, tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("x = 1\nprint 'loss', x\n")
     ran = staging_run(program)
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert ran.stderr.startswith(f"staging-tf1 run: {program}:2: is Python 2 (a print statement: \"print 'loss', x\").")
     assert ran.stderr.count("\n") == 1
 
