@@ -13,7 +13,7 @@ from staging_tf1.legacy.finder import AfterLoad, Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
 from staging_tf1.legacy.tensorflow_names import FACES
-from staging_tf1.quiet import QuietStart
+from staging_tf1.quiet import find_devices, importing
 
 _LENDABLE = ("contrib", "estimator")
 _installed: Settings | None = None
@@ -76,8 +76,7 @@ def install(
         finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
-        quiet = QuietStart()
-        finder.add(_quiet_hooks(quiet), {"tensorflow": quiet.importing})
+        finder.add({}, {"tensorflow": importing})
 
 
 def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str]) -> Settings:
@@ -125,6 +124,8 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
     tf1.attach(module, origin, settings)
     if _installed is settings and not settings.only:
         tf1.switch_off_v2(module)
+        if from_environment() is not None:
+            find_devices()
 
 
 def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
@@ -146,20 +147,6 @@ def _other(names: dict[str, str], name: str) -> Any:
 def _as_package(module: ModuleType) -> None:
     """Let the import system look for the removed modules of a package that has become a single file."""
     module.__dict__.setdefault("__path__", [])
-
-
-def _quiet_hooks(quiet: QuietStart) -> dict[str, AfterLoad]:
-    """The modules with the calls that make TensorFlow log about devices."""
-
-    def session(module: ModuleType) -> None:
-        quiet.watch(module.BaseSession, "__init__")
-        quiet.watch(module.BaseSession, "_extend_graph", last=True)
-
-    return {
-        "tensorflow.python.client.session": session,
-        "tensorflow.python.eager.context": lambda module: quiet.watch(module.Context, "ensure_initialized"),
-        "tensorflow.python.training.server_lib": lambda module: quiet.watch(module.Server, "__init__"),
-    }
 
 
 def _lent_to_estimator() -> AbstractContextManager[None]:
