@@ -184,15 +184,24 @@ def flag(what: str, argument: str, value: Any) -> bool:
     return bool(value)
 
 
+def as_float(number: Any) -> float:
+    """Convert a real number to float. One that is too large is infinite.
+
+    >>> as_float(10**400), as_float(-(10**400))
+    (inf, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def seconds(what: str, argument: str, value: Any) -> float:
     """Check a duration: a finite number of seconds from 0 to `MOST_SECS`."""
     expected = f"a finite number of seconds, {in_range(0, MOST_SECS)}"
     if _is_bool(value) or not isinstance(value, numbers.Real):
         refuse(what, argument, value, expected)
-    try:
-        secs = float(value)
-    except OverflowError:
-        secs = math.inf
+    secs = as_float(value)
     if not 0 <= secs <= MOST_SECS:
         refuse(what, argument, value, expected, ValueError)
     return secs
@@ -285,6 +294,36 @@ def path(what: str, argument: str, value: Any) -> str:
     if not possible:
         refuse(what, argument, value, "a valid file path", ValueError)
     return name
+
+
+def depth_of(nest: Any) -> int | None:
+    """Return how deep dicts, lists and tuples are nested; None if one contains itself.
+
+    >>> depth_of({"x": [1, 2]}), depth_of(3)
+    (2, 0)
+    """
+    open_now: list[tuple[int, Any]] = [(0, iter([nest]))]
+    above, done, deepest = set[int](), set[int](), 0
+    while open_now:
+        number, rest = open_now[-1]
+        child = next(rest, UNSET)
+        if child is UNSET:
+            open_now.pop()
+            above.discard(number)
+            done.add(number)
+        elif id(child) in above:
+            return None
+        elif isinstance(child, (Mapping, list, tuple)) and id(child) not in done:
+            deepest = max(deepest, len(open_now))
+            above.add(id(child))
+            open_now.append((id(child), iter(child.values() if isinstance(child, Mapping) else child)))
+    return deepest
+
+
+def endless(nest: Any) -> str:
+    """Say why a nest is refused that Python cannot walk through."""
+    depth = depth_of(nest)
+    return "contains itself" if depth is None else f"is nested {depth} levels deep"
 
 
 def kind_of_file(name: str) -> str | None:

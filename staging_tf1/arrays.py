@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import endless
 from staging_tf1.errors import SpecError
 
 __all__ = ["as_array", "as_numpy_dtype", "checked_array", "describe", "is_plain", "is_plain_list", "kind_of"]
@@ -165,7 +166,7 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarra
         raise
     except RecursionError:
         raise SpecError(
-            f"{place} got {kind_of(value)} that contains itself. Pass arrays, or lists of numbers."
+            f"{place} got {kind_of(value)} that {endless(value)}. Pass arrays, or lists of numbers."
         ) from None
     except Exception as error:  # `__array__` is user code and may raise anything
         if _is_of_tensorflow(value):

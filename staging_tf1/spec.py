@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from staging_tf1.arguments import endless
 from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
 from staging_tf1.composite import as_composite, composite_spec, is_composite, is_composite_spec
 from staging_tf1.errors import SpecError
@@ -94,9 +95,9 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
 
 
 def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:
-    """Raise the error for a structure that contains itself."""
+    """Raise the error for a structure that contains itself, or is nested too deep."""
     raise SpecError(
-        f"{owner} got {kind_of(structure)} that contains itself. Pass a dict, tuple or list of arrays."
+        f"{owner} got {kind_of(structure)} that {endless(structure)}. Pass a dict, tuple or list of arrays."
     ) from None
 
 

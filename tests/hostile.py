@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,12 @@ HOSTILE: dict[str, Any] = {
     "2**70": 2**70,
     "-2**70": -(2**70),
     "10**5000": 10**5000,
+    "10**400": 10**400,
+    "fraction": Fraction(1, 3),
+    "huge_fraction": Fraction(10**400, 3),
+    "decimal": Decimal("0.5"),
+    "np_inf": np.float64("inf"),
+    "np_uint64": np.uint64(2**64 - 1),
     "np_int": np.int64(3),
     "np_negative": np.int32(-1),
     "np_half": np.float32(1.5),

@@ -43,7 +43,7 @@ _WANTS = re.compile(
 )
 
 _FLAGS = {"true", "false", "np_true", "zero", "one"}
-_SECS = {"zero", "one", "three", "half", "two_point_zero", "np_int", "np_half"}
+_SECS = {"zero", "one", "three", "half", "fraction", "two_point_zero", "np_int", "np_half"}
 _NONE = {"none"}
 _STRINGS = {"digit", "word", "blank", "nul", "surrogate"}
 _OP_NAMES = {"none", "digit"}
@@ -229,7 +229,18 @@ def _rows_of_areas() -> Iterator[tuple[str, Row]]:
     def from_tensors(**options: Any) -> Any:
         return staging.StagingArea.from_tensors(**{"tensors": [np.int64(1)], **options})
 
-    arrays = {"np_true", "np_int", "np_negative", "np_half", "np_nan", "np_0d", "np_1d", "np_empty"}
+    arrays = {
+        "np_true",
+        "np_int",
+        "np_negative",
+        "np_half",
+        "np_nan",
+        "np_inf",
+        "np_uint64",
+        "np_0d",
+        "np_1d",
+        "np_empty",
+    }
     yield "BaseStagingArea.from_tensors(tensors)", Row(lambda v: from_tensors(tensors=v), arrays, shows=False)
     yield "BaseStagingArea.from_tensors(names)", Row(lambda v: from_tensors(names=v), _NONE)
     yield "BaseStagingArea.from_tensors(capacity)", Row(lambda v: from_tensors(capacity=v), _whole(0, _INT64))
@@ -468,7 +479,7 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     whole = _array()
     yield "Composable.take(count)", Row(lambda v: whole.take(v), _whole(1, _INT64))
     yield "Composable.skip(count)", Row(lambda v: whole.skip(v), _whole(0, 9))
-    yield "Composable.split(fraction)", Row(lambda v: whole.split(v, 1), set())
+    yield "Composable.split(fraction)", Row(lambda v: whole.split(v, 1), {"fraction"})
     yield "Composable.split(seed)", Row(lambda v: whole.split(0.5, v), _whole(0, _INT64))
     yield "Composable.split(key)", Row(lambda v: whole.split(0.5, 1, key=v), _NONE, shows=False)
     yield "Composable.pad(to)", Row(lambda v: whole.pad(v), _NONE | {"dict"} | _whole(0, _INT32))
@@ -566,7 +577,19 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
     lengths = _whole(0, 2**31) | {"list", "empty_list"}
     yield "aligned_empty(shape)", Row(lambda v: sources.aligned_empty(v, np.uint8), lengths)
     # As in np.dtype(), values with a dtype attribute and classes are accepted.
-    kinds = {"none", "empty_list", "np_true", "np_int", "np_negative", "np_half", "np_nan", "datetime", "class"}
+    kinds = {
+        "none",
+        "empty_list",
+        "np_true",
+        "np_int",
+        "np_negative",
+        "np_half",
+        "np_nan",
+        "np_inf",
+        "np_uint64",
+        "datetime",
+        "class",
+    }
     dtypes = Row(lambda v: sources.aligned_empty(3, v), kinds)
     yield "aligned_empty(dtype)", dtypes
     row_dtypes = Row(lambda v: sources.RaggedValue.from_rows([], dtype=v), kinds)
@@ -708,7 +731,7 @@ def _shapes(value: Any) -> list[str]:
         value = list(value.values())
     if isinstance(value, (list, tuple, set, bytes)) or (isinstance(value, np.ndarray) and value.ndim):
         shown_as += [shown(each) for each in value] + [f"{len(value)} entries", "no ", "empty"]
-    elif isinstance(value, (int, np.integer, np.ndarray)) and abs(value) < 2**63:
+    elif isinstance(value, (int, np.integer, np.ndarray)) and abs(int(value)) < 2**64:
         shown_as.append(str(int(value)))
     return shown_as
 

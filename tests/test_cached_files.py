@@ -72,7 +72,8 @@ def test_paths_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     (tmp_path / "folder" / "precious").write_text("x")
     table = {
         "file": r"^cached\(\) got path='.*file', which is not a folder\. Choose another path\.$",
-        "file/cache": r"^cached\(\) cannot write the cache '.*file/cache': (File exists|Not a directory)",
+        "file/cache": r"^cached\(\) cannot write the cache .*file/cache.: its parent '.*/file' is a file, not a folder",
+        "file/a/b/cache": r"^cached\(\) cannot write .*/cache': its parent '.*/file' is a file, not a folder",
         "folder": r"^'.*folder' is a folder without a manifest\.json, so it is not a cache\. Choose another path\.$",
         "y" * 256: r"^cached\(\) cannot use path='.*': File name too long\. Choose another path\.$",
         "/".join(["y" * 200] * 25): r"^cached\(\) cannot use path='.*': File name too long\. Choose another path\.$",

@@ -125,6 +125,17 @@ def test_the_seed_is_given_shared_or_drawn() -> None:
     assert unshuffled.seed_was_drawn, "the order of the sources is random"
 
 
+@pytest.mark.parametrize("weight", [10**400, -(10**400), Fraction(10**400), Fraction(1, 10**400), float("nan"), True])
+def test_absurd_weights_are_refused(weight: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^mix\(\) got weights=.*, expected a positive number for each"):
+        mix([numbered(0, 9), numbered(9, 9)], [weight, 1])
+
+
+@pytest.mark.parametrize("number", [np.float32(1), np.uint64(1), Fraction(1, 3), 10**300, 1e-300])
+def test_numbers_of_any_type_are_weights(number: Any) -> None:
+    assert sum(mix([numbered(0, 9), numbered(9, 9)], [number, number]).weights) == 1
+
+
 @pytest.mark.parametrize(
     ("weights", "counts"),
     [

@@ -19,6 +19,7 @@ from slow import examples, with_slow
 from ways_in import Given, GivenStream, makers, record_file
 
 import staging_tf1 as staging
+from staging_tf1 import sources
 from staging_tf1.arrays import as_array
 from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
@@ -452,6 +453,35 @@ def test_a_dtype_that_is_not_as_declared_is_told_with_a_cure_that_works() -> Non
     ):
         with pytest.raises(SpecError, match=cure):
             conform(ArraySpec(None, wanted), value)
+
+
+def nested(depth: int, leaf: Any, kind: type) -> Any:
+    for _ in range(depth):
+        leaf = {"a": leaf} if kind is dict else [leaf]
+    return leaf
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+@pytest.mark.parametrize("depth", [330, 500, 5000])
+def test_a_deep_nest_is_delivered_or_its_depth_is_told(kind: type, depth: int, tmp_path: Path) -> None:
+    record = nested(depth, np.arange(3), kind)
+    ways: dict[str, Callable[[], Any]] = {
+        "cached": lambda: sources.cached([record, record], tmp_path / "cache", batch_size=1).batch(0),
+        "MapSource": lambda: sources.MapSource([record, record], batch_size=1).batch(0),
+        "ArraySource": lambda: ArraySource(record, batch_size=1).batch(0),
+        "generator": lambda: as_source([record]).resolve_spec(),
+        "staged()": lambda: staging.staged(nested(depth, tf.zeros([2]), kind)),
+    }
+    told = 0
+    for name, way in ways.items():
+        try:
+            with tf.Graph().as_default():
+                way()
+        except SpecError as error:
+            assert re.search(rf"got a (dict|list) .*that is nested {depth} levels deep", str(error)), f"{name}: {error}"
+            told += 1
+    assert told >= (1 if depth == 330 else 5)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_nest_that_contains_itself_is_refused() -> None:

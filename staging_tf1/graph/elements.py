@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import FuncGraph, tf
-from staging_tf1.arguments import shown
+from staging_tf1.arguments import endless, shown
 from staging_tf1.arrays import as_array, kind_of
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
@@ -102,7 +102,7 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
     try:
         leaves = list(_leaves(value))
     except RecursionError:
-        raise SpecError(f"{where} got {kind_of(value)} that contains itself, {wanted}. Put an array.") from None
+        raise SpecError(f"{where} got {kind_of(value)} that {endless(value)}, {wanted}. Put an array.") from None
     if any(_is_symbolic(leaf) for leaf in leaves):
         raise SpecError(f"{where} got a {type(value).__name__} of tensors, {wanted}. Combine them: tf.stack([...]).")
     try:

@@ -71,7 +71,7 @@ def _checked_weights(weights: Any, count: int) -> list[Fraction]:
     for weight in found:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
             arguments.refuse(_WHAT, "weights", weights, expected)
-        if not 0 < float(weight) < float("inf"):
+        if not 0 < arguments.as_float(weight) < float("inf"):
             cure = f"{expected}. Leave out a source without weight"
             arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
     if len(found) != count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from staging_tf1.sources.columns.lock import beside, locked
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, manifest_in
 from staging_tf1.sources.columns.npy import HEADER_BYTES, MappedArray
 from staging_tf1.sources.columns.snapshot import Snapshot, cannot_read, has_changed, settled
+from staging_tf1.sources.files.os_errors import cure_of_writing
 
 __all__ = [
     "building_folder",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _PROGRESS = "progress.json"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def cache_path(owner: str, argument: str, value: Any) -> str:
@@ -254,12 +257,25 @@ def writing(owner: str, path: str) -> Iterator[None]:
     except RecordFileError:
         raise
     except OSError as error:
+        what = f"{error.strerror or error}{_free(path) if error.errno in _NO_SPACE else ''}."
+        cure = cure_of_writing(error)
+        blocked = _file_above(path)
+        if blocked is not None:
+            what, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
         made = RecordFileError(
-            f"{owner} cannot write the cache {path!r}: {error.strerror or error}{_free(path)}. What was at that path "
+            f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [what, cure]))} What was at that path "
             f"before is unchanged."
         )
         made.errno = error.errno
         raise made from error
+
+
+def _file_above(path: str) -> str | None:
+    """Return the parent of a path that is no folder."""
+    parent = os.path.dirname(path)
+    while parent and not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    return parent if parent and not os.path.isdir(parent) else None
 
 
 def _free(path: str) -> str:

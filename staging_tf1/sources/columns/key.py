@@ -9,6 +9,7 @@ from typing import Any
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX, shown
 from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.files.os_errors import cure_of
 from staging_tf1.sources.files.record_paths import matching_files
 
 __all__ = ["changes", "files_key", "version_key"]
@@ -34,7 +35,7 @@ def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
         try:
             status = os.stat(path)
         except OSError as error:
-            cure = "Give this user access to it, or leave it out of files."
+            cure = cure_of(error, "Leave it out of files.")
             raise RecordFileError(f"{owner} cannot read {path!r}, one of files: {error.strerror}. {cure}") from error
         found[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
     return found

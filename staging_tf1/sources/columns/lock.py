@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from absl import logging
 
 from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.files.os_errors import cure_of_writing
 
 __all__ = ["beside", "locked"]
 
@@ -45,7 +46,7 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
     try:
         file = _acquired(name, path)
     except OSError as error:
-        cure = "Choose a writable folder on a local disk."
+        cure = cure_of_writing(error) or "Choose a writable folder on a local disk."
         raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {error.strerror}. {cure}") from error
     try:
         who = {"pid": os.getpid(), "host": socket.gethostname()}

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import depth_of
 from staging_tf1.arrays import as_array, describe, is_plain
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.columns.component import Component, ComponentWriter
 from staging_tf1.sources.columns.manifest import decoded, dtype_named, encoded
-from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack
+from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
 
 __all__ = ["RecordWriter"]
+
+# Python walks through nests, and reads and writes JSON, recursively.
+_DEEPEST = 200
 
 
 class RecordWriter:
@@ -57,6 +61,8 @@ class RecordWriter:
         return count
 
     def _begin(self, value: Any, stacked: bool, place: str) -> None:
+        if (depth_of(value) or 0) > _DEEPEST:
+            refuse_endless(value, place)
         self._paths = component_paths(value, place)
         paths = flatten(self._paths)
         if not paths:

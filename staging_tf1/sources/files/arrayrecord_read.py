@@ -18,6 +18,7 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
+from staging_tf1.sources.files.os_errors import change_of, cure_of
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
 
@@ -137,12 +138,13 @@ class _OpenFile:
             self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             cannot = "cannot" if state is None else "can no longer"
-            raise RecordFileError(f"ArrayRecord file {path} {cannot} be opened: {error.strerror}.") from error
+            told = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
+            raise RecordFileError(told.rstrip()) from error
         self.state = self._look()
         if state is not None and self.state != state:
             raise RecordFileError(
-                f"ArrayRecord file {path} has changed since the source was created: it had {state.size} bytes and has "
-                f"{self.state.size}, or its modification time differs. Create the source again."
+                f"ArrayRecord file {path} has changed since the source was created: "
+                f"{change_of(state, os.fstat(self._descriptor))}. Create the source again."
             )
         self._check_signature()
         self._reader = reader_class(path, _OPTIONS, file_reader_buffer_size=_BUFFER_BYTES)

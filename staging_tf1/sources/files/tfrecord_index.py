@@ -20,6 +20,7 @@ import numpy as np
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning
 from staging_tf1.progress import SILENT_SECS, progress_bar
+from staging_tf1.sources.files.os_errors import cure_of
 from staging_tf1.sources.files.replacing import check_regular, replacing
 from staging_tf1.sources.files.tfrecord_scan import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
@@ -131,6 +132,9 @@ def _load(place: str, name: str, status: os.stat_result) -> RecordIndex | None:
         return None
     # numpy's message is not shown, because it recommends loading pickles, which can run any code.
     except Exception as error:
+        if isinstance(error, OSError) and cure_of(error, ""):
+            cure = cure_of(error, "")
+            raise RecordFileError(f"cannot read {place!r}, the index of {name!r}: {error.strerror}. {cure}") from error
         reason = error.strerror if isinstance(error, OSError) else None
         raise _not_an_index(place, name, reason or "it has another format") from error
     if array is None or array.dtype != np.int64 or array.ndim != 1 or len(array) <= _HEAD:

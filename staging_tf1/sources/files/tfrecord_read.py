@@ -13,6 +13,7 @@ from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.crc32c import masked_crcs
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
+from staging_tf1.sources.files.os_errors import change_of, cure_of
 from staging_tf1.sources.files.tfrecord_index import RecordIndex
 from staging_tf1.sources.files.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 
@@ -180,9 +181,9 @@ class _OpenFile:
         try:
             self._descriptor = os.open(index.data_path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
+            had = f"It had {index.num_records} records when the source was created."
             raise RecordFileError(
-                f"record file {index.data_path} can no longer be opened: {error.strerror}. It had "
-                f"{index.num_records} records when the source was created."
+                f"record file {index.data_path} can no longer be opened: {error.strerror}. {cure_of(error, had)}"
             ) from error
         self._end = int(index.offsets[-1])
         self._check_unchanged()
@@ -259,8 +260,8 @@ class _OpenFile:
         indexed = index.data_path == index.path
         if indexed and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
             raise RecordFileError(
-                f"record file {index.path} has changed since the source was created: it has {status.st_size} bytes, "
-                f"its index expects {index.size}. Create the source again."
+                f"record file {index.path} has changed since the source was created: "
+                f"{change_of((index.size, index.mtime_ns), status)}. Create the source again."
             )
         self._check_size()
 
