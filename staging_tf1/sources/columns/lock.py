@@ -8,8 +8,10 @@ import hashlib
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from absl import logging
 
@@ -20,6 +22,8 @@ __all__ = ["beside", "locked"]
 
 # Seconds between two tries, and between two lines in the log of a process that waits.
 _TRY_SECS, _LOG_SECS = 0.1, 15.0
+# A build that waits for what it has started itself stores no record. Others may need this long for one.
+_STUCK_SECS = 60.0
 _MOST_NAME_BYTES = 255
 
 
@@ -36,20 +40,41 @@ def beside(path: str, suffix: str) -> str:
     return os.path.join(folder, hidden)
 
 
+class _Holder(NamedTuple):
+    """What holds a lock in this process, or in the one that it was forked from.
+
+    Attributes:
+      thread: the thread that builds the cache.
+      earlier: the threads that ran when it began.
+    """
+
+    thread: int
+    earlier: frozenset[int]
+
+
+# By the device and inode of the lock file.
+_holders: dict[tuple[int, int], _Holder] = {}
+
+
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[Callable[[str], None]]:
     """Hold the lock of the cache at `path`. Yields a function that tells waiting processes how far the work is.
 
-    The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written.
+    The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or its
+    holder waits for this call: its data uses the cache that is built from them.
     """
     name = beside(path, ".lock")
     try:
         file = _acquired(name, path)
+    except RecordFileError:
+        raise
     except OSError as error:
         cure = cure_of_writing(error) or "Choose a writable folder on a local disk."
         raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {error.strerror}. {cure}") from error
+    place = _place(file)
     try:
-        who = {"pid": os.getpid(), "host": socket.gethostname()}
+        _holders[place] = _Holder(threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate()))
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
 
         def tell(how_far: str) -> None:
             # A note for people. A full disk must not end the build here.
@@ -59,13 +84,14 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
         tell("started")
         yield tell
     finally:
+        _holders.pop(place, None)
         with contextlib.suppress(OSError):
             os.unlink(name)
         os.close(file)
 
 
 def _acquired(name: str, path: str) -> int:
-    said = -_LOG_SECS
+    said, note, noted = -_LOG_SECS, b"", time.monotonic()
     while True:
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -74,9 +100,15 @@ def _acquired(name: str, path: str) -> int:
                 with contextlib.suppress(FileNotFoundError):
                     if os.stat(name).st_ino == os.fstat(file).st_ino:
                         return file
-            elif time.monotonic() - said >= _LOG_SECS:
-                said = time.monotonic()
-                logging.warning("waiting for the cache %s: %s", path, _holder(file))
+            else:
+                now = time.monotonic()
+                if note != (note := os.pread(file, 300, 0)):
+                    noted = now
+                if _waits_for_this_thread(_place(file)) or (now - noted >= _STUCK_SECS and _is_part_of(note, file)):
+                    raise _own_data(path)
+                if now - said >= _LOG_SECS:
+                    said = now
+                    logging.warning("waiting for the cache %s: %s", path, _holder(note))
         except BaseException:
             os.close(file)
             raise
@@ -97,9 +129,62 @@ def _is_held(file: int) -> bool:
     return True
 
 
-def _holder(file: int) -> str:
+def _own_data(path: str) -> RecordFileError:
+    return RecordFileError(
+        f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
+        f"Read the original data there, or give the inner cache another path."
+    )
+
+
+def _place(file: int) -> tuple[int, int]:
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino
+
+
+def _waits_for_this_thread(place: tuple[int, int]) -> bool:
+    """Whether this thread builds that cache, or is what is left of it in a fork."""
+    holder = _holders.get(place)
+    return holder is not None and holder.thread == threading.get_ident()
+
+
+def _is_part_of(note: bytes, file: int) -> bool:
+    """Whether this thread or process was started after the holder began, by its process: perhaps by its data."""
     try:
-        found = json.loads(os.pread(file, 300, 0).decode())
+        found = json.loads(note.decode())
+        if found["host"] != socket.gethostname():
+            return False
+        if found["pid"] == os.getpid():
+            holder = _holders.get(_place(file))
+            return holder is not None and threading.get_ident() not in holder.earlier
+        return _was_started_by(int(found["pid"]), tuple(found["since"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _was_started_by(holder: int, since: tuple[int, ...]) -> bool:
+    """Whether this process, or one of those that started it, was started by `holder` after `since`."""
+    pid = os.getpid()
+    while pid > 1:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        parent, ticks = int(fields[1]), int(fields[19])
+        if parent == holder:
+            return (ticks, pid) > since
+        pid = parent
+    return False
+
+
+def _now() -> tuple[int, int]:
+    """Return the time as /proc has that of the start of a process, and the newest process: a tick has 10 ms."""
+    with contextlib.suppress(OSError, AttributeError), open("/proc/loadavg", encoding="utf-8") as file:
+        ticks = time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 10**9
+        return ticks, int(file.read().split()[-1])
+    return 0, 0
+
+
+def _holder(note: bytes) -> str:
+    try:
+        found = json.loads(note.decode())
         return f"process {found['pid']} on {found['host']} is building it ({found['how_far']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process is building it"
