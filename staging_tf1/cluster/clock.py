@@ -21,7 +21,7 @@ class Clock:
     Args:
       monotonic: a clock that goes on.
 
-    >>> seconds = iter([0.0, 0.5, 60.5, 61.0])
+    >>> seconds = iter([0.0, 0.5, 60.5, 61.0, 61.0])
     >>> clock = Clock(lambda: next(seconds))
     >>> [clock.now() for _ in range(3)], clock.stood_still_secs
     ([0.5, 0.75, 1.25], 59.75)
