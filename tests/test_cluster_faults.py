@@ -89,7 +89,7 @@ def test_a_worker_that_goes_on_after_the_end_says_so_and_fails(two: TestCluster,
     options: dict[str, Any] = {"staged_options": {"share": share}, "options": QUICK, "by_hand": by_hand}
     start_servers(two, **QUICK)
     gates = [two.gate(1), two.gate(5)]
-    two.start_worker(0, gates[0], **options)
+    two.start_worker(0, gates[0], **{**options, "options": {**QUICK, "allow_missing": True}})
     two.start_worker(1, gates[1], **options)
     two.await_notes("worker1", "got", 5)
     two.kill("worker1", signal.SIGSTOP)
