@@ -30,6 +30,7 @@ class SyncPause:
         tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
         # What tells how many rounds have been applied, and what that was when it was read last.
         self._applied = [] if tokens is None or step is None else [step, tokens.size]
+        self._pending = None if tokens is None else tokens.pending
         self._applied_before: list[Any] | None = None
         self._settles_at = 0.0
 
@@ -47,17 +48,19 @@ class SyncPause:
     def saved_instead(self) -> dict[Any, Any]:
         """Returns the tensors of the position that savers write, with what the checkpoint is to hold.
 
-        Some workers may have made a step more than others. Its round is not complete, so its gradients are not in the
-        model.
+        Some workers may have made a step more than others. While the round of that step is not complete, its gradients
+        are not in the model. The optimizer may also have taken them for the round before, and dropped those of another
+        worker. The position is then left as it is, so that no batch is trained twice.
         """
-        if self._position is None:
+        if self._position is None or self._pending is None:
             return {}
         member, workers = self._cluster.member, self._cluster.layout.workers
         value = run_unwrapped(self._session, self._position.saved[0]).reshape(len(workers), -1).copy()
         ended, gone = member.stopped_workers(member.read())
         going = [index for index, task in enumerate(workers) if task not in ended + gone]
         begun = value.min(axis=1)
-        least = begun[going].min()
-        for index in going:
-            value[index] -= begun[index] == least + 1
+        ahead = [index for index in going if begun[index] == begun[going].min() + 1]
+        if not ahead or run_unwrapped(self._session, self._pending) < len(ahead):
+            return {}
+        value[ahead] -= 1
         return dict.fromkeys(saved_from(self._session.graph, self._position.variables[0]), value.ravel())

@@ -11,6 +11,12 @@ from typing import Any
 
 from staging_tf1._tf import tf
 
+# What collects the gradients of a round, with the op that counts them.
+_COUNTS = {
+    "ConditionalAccumulator": tf.raw_ops.AccumulatorNumAccumulated,
+    "SparseConditionalAccumulator": tf.raw_ops.AccumulatorNumAccumulated,
+    "ResourceConditionalAccumulator": tf.raw_ops.ResourceAccumulatorNumAccumulated,
+}
 _SHARED_NAME = b"sync_token_q"
 _OPS = "_staging_tf1_sync_tokens"
 
@@ -25,6 +31,8 @@ class SyncTokens:
     wake: Any
     # How many there are.
     size: Any
+    # How many gradients of a round that is not complete have been sent; None if no accumulator takes them.
+    pending: Any
     # Removes the tokens that an earlier run has left.
     drain: Any
 
@@ -52,5 +60,15 @@ def _make(graph: Any, queue: Any) -> SyncTokens:
             name=queue.name,
             wake=tf.raw_ops.QueueEnqueueV2(handle=handle, components=[token]),
             size=size,
+            pending=_pending(graph),
             drain=tf.raw_ops.QueueDequeueManyV2(handle=handle, n=size, component_types=[dtype])[0].op,
         )
+
+
+def _pending(graph: Any) -> Any:
+    # A step sends a gradient to each of them.
+    handle = next((op.outputs[0] for op in graph.get_operations() if op.type in _COUNTS), None)
+    if handle is None:
+        return None
+    with tf.device(handle.device):
+        return _COUNTS[handle.op.type](handle=handle)
