@@ -338,3 +338,52 @@ def test_ctrl_c_while_tensorflow_is_imported_comes_through() -> None:
     assert child.returncode in (130, -signal.SIGINT)
     assert "interrupted" in err or "KeyboardInterrupt" in err
     assert out == ""
+
+
+_SEVERAL_PIPELINES = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+
+tf.disable_v2_behavior()
+
+
+def source():
+    return staging.sources.ArraySource(np.arange(20), batch_size=2, epochs=1)
+
+
+# As the cells of a notebook: each adds to the default graph.
+first = staging.staged(source())
+with staging.StagingSession() as sess:
+    sess.run(first)
+second = staging.staged(source())
+with staging.StagingSession() as sess:
+    sess.run([first, second])
+third = staging.staged(source(), lockstep=True)
+with staging.StagingSession() as sess:
+    sess.run([first, second, third])
+with tf.Graph().as_default():
+    taken = [staging.staged(source()), staging.CustomRunner(source(), queue="fifo").get_inputs()]
+    taken.append(staging.staged(source(), lockstep=True))
+    tf.train.get_or_create_global_step()
+    with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
+        sess.run(taken)
+with tf.Graph().as_default(), tf.Session() as sess:
+    taken = [staging.staged(source(), name="one")]
+    taken.append(staging.staged(source(), name="two"))
+    coord = tf.train.Coordinator()
+    threads = staging.start(sess, coord)
+    sess.run(taken)
+    coord.request_stop()
+    coord.join(threads)
+"""
+
+
+def test_a_start_asks_for_no_variable_that_is_not_there(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(
+        "-c", _SEVERAL_PIPELINES, tmp_path, env={"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    )
+    assert done.returncode == 0, done.stderr
+    # The lines of the end, when puts that wait are cancelled, are TensorFlow's.
+    assert "Could not find variable" not in done.stderr and "FAILED_PRECONDITION" not in done.stderr

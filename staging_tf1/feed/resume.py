@@ -80,19 +80,15 @@ def _load(pipelines: Sequence[Pipeline], session: Any, *, may_restart: bool) -> 
     positions = [_position(pipeline) for pipeline in pipelines]
     wanted = [position.saved for position in positions]
     restart = [pipeline for pipeline in pipelines if pipeline.resume == "restart" and may_restart]
-    if not restart:
-        try:
-            return list(run_unwrapped(session, wanted))
-        except tf.errors.FailedPreconditionError:
-            # One is uninitialized.
-            pass
+    # Asked first: TensorFlow prints a line for each read of an uninitialized variable.
     initialized = run_unwrapped(session, [position.has_value for position in positions])
     new = [
         position
         for pipeline, position, has_value in zip(pipelines, positions, initialized, strict=True)
         if not has_value or pipeline in restart
     ]
-    run_unwrapped(session, [position.initializers for position in new])
+    if new:
+        run_unwrapped(session, [position.initializers for position in new])
     return list(run_unwrapped(session, wanted))
 
 
