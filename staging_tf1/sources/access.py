@@ -8,8 +8,11 @@ not import their libraries.
 from __future__ import annotations
 
 import contextlib
+import copy
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +21,7 @@ from staging_tf1 import arguments
 from staging_tf1.arrays import checked_array, kind_of
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.stacking import rows_of
-from staging_tf1.spec import component_name, flatten_with_paths, map_structure, pack
+from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
 
 __all__ = ["Access", "Fetched", "access_to", "is_a", "is_keras_sequence"]
 
@@ -189,17 +192,60 @@ class _HuggingFace:
 
 
 class _Items:
-    """Any other object: `dataset[i]`, or `dataset.__getitems__([i, j])` where it has that."""
+    """Any other object: `dataset[i]`, or `dataset.__getitems__([i, j])` where it has that.
+
+    A dataset may return the same buffer, dict or list for every record. Then each record is copied before the next one
+    is read, by one thread at a time.
+    """
 
     def __init__(self, what: str, dataset: Any) -> None:
         self._what, self._dataset, self._length = what, dataset, len(dataset)
         self._many: Callable[[list[int]], Any] | None = dataset.__getitems__ if _reads_many(dataset) else None
+        # Whether two records have shared memory; None before two have been compared.
+        self._reuses: bool | None = None
+        # The number of the record that was read first, and what may change in it.
+        self._first: tuple[int, dict[int, Any]] | None = None
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._length
 
+    def __reduce__(self) -> Any:
+        # In another process, it is not known yet.
+        return _Items, (self._what, self._dataset)
+
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         wanted = numbers.tolist()
+        if self._reuses is False:
+            found = self._read(wanted)
+            different = dict(zip(wanted, found)).values()
+            if _are_apart(different) or not _share_memory([_changing(record) for record in different]):
+                return Fetched(found)
+        with self._lock:
+            return Fetched(self._read_alone(wanted))
+
+    def _read_alone(self, wanted: list[int]) -> list[Any]:
+        """Read records while no other thread does, and find out whether the dataset reuses memory."""
+        if not self._reuses:
+            found = self._read(wanted)
+            self._compare(wanted, found)
+            if self._reuses is False:
+                return found
+            if self._reuses is None:
+                return list(map(_copied, found))
+        return [_copied(self._read([number])[0]) for number in wanted]
+
+    def _compare(self, wanted: list[int], found: list[Any]) -> None:
+        # A record may be there twice, and is the same object then.
+        changing = {number: _changing(record) for number, record in zip(wanted, found)}
+        if self._first is not None:
+            changing.setdefault(*self._first)
+        if len(changing) > 1:
+            self._reuses, self._first = _share_memory([*changing.values()]), None
+        elif changing:
+            self._first = next(iter(changing.items()))
+
+    def _read(self, wanted: list[int]) -> list[Any]:
         with self._naming_a_change():
             found = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
         if not isinstance(found, Sequence) or len(found) != len(wanted):
@@ -210,7 +256,7 @@ class _Items:
         for number, record in zip(wanted, found):
             if record is None:
                 raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
-        return Fetched(list(found))
+        return list(found)
 
     def paths(self) -> list[str]:
         return _paths_in(self._dataset)
@@ -226,6 +272,74 @@ class _Items:
                     f"{len(self._dataset)} now. Records must stay: make a new source for each state of the dataset."
                 ) from error
             raise
+
+
+# Values of these types never change.
+_PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
+_UNCHANGING = (*_PLAIN, tuple)
+
+
+def _are_apart(records: Collection[Any]) -> bool:
+    """Return whether plain records have certainly nothing in common. Fast, because each batch is looked at."""
+    owners: list[Any] = []
+    for record in records:
+        if type(record) is dict:
+            owners.append(record)
+            leaves: Iterable[Any] = record.values()
+        else:
+            leaves = record if type(record) is tuple else (record,)
+        for leaf in leaves:
+            if type(leaf) is np.ndarray:
+                owner = leaf if leaf.base is None else leaf.base
+                if type(owner) is not np.ndarray:
+                    return False
+                owners.append(owner)
+            elif not isinstance(leaf, _PLAIN):
+                return False
+    return len({*map(id, owners)}) == len(owners)
+
+
+def _copied(record: Any) -> Any:
+    try:
+        return copy.deepcopy(record)
+    except Exception:  # such as a handle of a file: whoever makes an array of it reads it then
+        return record
+
+
+def _changing(record: Any) -> dict[int, Any]:
+    """Return what may change in a record, by its identity: the record itself and its leaves, as arrays if they are."""
+    try:
+        leaves = flatten(record)
+    except Exception:  # it is refused later
+        leaves = []
+    found = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
+    for key, value in found.items():
+        if hasattr(value, "__array__"):
+            # One that has no array, such as a tensor on another device, shares no memory of the host.
+            with contextlib.suppress(Exception):
+                found[key] = np.asarray(value)
+    return found
+
+
+def _byte_span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return the addresses of the first byte of an array that is not empty, and behind its last."""
+    start = int(array.__array_interface__["data"][0])
+    steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    return start + sum(min(0, step) for step in steps), start + sum(max(0, step) for step in steps) + array.itemsize
+
+
+def _share_memory(changing: Sequence[dict[int, Any]]) -> bool:
+    """Whether two records have a dict, a list, an array or some memory in common."""
+    if len({key for found in changing for key in found}) < sum(map(len, changing)):
+        return True
+    arrays = [value for found in changing for value in found.values() if isinstance(value, np.ndarray) and value.size]
+    owners = [array if array.base is None else array.base for array in arrays]
+    if len({*map(id, owners)}) == len(owners) and all(
+        isinstance(each, np.ndarray) and each.base is None for each in owners
+    ):
+        return False
+    spans = sorted(map(_byte_span, arrays))
+    return any(begin < end for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
 def _paths_in(dataset: Any) -> list[str]:
