@@ -31,6 +31,43 @@ _COMMANDS = {
 }
 
 
+# What C++ writes to these numbers would go into the memory of the source, or to a worker.
+_OCCUPIED = """
+import os, sys
+import numpy as np
+from staging_tf1 import sources
+from staging_tf1.workers.trial import Trial
+with Trial(sources.ArraySource(np.arange(20), batch_size=5), 2) as trial:
+    for number in (0, 1):
+        trial.batch(number)
+        names = [os.readlink(f"/proc/self/fd/{descriptor}") for descriptor in range(3)]
+        assert not any("staging_tf1" in name or "socket" in name for name in names), names
+"""
+
+
+def test_nothing_of_ours_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_OCCUPIED + _DONE)
+    subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} program.py <&- >&- 2>&-"], cwd=tmp_path, check=True, timeout=120
+    )
+    assert (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_train_with_closed_streams(closed: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "staging_tf1", "train", "--epochs", "1", "--processes", "1", "--logdir", "log"]
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {closed}', "bash", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("test accuracy" in done.stdout) == (">&-" not in closed.split()) and list((tmp_path / "log").iterdir())
+
+
 @pytest.mark.parametrize("closed", _COMBINATIONS)
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_streams_that_are_closed(command: str, closed: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from staging_tf1.workers.failures import CannotStart, cannot_start
 from staging_tf1.workers.places import waiting_for
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess
 from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
-from staging_tf1.workers.setup import Setup
+from staging_tf1.workers.setup import Setup, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 from staging_tf1.workers.slots import Slots
 from staging_tf1.workers.status import Status
@@ -169,6 +169,7 @@ class WorkerPool:
             if self._started or self._stopped:
                 return
             with self._ending_at_a_failure():
+                occupy_standard_descriptors()
                 self._status_file = os.memfd_create("staging_tf1 status")
                 os.ftruncate(self._status_file, Status.bytes_for(self._job.processes))
                 for number in range(self._job.processes):

@@ -11,10 +11,20 @@ import sys
 import warnings
 from typing import Any, NamedTuple, cast
 
-__all__ = ["LANES", "LIFE", "STATUS", "TRACES", "Setup", "trace_signal"]
+__all__ = ["LANES", "LIFE", "STATUS", "TRACES", "Setup", "occupy_standard_descriptors", "trace_signal"]
 
 # Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
+
+
+def occupy_standard_descriptors() -> None:
+    """Open /dev/null in place of each standard stream of this process that is closed.
+
+    Otherwise the memory of a source or the socket of a worker gets its number, and TensorFlow's log lines go there.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def trace_signal() -> int:
