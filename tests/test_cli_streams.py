@@ -18,7 +18,14 @@ from staging_tf1.cli.main import COMMANDS
 from staging_tf1.sources import cached
 
 NAME = "name-ü"
-OLD = "import tensorflow as tf\n\n# größer\nsess = tf.Session()\narea = tf.contrib.staging.StagingArea([tf.int32])\n"
+OLD = """import tensorflow as tf
+
+# größer
+sess = tf.Session()
+for step in range(3):
+    area = tf.contrib.staging.StagingArea([tf.int32])
+    sess.run(area.get())
+"""
 ASCII = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 TRACE = {
     "traceEvents": [
@@ -49,6 +56,7 @@ ROWS: dict[str, list[str]] = {
     "trace": ["trace", "trace.json"],
     "trace as JSON": ["trace", "--json", "trace.json"],
     "run": ["run", "--help"],
+    "contrib": ["contrib", "--help"],
     "launch": ["launch", "--workers", "1", "--", "-m", "dataset_of_mine"],
     "check": ["check", "old.py"],
     "migrate": ["migrate", "--diff", "old.py"],
@@ -145,4 +153,4 @@ def test_a_path_that_is_not_text(run_python: RunPython, tmp_path: Path) -> None:
     for env in ({}, ASCII):
         done = run_python("-m", "staging_tf1", "check", os.fsdecode(path), env=env, text=False)
         assert done.returncode in (0, 1), done.stderr
-        assert b"\xff\xfe.py:5" in done.stdout
+        assert b"\xff\xfe.py:6" in done.stdout

@@ -76,8 +76,15 @@ def _checked_weights(weights: Any, count: int) -> list[Fraction]:
             arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
     if len(found) != count:
         arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
-    exact = [Fraction(weight) if isinstance(weight, numbers.Rational) else Fraction(float(weight)) for weight in found]
+    exact = [_exact(weight) for weight in found]
     return [weight / sum(exact) for weight in exact]
+
+
+def _exact(weight: Any) -> Fraction:
+    if isinstance(weight, numbers.Rational):
+        # As Python's integers: on Python 3.10, a Fraction of numpy's cannot be added to others.
+        return Fraction(int(weight.numerator), int(weight.denominator))
+    return Fraction(float(weight))
 
 
 class Mixture(Concatenation):
