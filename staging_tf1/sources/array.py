@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arrays import checked_array, describe
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.sources.files.mapped import MappedFile, file_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform
@@ -52,6 +53,9 @@ class ArraySource(RecordSource):
         transform: Transform | None = None,
     ) -> None:
         self._specs, self._arrays = _check_arrays(arrays)
+        self._shapes = [array.shape for array in self._arrays]
+        mapped = [file for file in map(file_of, self._arrays) if file is not None]
+        self._files = [MappedFile(self._owner, file) for file in mapped]
         super().__init__(
             len(self._arrays[0]),
             batch_size=batch_size,
@@ -70,6 +74,15 @@ class ArraySource(RecordSource):
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Return rows of the arrays. See `RecordSource.gather`."""
+        for file in self._files:
+            file.check()
+        shapes = [array.shape for array in self._arrays]
+        if shapes != self._shapes:
+            before, now = (", ".join(map(str, shapes)) for shapes in (self._shapes, shapes))
+            raise StagingError(
+                f"{self._owner}: an array was resized after the source was made: it had the shape of {before}, and has "
+                f"{now}. Make a new source for each state of the arrays."
+            )
         return pack(self._specs, [take_rows(array, records) for array in self._arrays])
 
 

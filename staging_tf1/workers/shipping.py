@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.files.mapped import file_of, identity_of
 from staging_tf1.workers import classes
 from staging_tf1.workers.arena import rounded
 from staging_tf1.workers.by_value import ByValuePickler
@@ -225,7 +227,7 @@ def _reduced_array(array: np.ndarray[Any, Any]) -> Any:
     if mapped is not None:
         offset = mapped.offset + _address(array) - _address(mapped)
         path = os.path.abspath(str(mapped.filename))
-        return _opened, (path, int(offset), array.dtype, array.shape, _order(array))
+        return _opened, (path, int(offset), array.dtype, array.shape, _order(array), identity_of(path))
     if type(array) is np.ndarray and not _order(array):
         return np.ascontiguousarray(array).__reduce_ex__(5)
     return NotImplemented
@@ -233,12 +235,8 @@ def _reduced_array(array: np.ndarray[Any, Any]) -> Any:
 
 def _file_of(array: Any) -> Any | None:
     """Return the `np.memmap` of a whole file that holds an array; None if there is none, or it has private changes."""
-    base = array
-    while isinstance(base, np.ndarray) and not isinstance(base.base, mmap.mmap):
-        base = base.base
-    if not isinstance(base, np.memmap) or base.mode == "c" or base.filename is None:
-        return None
-    return base if _order(base) and base.nbytes else None
+    base = file_of(array)
+    return base if base is not None and _order(base) and base.nbytes else None
 
 
 def _order(array: np.ndarray[Any, Any]) -> str:
@@ -254,9 +252,17 @@ def _address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _opened(path: str, offset: int, dtype: Any, shape: tuple[int, ...], order: Any) -> np.ndarray[Any, Any]:
+def _opened(
+    path: str, offset: int, dtype: Any, shape: tuple[int, ...], order: Any, identity: tuple[int, int] | None
+) -> np.ndarray[Any, Any]:
     if 0 in shape:
         return np.empty(shape, dtype)
+    if identity_of(path) != identity:
+        # Otherwise a worker that replaces another one would mix two files in one epoch.
+        raise RecordFileError(
+            f"the file '{path}', which the source maps, was replaced or removed since the first worker process was "
+            f"started. Start the program again, and write new data to a new path."
+        )
     # A plain array: indexing a memmap makes one for each batch, in Python.
     return np.asarray(np.memmap(path, dtype, "r", offset, shape, order))
 
