@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import keras_two, numpy_arrays, old_names, scipy_names, seeds, submodules, views
+from staging_tf1.legacy import keras_two, numpy_arrays, old_names, scipy_names, seeds, static_shapes, submodules, views
 from staging_tf1.legacy.finder import AfterLoad, Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
@@ -71,7 +71,12 @@ def install(
     finder.add({"tensorflow": lambda module: _two_faces(module, origin, wanted)})
     if wanted.only:
         return
-    finder.add({"tensorflow.python.framework.random_seed": seeds.attach})
+    finder.add(
+        {
+            "tensorflow.python.framework.random_seed": seeds.attach,
+            "tensorflow.python.ops.nn_ops": static_shapes.attach,
+        }
+    )
     if wanted.old_names:
         finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:

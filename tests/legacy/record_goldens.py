@@ -34,7 +34,7 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator"))
+    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator", "contrib"))
     print(f"recorded {recorded} programs")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, needs_contrib
+from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, names_to_test, needs_contrib
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,30 @@ def test_same_numbers_under_run(under_run: dict[str, str], name: str, try_contri
     if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
         pytest.skip(try_contrib)
     assert_same_numbers(under_run[name], goldens()[name])
+
+
+CONTRIB = {line.split()[0]: (path, line) for path, text in goldens("contrib").items() for line in text.splitlines()}
+
+
+@pytest.fixture(scope="module")
+def contrib_parts(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str) -> dict[str, str]:
+    if try_contrib:
+        pytest.skip(try_contrib)
+    chosen = names_to_test(request, "test_parts_of_contrib_train_as_under_1_15")
+    paths = [PROGRAMS / "contrib" / f"{name}.py" for name in goldens("contrib")]
+    printed = last_json(legacy_run(HERE / "run_programs.py", *paths, env={"PARTS": " ".join(chosen)}))
+    assert not [text for text in printed.values() if "Traceback" in text], printed
+    return {line.split()[0]: line for text in printed.values() for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("name", sorted(CONTRIB))
+def test_parts_of_contrib_train_as_under_1_15(contrib_parts: dict[str, str], name: str) -> None:
+    assert_same_numbers(contrib_parts[name], CONTRIB[name][1], rel=1e-3)
+
+
+def test_there_are_goldens_for_the_parts_of_contrib() -> None:
+    assert sorted(goldens("contrib")) == sorted(path.stem for path in (PROGRAMS / "contrib").glob("*.py"))
+    assert len(CONTRIB) >= 150
 
 
 # The others have random ops without a seed, which TensorFlow refuses with deterministic ops.
