@@ -4,7 +4,7 @@ PYTHON ?= python
 # With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak fmt docs site pictures screenshots pre-commit matrix clean
+.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak lab fmt docs site pictures screenshots pre-commit matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
@@ -70,6 +70,12 @@ pictures:
 # Takes the screenshots of docs/pictures. Needs Chromium, TensorBoard, and npm, which downloads Perfetto.
 screenshots:
 	$(PYTHON) tools/pictures/screenshots.py
+
+# Runs real TensorFlow 1 programs from a folder of clones, beside the interpreter ORACLE that has TensorFlow 1.15.5, and
+# writes the table of docs/compatibility.md.
+lab:
+	$(PYTHON) tests/legacy/lab/run_lab.py --clones $(CLONES) $(if $(ORACLE),--oracle $(ORACLE)) $(LAB)
+	$(PYTHON) tests/legacy/lab/run_lab.py --page docs/compatibility.md
 
 fmt:
 	$(PYTHON) -m ruff check --fix .

@@ -1,0 +1,144 @@
+"""Drivers of the programs on pictures."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+from jobs import MAKERS, Job, picture, write
+
+
+def _cifar(data: Path) -> None:
+    folder = data / "cifar-10-batches-bin"
+    folder.mkdir()
+    draw = np.random.RandomState(0)
+    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
+        records = draw.randint(0, 256, [200, 3073]).astype(np.uint8)
+        records[:, 0] %= 10
+        (folder / f"{name}.bin").write_bytes(records.tobytes())
+    # The program unpacks it, and downloads it where it is missing.
+    with tarfile.open(data / "cifar-10-binary.tar.gz", "w:gz") as file:
+        file.add(folder, folder.name)
+
+
+def cifar10(clone: Path, data: Path) -> Job:
+    """CIFAR-10's binary files, of random pictures."""
+    _cifar(data)
+    return Job("cifar10_train.py --data_dir={data} --train_dir={out} --batch_size=16 --max_steps=31".split())
+
+
+def cifar10_multi_gpu(clone: Path, data: Path) -> Job:
+    """The same for two towers."""
+    _cifar(data)
+    return Job(
+        "cifar10_multi_gpu_train.py --data_dir={data} --train_dir={out} --batch_size=16 --max_steps=21 "
+        "--num_gpus=2".split()
+    )
+
+
+def slim(clone: Path, data: Path) -> Job:
+    """Records of pictures in the format of the flowers, which the program's own functions write."""
+    for number in range(24):
+        picture(data / "pictures" / f"{number}.jpg", 64, 64, number)
+    write(data / "labels.txt", *(f"{number}:class{number}" for number in range(5)))
+    records = [MAKERS, "slim_records", "{data}/pictures", "{data}/flowers_train_00000-of-00005.tfrecord"]
+    return Job(
+        "train_image_classifier.py --train_dir={out} --dataset_dir={data} --dataset_name=flowers "
+        "--dataset_split_name=train --model_name=mobilenet_v1 --train_image_size=64 --batch_size=4 "
+        "--max_number_of_steps=4 --log_every_n_steps=1 --clone_on_cpu=True --num_readers=1 "
+        "--num_preprocessing_threads=1".split(),
+        prepare=[records],
+    )
+
+
+def facenet(clone: Path, data: Path) -> Job:
+    """A folder of pictures for each of four persons."""
+    for person in range(4):
+        for number in range(6):
+            picture(data / "faces" / f"p{person}" / f"p{person}_{number:04}.png", 160, 160, 10 * person + number)
+    return Job(
+        "src/train_softmax.py --logs_base_dir {out}/logs --models_base_dir {out}/models --data_dir {data}/faces "
+        "--image_size 160 --model_def models.inception_resnet_v1 --optimizer ADAM --learning_rate 0.01 "
+        "--max_nrof_epochs 1 --epoch_size 3 --batch_size 4 --nrof_preprocess_threads 1 --embedding_size 64".split()
+    )
+
+
+def dcgan(clone: Path, data: Path) -> Job:
+    """MNIST's files, whose sizes the program knows, of random pictures."""
+    draw = np.random.RandomState(0)
+    for name, count in (("train", 60000), ("t10k", 10000)):
+        pictures = np.zeros([count, 784], np.uint8)
+        pictures[:200] = draw.randint(0, 256, [200, 784])
+        labels = draw.randint(0, 10, count).astype(np.uint8)
+        folder = data / "mnist"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(bytes(16) + pictures.tobytes())
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(bytes(8) + labels.tobytes())
+    return Job(
+        "main.py --dataset=mnist --data_dir={data} --out_dir={out} --out_name=run --input_height=28 --output_height=28 "
+        "--batch_size=8 --epoch=1 --train".split()
+    )
+
+
+def pix2pix(clone: Path, data: Path) -> Job:
+    """Pairs of pictures side by side."""
+    for number in range(4):
+        picture(data / "pairs" / f"{number}.png", 256, 512, number)
+    return Job(
+        "pix2pix.py --mode train --input_dir {data}/pairs --output_dir {out} --max_steps 4 --progress_freq 1 --ngf 8 "
+        "--ndf 8 --seed 3 --save_freq 0".split()
+    )
+
+
+def monodepth(clone: Path, data: Path) -> Job:
+    """Stereo pairs in KITTI's manner."""
+    for side in ("left", "right"):
+        for number in range(8):
+            picture(data / side / f"{number}.png", 128, 256, number)
+    write(data / "files.txt", *(f"left/{number}.png right/{number}.png" for number in range(8)))
+    return Job(
+        "monodepth_main.py --mode train --model_name m --data_path {data}/ --filenames_file {data}/files.txt "
+        "--log_directory {out} --input_height 128 --input_width 256 --batch_size 2 --num_epochs 1 "
+        "--num_threads 1".split()
+    )
+
+
+def tf_cnn_benchmarks(clone: Path, data: Path) -> Job:
+    """Synthetic pictures, as in the README."""
+    return Job(
+        "tf_cnn_benchmarks.py --device=cpu --data_format=NHWC --model=trivial --batch_size=8 --num_batches=5 "
+        "--num_warmup_batches=1 --display_every=1 --num_gpus=1 --tf_random_seed=3 "
+        "--variable_update=parameter_server".split()
+    )
+
+
+def gazeml(clone: Path, data: Path) -> Job:
+    """Pictures and JSON files as UnityEyes writes them."""
+    import json
+
+    folder = data / "overlay" / "datasets" / "UnityEyes" / "imgs"
+    draw = np.random.RandomState(1)
+
+    def points(count: int, center: tuple[float, float], radius: float) -> list[str]:
+        angles = 2 * np.pi * np.arange(count) / count
+        around = [(center[0] + radius * np.cos(angle), center[1] + radius * np.sin(angle)) for angle in angles]
+        return [f"({x:.4f}, {y:.4f}, 5.0)" for x, y in around]
+
+    for number in range(40):
+        picture(folder / f"{number}.jpg", 600, 800, number)
+        center = (400 + draw.uniform(-20, 20), 300 + draw.uniform(-20, 20))
+        look = draw.uniform(-0.2, 0.2, 2)
+        write(
+            folder / f"{number}.json",
+            json.dumps(
+                dict(
+                    interior_margin_2d=points(16, center, 120),
+                    caruncle_2d=points(7, (center[0] - 130, center[1]), 12),
+                    iris_2d=points(32, center, 50),
+                    eye_details=dict(look_vec=f"({look[0]:.4f}, {look[1]:.4f}, -0.9, 0.0)"),
+                    head_pose="(0.0, 180.0, 0.0)",
+                )
+            ),
+        )
+    return Job(["elg_train.py"])

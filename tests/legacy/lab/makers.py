@@ -1,0 +1,60 @@
+"""Makes data with the code of a program, in its folder and under its TensorFlow.
+
+Usage: python makers.py FUNCTION ARGUMENTS... ; it must also run on Python 3.7.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import runpy
+import subprocess
+import sys
+
+
+def gpt2_checkpoint(folder):
+    """Write a checkpoint of the initial values of the model whose hparams.json is in `folder`."""
+    sys.path.insert(0, "src")
+    import model
+    import tensorflow as tf
+
+    with open(os.path.join(folder, "hparams.json")) as file:
+        hparams = model.default_hparams()
+        hparams.override_from_dict(json.load(file))
+    model.model(hparams=hparams, X=tf.placeholder(tf.int32, [1, None]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, os.path.join(folder, "model.ckpt"))
+
+
+def sentence_piece(text, prefix):
+    """Train a model of SentencePiece on a text, in a process without TensorFlow, whose protobuf is another."""
+    special = "--control_symbols=<cls>,<sep>,<pad>,<mask>,<eod> --user_defined_symbols=<eop>"
+    options = f"--input={text} --model_prefix={prefix} --vocab_size=120 --hard_vocab_limit=false {special}"
+    train = f"import sentencepiece; sentencepiece.SentencePieceTrainer.Train({options!r})"
+    subprocess.check_call([sys.executable, "-c", train])
+
+
+def slim_records(pictures, records):
+    """Write pictures as the records of slim's flowers."""
+    sys.path.insert(0, ".")
+    import tensorflow as tf
+    from datasets import dataset_utils
+
+    with tf.python_io.TFRecordWriter(records) as writer:
+        for number, path in enumerate(sorted(glob.glob(os.path.join(pictures, "*.jpg")))):
+            with open(path, "rb") as file:
+                example = dataset_utils.image_to_tfexample(file.read(), b"jpg", 64, 64, number % 5)
+            writer.write(example.SerializeToString())
+
+
+def keep_data(program, folder):
+    """Run a program that writes into the folder `data` beside it, and copy that folder."""
+    sys.path.insert(0, os.getcwd())
+    runpy.run_path(program, run_name="__main__")
+    subprocess.check_call(["cp", "-r", "data/.", folder])
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,132 @@
+"""The programs of the lab, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import images
+import others
+import text
+from jobs import Job
+
+BERT_LOSS = r"^INFO:tensorflow:Loss for final step: (\d+\.\d+)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program of a repository."""
+
+    name: str
+    repository: str  # owner/name on GitHub
+    commit: str
+    program: str  # as the table of the page shows it
+    driver: Callable[[Path, Path], Job]  # (clone, folder for data) -> how to start it
+    input: str  # what it reads, for the table
+    steps: int  # how many figures are compared; a program that prints more is stopped there
+    figures: str  # a regular expression; the first group that matches is the figure
+    clone: str = ""  # folder of the clone; default: the repository's own name
+    folder: str = ""  # where it is started, below the clone
+    deterministic: bool = True  # False: it must run, and what it prints is not compared
+    to_the_end: bool = False  # not stopped after `steps` figures
+    flags: tuple[str, ...] = ()  # of staging-tf1 run
+    packages: tuple[str, ...] = ()  # what must be installed
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit_secs: int = 400
+    note: str = ""  # a remark for the table
+    known: str = ""  # why it stops or differs, if it does
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clone", self.clone or self.repository.partition("/")[2])
+
+
+BERT = ("google-research/bert", "eedf5716ce1268e56f0a50264a88cafad334ac61")
+MODELS = ("tensorflow/models", "7b5606a5d6e469a090bce3b443915747a01e3521")
+EXAMPLES = ("aymericdamien/TensorFlow-Examples", "6dcbe14649163814e72a22a999f20c5e247ce988")
+BASELINES = ("openai/baselines", "ea25b9e8b234e6ee1bca43083f8f3cf974143998")
+
+ROWS = [
+    Row("bert_classifier", *BERT, "run_classifier.py", text.bert_classifier, "CoLA's format, 96 sentences", 1,
+        BERT_LOSS,
+        note="Few and small steps, so that the schedule below matters little: the loss moves by only 0.2 %."),
+    Row("bert_warm_up", *BERT, "run_classifier.py, with warm-up", text.bert_classifier_warm_up,
+        "CoLA's format, 96 sentences", 1, r"^INFO:tensorflow:Loss for final step: (\d+\.\d+)", deterministic=False,
+        note="The program reads the global step for its learning rate while it assigns the next one; see below."),
+    Row("bert_pretraining", *BERT, "run_pretraining.py", text.bert_pretraining, "10 documents of 6 sentences", 1,
+        BERT_LOSS, note="Few and small steps, so that the schedule below matters little."),
+    Row("albert_classifier", "google-research/albert", "b772393d3dae115b493258ce8e37c17b2cc62100",
+        "run_classifier.py", text.albert_classifier, "CoLA's format, 96 sentences", 1,
+        r"^INFO:tensorflow:Loss for final step: (\d+\.\d+)", environment={"PYTHONPATH": ".."},
+        packages=("sentencepiece", "tensorflow_hub"),
+        note="Few and small steps, so that the schedule below matters little: the loss moves by only 0.2 %."),
+    Row("electra", "google-research/electra", "8a46635f32083ada044d7e9ad09604742600ee7b", "run_pretraining.py",
+        text.electra, "10 documents of 6 sentences", 5, r"loss: ([\d.]+)", deterministic=False,
+        note="Its first loss is equal. Its optimizer is BERT's, which is the likely cause of the others; see below."),
+    Row("gpt2", "openai/gpt-2", "9b63575ef42771a015060c964af2c3da4cf7c8ab", "generate_unconditional_samples.py",
+        text.gpt2, "a checkpoint of initial values", 2, r"^([\d<|>a-z]{10,})$", packages=("fire", "regex")),
+    Row("xlnet", "zihangdai/xlnet", "bbaa3a6fa0b3a2ee694e8cf66167434f9eca9660", "train_gpu.py", text.xlnet,
+        "400 sentences", 5, r"\| loss ([\d.]+)", packages=("sentencepiece",)),
+    Row("nmt", "tensorflow/nmt", "0be864257a76c151eef20ea689755f08bc1faf4e", "nmt.py", text.nmt,
+        "200 pairs of sentences", 6, r"step \d+ lr .* ppl ([\d.]+)"),
+    Row("char_rnn", "sherjilozair/char-rnn-tensorflow", "4bff62d34ba6d536f052145cd3f8f79b6fa11365", "train.py",
+        text.char_rnn, "one text of 20 kB", 20, r"train_loss = ([\d.]+)"),
+    Row("cnn_text", "dennybritz/cnn-text-classification-tf", "18762b459e21d9c70e5c242f8d43fc4e6db37a0d", "train.py",
+        text.cnn_text, "120 sentences of two classes", 6, r"step \d+, loss ([\d.]+)"),
+    Row("ptb", *MODELS, "tutorials/rnn/ptb/ptb_word_lm.py", text.ptb, "three texts of 80 sentences", 3,
+        r"Perplexity: ([\d.]+)", folder="tutorials/rnn/ptb"),
+    Row("sequence_tagging", "guillaumegenthial/sequence_tagging", "5cb9890e7c52e35a1239378da43a8de7be508003",
+        "train.py", text.sequence_tagging, "60 tagged sentences", 3, r"- f1 ([\d.]+)|acc ([\d.]+) - f1"),
+    Row("tf_ner", "guillaumegenthial/tf_ner", "e9bca45c7a3d73e1b7ee5ce12ff4f33e4598f9d9", "lstm_crf/main.py",
+        text.tf_ner, "40 tagged sentences", 1, r"Loss for final step: ([\d.]+)", folder="models/lstm_crf",
+        environment={"PYTHONPATH": "{clones}/tf_metrics"},
+        note="Needs a clone of guillaumegenthial/tf_metrics."),
+    Row("neuroner", "Franck-Dernoncourt/NeuroNER", "3817feaf290c1f6e03ae23ea964e68c88d0e7a88", "neuroner",
+        text.neuroner, "20 tagged sentences", 2, r"accuracy: +([\d.]+)%", packages=("spacy", "pycorenlp")),
+    Row("wavenet", "ibab/tensorflow-wavenet", "3c973c038c8c2c20fef0039f111cb04139ff594b", "train.py", others.wavenet,
+        "4 recordings of 1 s", 5, r"loss = ([\d.]+)", packages=("librosa",)),
+    Row("tacotron", "keithito/tacotron", "d26c763342518d4e432e9c4036a1aff3b4fdaa1e", "train.py", others.tacotron,
+        "40 spectrograms", 4, r"loss=([\d.]+)", deterministic=False,
+        note="Its first loss differs by 0.2 %; the reason was not found.",
+        packages=("librosa", "unidecode", "inflect")),
+    Row("timegan", "jsyoon0823/TimeGAN", "8f6181cb9b9d2fa0c930cd902411d9ac8a308e07", "main_timegan.py",
+        others.timegan, "its own sine waves", 3, r"([eg]_loss(?:_[suvt])?: [\d.]+)", packages=("scikit-learn",)),
+    Row("maml", "cbfinn/maml", "a7f45f1bcd7457fe97b227a21e89b8a82cc5fa49", "main.py", others.maml,
+        "its own sinusoids", 2, r"Iteration \d+: ([\d.]+)"),
+    Row("gcn", "tkipf/gcn", "39a4089fe72ad9f055ed6fdb9746abdcfebc4d81", "train.py", others.gcn, "Cora", 6,
+        r"train_loss= ([\d.]+)", folder="gcn", environment={"PYTHONPATH": ".."}, packages=("networkx",)),
+    Row("gat", "PetarV-/GAT", "5af87e7fce2b90ae1cbd621cd58059036a3c7436", "execute_cora.py", others.gat, "Cora", 3,
+        r"Training: loss = ([\d.]+)", packages=("networkx",)),
+    Row("baselines_ppo2", *BASELINES, "run.py --alg=ppo2", others.ppo2, "CartPole", 4,
+        r"loss/value_loss +\| ([\d.e-]+)", packages=("gym",),
+        known="The first four figures differ by 0.3 % and more; the reason was not found."),
+    Row("baselines_deepq", *BASELINES, "run.py --alg=deepq", others.deepq, "CartPole", 4,
+        r"mean 100 episode reward +\| ([\d.e-]+)", packages=("gym",),
+        known="It asks for type(x) is tf.Tensor. Tensors of graphs have a subclass since TensorFlow 2.13."),
+    Row("stable_baselines", "hill-a/stable-baselines", "259f27868f0d727d990f50e04da6e3a5d5367582", "PPO2",
+        others.stable_baselines, "CartPole", 4, r"value_loss +\| ([\d.e-]+)", packages=("gym", "cloudpickle")),
+    Row("cifar10", *MODELS, "tutorials/image/cifar10/cifar10_train.py", images.cifar10, "1,000 random pictures", 3,
+        r"loss = ([\d.]+)", folder="tutorials/image/cifar10", deterministic=False,
+        note="16 threads shuffle its input."),
+    Row("cifar10_towers", *MODELS, "tutorials/image/cifar10/cifar10_multi_gpu_train.py", images.cifar10_multi_gpu,
+        "1,000 random pictures", 2, r"loss = ([\d.]+)", folder="tutorials/image/cifar10", deterministic=False,
+        note="16 threads shuffle its input."),
+    Row("slim", *MODELS, "research/slim/train_image_classifier.py", images.slim, "24 pictures", 3,
+        r"loss = ([\d.]+)", folder="research/slim", deterministic=False, note="Threads shuffle its input."),
+    Row("facenet", "davidsandberg/facenet", "096ed770f163957c1e56efa7feeb194773920f6e", "src/train_softmax.py",
+        images.facenet, "24 pictures of 4 persons", 3, r"Loss ([\d.]+)", deterministic=False,
+        note="Threads shuffle its input.", packages=("scikit-learn", "h5py")),
+    Row("dcgan", "carpedm20/DCGAN-tensorflow", "62c9a2a7f74505cad30858bf40307c93e5bd9293", "main.py", images.dcgan,
+        "pictures in MNIST's format", 4, r"d_loss: ([\d.]+)"),
+    Row("pix2pix", "affinelayer/pix2pix-tensorflow", "0f2174424356162920fc25067e63db2bcf19f4e7", "pix2pix.py",
+        images.pix2pix, "4 pairs of pictures", 3, r"discrim_loss ([\d.]+)"),
+    Row("monodepth", "mrharicot/monodepth", "b76bee4bd12610b482163871b7ff93e931cb5331", "monodepth_main.py",
+        images.monodepth, "8 stereo pairs", 0, r"loss: ([\d.]+)", deterministic=False, to_the_end=True,
+        note="It prints no figure before step 100."),
+    Row("tf_cnn_benchmarks", "tensorflow/benchmarks", "aef6daa90a467a1fc7ce8395cd0067e5fda1ecff",
+        "scripts/tf_cnn_benchmarks", images.tf_cnn_benchmarks, "synthetic pictures", 5,
+        r"^\d+\timages/sec.*\t([\d.]+)$", folder="scripts/tf_cnn_benchmarks"),
+    Row("gazeml", "swook/GazeML", "27f4e780c6720bf10735dc08597af9d895f14491", "src/elg_train.py", images.gazeml,
+        "40 pictures of eyes", 2, r"heatmaps_mse = ([\d.e-]+)", folder="src", deterministic=False,
+        note="Threads prepare its input."),
+]  # fmt: skip
