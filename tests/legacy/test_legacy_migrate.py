@@ -58,6 +58,10 @@ def migrated_corpus(path: Path, level: str) -> str:
     return _results[path, level]
 
 
+# `run` restores their static shapes. A rewritten program has those of TensorFlow 2.
+RUN_ALONE = {"transposed_shapes"}
+
+
 @pytest.fixture(scope="module", params=LEVELS)
 def without_shim(
     request: Any, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory, try_contrib: str
@@ -77,7 +81,7 @@ def without_shim(
     return printed
 
 
-@pytest.mark.parametrize("name", sorted(goldens()))
+@pytest.mark.parametrize("name", sorted(set(goldens()) - RUN_ALONE))
 def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
         pytest.skip(try_contrib)
