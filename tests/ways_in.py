@@ -90,7 +90,7 @@ def makers(path: str) -> dict[str, Callable[[Any], Any]]:
         "transform": lambda value: ArraySource(_ONE, batch_size=1, transform=lambda batch: value).batch(0),
         "parse_fn": lambda value: TFRecordSource(path, batch_size=1, parse_fn=lambda record: value).batch(0)[0],
         "MapSource": lambda value: MapSource([value], batch_size=1).batch(0)[0],
-        "MapSource, collated": lambda value: MapSource([0], batch_size=1, collate=lambda records: value).batch(0),
+        "MapSource, collated": _collated,
         "concatenate": _concatenated,
         "generator": lambda value: next(GeneratorSource(lambda: iter([value])).batches()),
         "iterable": lambda value: next(iter(as_source([value]).batches())),
@@ -100,6 +100,15 @@ def makers(path: str) -> dict[str, Callable[[Any], Any]]:
     except ImportError:
         return made
     return made | {"Grain": lambda value: _grain(value).batch(0), "Grain, iterated": _iterated}
+
+
+def _collated(value: Any) -> Any:
+    try:
+        count = len(value)
+    except TypeError:  # what is refused, such as a tensor
+        count = 1
+    source = MapSource(list(range(count)), batch_size=count, collate=lambda records: value)
+    return source.batch(0)
 
 
 def _iterated(value: Any) -> Any:
