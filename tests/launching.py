@@ -26,7 +26,7 @@ LAUNCH = [sys.executable, "-m", "staging_tf1", "launch"]
 PATIENCE_SECS = 120
 
 PRELUDE = """
-import json, os, signal, socket, subprocess, sys
+import json, os, signal, socket, subprocess, sys, time
 signal.alarm(300)  # in case the test fails to end it
 config = json.loads(os.environ["TF_CONFIG"])
 job, index = config["task"]["type"], config["task"]["index"]
@@ -46,7 +46,7 @@ def wait_for_go():
 
 def wait_forever():
     while True:
-        signal.pause()
+        time.sleep(0.1)  # signal.pause() would sleep through a signal that comes just before it
 
 def ignore(*signals):
     for number in signals:
