@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
-    from staging_tf1.lifecycle.stats import PipelineStats
-    from staging_tf1.lifecycle.summary_hook import StagingSummaryHook
+    from staging_tf1.watch.stats import PipelineStats
+    from staging_tf1.watch.summary_hook import StagingSummaryHook
 
 __version__ = "0.1.0"
 
@@ -50,11 +50,11 @@ _HOMES = {
     "Cluster": "cluster.cluster",
     "CustomRunner": "define.custom_runner",
     "MapStagingArea": "graph.map_area",
-    "PipelineStats": "lifecycle.stats",
+    "PipelineStats": "watch.stats",
     "StagingArea": "graph.areas",
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
-    "StagingSummaryHook": "lifecycle.summary_hook",
+    "StagingSummaryHook": "watch.summary_hook",
     "staged": "define.staged",
     "start": "lifecycle.start",
 }

@@ -18,7 +18,7 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.lifecycle.trace_report import as_text, read_trace, report_on
+from staging_tf1.watch.trace_report import as_text, read_trace, report_on
 
 STEPS = 6
 Figures = dict[str, Any]

@@ -16,8 +16,8 @@ from running import feed_threads
 import staging_tf1 as staging
 from staging_tf1.cores import usable_cores
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.lifecycle import advice
-from staging_tf1.lifecycle.advice import SourceWork, bottleneck
+from staging_tf1.watch import advice
+from staging_tf1.watch.advice import SourceWork, bottleneck
 
 _LARGE = np.ones(2_000_000, np.float32)
 

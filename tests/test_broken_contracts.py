@@ -131,7 +131,7 @@ def test_a_generator_object_feeds_one_pipeline_only(graph: Any, wrapped: bool, s
     ],
 )
 def test_integers_in_lists_keep_their_digits(value: list[Any], text: str | None) -> None:
-    from staging_tf1.arrays import as_array
+    from staging_tf1.spec.arrays import as_array
 
     if text is None and not any(isinstance(each, float) for each in value):
         try:

@@ -16,7 +16,7 @@ from slow import examples
 from ways_in import Pipelines, makers, record_file
 
 import staging_tf1 as staging
-from staging_tf1.arrays import as_array
+from staging_tf1.spec.arrays import as_array
 
 Array = np.ndarray[Any, Any]
 

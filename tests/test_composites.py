@@ -18,12 +18,8 @@ from hypothesis.extra import numpy as hnp
 from slow import examples
 
 from staging_tf1 import testing
-from staging_tf1.composite import arrays_of, as_composite, is_composite
-from staging_tf1.conform import Conformer, conform
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, SparseValue
-from staging_tf1.sparse import SparseSpec
 from staging_tf1.spec import (
     ArraySpec,
     bytes_per_batch,
@@ -33,6 +29,10 @@ from staging_tf1.spec import (
     is_structure,
     with_batch_dim,
 )
+from staging_tf1.spec.composite import arrays_of, as_composite, is_composite
+from staging_tf1.spec.conform import Conformer, conform
+from staging_tf1.spec.ragged import RaggedSpec
+from staging_tf1.spec.sparse import SparseSpec
 
 RAGGED = RaggedSpec((None, None), np.int64)
 SPARSE = SparseSpec((None, None), np.float32)

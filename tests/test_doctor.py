@@ -11,14 +11,14 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.doctor.diagnosis import diagnose
-from staging_tf1.doctor.report import report_text
-from staging_tf1.doctor.snapshot import Observer, Pending
-from staging_tf1.doctor.thread_location import users_line, users_place
-from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView, TaskView
 from staging_tf1.feed import threads
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.probes import probes_of
+from staging_tf1.watch.diagnosis import diagnose
+from staging_tf1.watch.report import report_text
+from staging_tf1.watch.snapshot import Observer, Pending
+from staging_tf1.watch.thread_location import users_line, users_place
+from staging_tf1.watch.views import FeederView, Snapshot, StepView, StoreView, TaskView
 
 _STEP = StepView(30.0, ", at train.py:41 in main()", takes=True)
 _FEEDER = FeederView(

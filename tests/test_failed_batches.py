@@ -14,8 +14,8 @@ from slow import examples
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import ArraySource
+from staging_tf1.watch.failed_batches import FailedBatches
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

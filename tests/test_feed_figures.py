@@ -17,8 +17,8 @@ import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.skip import SkipCounter, SkipRule, skip_rule
 from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.lifecycle.stats import _kind, bottleneck, full_bytes
 from staging_tf1.sources import ArraySource, GeneratorSource
+from staging_tf1.watch.stats import _kind, bottleneck, full_bytes
 
 LIMIT_SECS = 200.0
 

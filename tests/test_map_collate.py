@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedValue
 from staging_tf1.sources import MapSource, concatenate
+from staging_tf1.spec.ragged import RaggedValue
 
 
 def _tenfold(records: list[Any]) -> Any:

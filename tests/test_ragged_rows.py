@@ -15,7 +15,6 @@ from slow import examples
 
 from staging_tf1 import testing
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec
 from staging_tf1.sources import (
     ArraySource,
     GeneratorSource,
@@ -30,6 +29,7 @@ from staging_tf1.sources import (
 )
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import ArraySpec
+from staging_tf1.spec.ragged import RaggedSpec
 
 TEXTS = [{"words": list(range(n, n + n % 4 + 1)), "label": n % 2, "vector": np.full(3, n, "f")} for n in range(20)]
 OPTIONS: dict[str, Any] = dict(batch_size=4, shuffle=True, seed=1, epochs=2)

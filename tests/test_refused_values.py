@@ -20,13 +20,13 @@ from ways_in import Given, GivenStream, makers, record_file
 
 import staging_tf1 as staging
 from staging_tf1 import sources
-from staging_tf1.arrays import as_array
-from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.readers import StreamReader
 from staging_tf1.feed.skip import NONE_SKIPPED
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
+from staging_tf1.spec.arrays import as_array
+from staging_tf1.spec.conform import conform
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

@@ -11,10 +11,10 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedValue
 from staging_tf1.sources import ArraySource, MapSource, RecordSource, SequenceSource, concatenate, zip_records
-from staging_tf1.sparse import SparseValue
 from staging_tf1.spec import ArraySpec
+from staging_tf1.spec.ragged import RaggedValue
+from staging_tf1.spec.sparse import SparseValue
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError
 from staging_tf1.spec import ArraySpec, describe, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec.conform import conform
 
 Point = collections.namedtuple("Point", "x y")
 

@@ -13,7 +13,7 @@ from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, w
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
-from staging_tf1.lifecycle.stall import stall_secs_or_default
+from staging_tf1.watch.stall import stall_secs_or_default
 
 # Areas.
 

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from load import slowdown
 
 import staging_tf1 as staging
-from staging_tf1.lifecycle.stats import bottleneck
+from staging_tf1.watch.stats import bottleneck
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

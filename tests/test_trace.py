@@ -17,9 +17,9 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.cli.main import main
-from staging_tf1.lifecycle import trace as trace_module
-from staging_tf1.lifecycle.trace_json import Event, Feed, dump
-from staging_tf1.lifecycle.trace_report import as_text, report_on
+from staging_tf1.watch import trace as trace_module
+from staging_tf1.watch.trace_json import Event, Feed, dump
+from staging_tf1.watch.trace_report import as_text, report_on
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parent.parent
 _PAGE = _ROOT / "docs" / "troubleshooting.md"
 _STALLS = "A step does not return"
 
-# For each function of staging_tf1/doctor that makes a Diagnosis: the entry of each `Diagnosis(...)` in it, from top to
+# For each function of staging_tf1/watch that makes a Diagnosis: the entry of each `Diagnosis(...)` in it, from top to
 # bottom. Entries are named by their heading, because the wording of a message may change without its cause changing.
 _ENTRIES = {
     "diagnose": ["The step is not waiting for input"],
@@ -56,9 +56,9 @@ def _entries() -> Iterator[tuple[str, str, str]]:
 
 
 def _diagnoses() -> dict[str, list[str]]:
-    """The places, "file:line", where each function of the doctor makes a Diagnosis."""
+    """The places, "file:line", where each function there makes a Diagnosis."""
     found = defaultdict(list)
-    for path in sorted((_ROOT / "staging_tf1" / "doctor").glob("*.py")):
+    for path in sorted((_ROOT / "staging_tf1" / "watch").glob("*.py")):
         for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ""):
             if "Diagnosis" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
                 found[function].append(f"{path.name}:{call.lineno}")

@@ -8,12 +8,12 @@ from typing import Any
 from tqdm import tqdm
 
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS
-from staging_tf1.arrays import describe
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.cached import build_cache
 from staging_tf1.sources.columns.folder import cache_path, damaged, opened, remove
 from staging_tf1.sources.columns.manifest import Manifest
+from staging_tf1.spec.arrays import describe
 from staging_tf1.user_module import NoSuchModule, user_module
 
 _PROG = "staging-tf1 cache"

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
-from staging_tf1.lifecycle.trace_report import TraceFormatError, as_text, read_trace, report_on
+from staging_tf1.watch.trace_report import TraceFormatError, as_text, read_trace, report_on
 
 _PROG = "staging-tf1 trace"
 _EPILOG = """

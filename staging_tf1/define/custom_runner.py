@@ -10,7 +10,6 @@ from typing import Any
 from staging_tf1._tf import deterministic_ops, tf
 from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.composite import is_composite_spec
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
@@ -25,6 +24,7 @@ from staging_tf1.graph.guards import building
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
+from staging_tf1.spec.composite import is_composite_spec
 
 # Default capacity of a queue of whole batches: enough to bridge a slow batch or two, and little memory.
 _BATCHES_AHEAD = 8

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1._tf import Dataset, tf
-from staging_tf1.arrays import as_array, describe
 from staging_tf1.define import specs
 from staging_tf1.define.shares import Parts, check_divisible, common_batches, divided, fingerprint_of
 from staging_tf1.errors import SpecError
@@ -21,6 +20,7 @@ from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
+from staging_tf1.spec.arrays import as_array, describe
 
 
 class Tensors(NamedTuple):

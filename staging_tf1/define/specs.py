@@ -15,13 +15,13 @@ import numpy as np
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import shown
-from staging_tf1.arrays import as_numpy_dtype
-from staging_tf1.composite import composite_spec, is_composite_spec
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.sparse import SparseSpec
 from staging_tf1.spec import ArraySpec, describe, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec.arrays import as_numpy_dtype
+from staging_tf1.spec.composite import composite_spec, is_composite_spec
+from staging_tf1.spec.ragged import RaggedSpec
+from staging_tf1.spec.sparse import SparseSpec
 
 # In the table of conflicts.
 _ABSENT = "-"

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.conform import Conformer
 from staging_tf1.feed.skip import NONE_SKIPPED, SkipRule
 from staging_tf1.feed.supply import Supply
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.position import Position, labelled
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source, StreamSource
+from staging_tf1.spec.conform import Conformer
 
 # An attribute of the graph, because a global registry would keep the graph alive, and a collection would be exported.
 _PIPELINES = "_staging_tf1_pipelines"

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from staging_tf1.arrays import checked_array, is_plain
-from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.remote import RemoteSource
 from staging_tf1.feed.sequencer import Rotation, Stopped
@@ -18,6 +16,8 @@ from staging_tf1.feed.source_errors import naming_batch
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.spec import map_structure
+from staging_tf1.spec.arrays import checked_array, is_plain
+from staging_tf1.spec.composite import as_composite, is_composite
 from staging_tf1.workers.pool import CannotStart
 
 _IMMUTABLE = (int, float, complex, str, bytes, np.generic)

@@ -9,9 +9,9 @@ import numpy as np
 
 from staging_tf1._tf import FuncGraph, tf
 from staging_tf1.arguments import endless, shown
-from staging_tf1.arrays import as_array, kind_of
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.declared import Declaration, check_fits, shape_text
+from staging_tf1.spec.arrays import as_array, kind_of
 
 __all__ = ["element_indices", "is_variable", "to_tensors"]
 

@@ -11,7 +11,6 @@ from staging_tf1._tf import is_closed, leave_to_close, tf
 from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
-from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
@@ -21,10 +20,11 @@ from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.checkpoint import guard_savers
 from staging_tf1.lifecycle.runtime import SessionRuntime
-from staging_tf1.lifecycle.stall import StallRule, stall_secs_or_default
 from staging_tf1.lifecycle.start import own_areas
-from staging_tf1.lifecycle.stats import PipelineStats
-from staging_tf1.lifecycle.trace import Trace
+from staging_tf1.watch.snapshot import Observer
+from staging_tf1.watch.stall import StallRule, stall_secs_or_default
+from staging_tf1.watch.stats import PipelineStats
+from staging_tf1.watch.trace import Trace
 
 _GRACE_SECS = 10.0
 

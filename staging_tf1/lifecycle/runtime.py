@@ -13,8 +13,6 @@ from staging_tf1._tf import tf
 from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import RECOVERED
-from staging_tf1.doctor.snapshot import Observer, Pending
-from staging_tf1.doctor.thread_location import stuck_text
 from staging_tf1.errors import StallError, StuckThreadWarning
 from staging_tf1.feed.gated import gated_runs
 from staging_tf1.feed.pipeline import Pipeline
@@ -23,11 +21,13 @@ from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_for
 from staging_tf1.lifecycle.close import close_within
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, is_ctrl_c
-from staging_tf1.lifecycle.lock_probe import LockProbe
-from staging_tf1.lifecycle.stall import StallRule, Watchdog
-from staging_tf1.lifecycle.stats import PipelineStats, stats_of
 from staging_tf1.lifecycle.steps import Steps
-from staging_tf1.lifecycle.trace import Trace
+from staging_tf1.watch.lock_probe import LockProbe
+from staging_tf1.watch.snapshot import Observer, Pending
+from staging_tf1.watch.stall import StallRule, Watchdog
+from staging_tf1.watch.stats import PipelineStats, stats_of
+from staging_tf1.watch.thread_location import stuck_text
+from staging_tf1.watch.trace import Trace
 
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0

@@ -27,9 +27,9 @@ from staging_tf1.lifecycle.monitored import (
     checked_hooks,
 )
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
-from staging_tf1.lifecycle.stall import stall_secs_or_default
-from staging_tf1.lifecycle.stats import PipelineStats
 from staging_tf1.lifecycle.stepper import make_stepper
+from staging_tf1.watch.stall import stall_secs_or_default
+from staging_tf1.watch.stats import PipelineStats
 
 
 class StagingSession:

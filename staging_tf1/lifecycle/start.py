@@ -8,7 +8,6 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.arguments import flag, having
-from staging_tf1.doctor.snapshot import Observer
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
@@ -17,7 +16,8 @@ from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import SessionRuntime
-from staging_tf1.lifecycle.stall import StallRule, stall_secs_or_default
+from staging_tf1.watch.snapshot import Observer
+from staging_tf1.watch.stall import StallRule, stall_secs_or_default
 
 _RUNTIME = "_staging_tf1_runtime"
 

@@ -15,9 +15,9 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan, Watched
-from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
+from staging_tf1.watch.failed_batches import FailedBatches
 
 
 class Demand(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError
-from staging_tf1.ragged import RaggedValue
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.arrayrecord import ArrayRecordSource
@@ -21,7 +20,8 @@ from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.sources.tfrecord import TFRecordSource
 from staging_tf1.sources.zipped import zip_records
-from staging_tf1.sparse import SparseValue
+from staging_tf1.spec.ragged import RaggedValue
+from staging_tf1.spec.sparse import SparseValue
 
 __all__ = [
     "ArrayRecordSource",

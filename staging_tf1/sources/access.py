@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import checked_array, kind_of
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec.arrays import checked_array, kind_of
 
 __all__ = ["Access", "Fetched", "access_to", "is_a", "is_keras_sequence"]
 

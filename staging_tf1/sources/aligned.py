@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import INT64_MAX, as_int, refuse
-from staging_tf1.arrays import as_numpy_dtype
+from staging_tf1.spec.arrays import as_numpy_dtype
 
 __all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
 

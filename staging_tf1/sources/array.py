@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import checked_array, describe
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.files.mapped import MappedFile, file_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack, with_batch_dim
+from staging_tf1.spec.arrays import checked_array, describe
 
 __all__ = ["ArraySource"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
-from staging_tf1.arrays import kind_of
-from staging_tf1.composite import is_composite_spec
 from staging_tf1.sources.access import is_keras_sequence
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource, is_grain
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, is_namedtuple, is_structure
+from staging_tf1.spec.arrays import kind_of
+from staging_tf1.spec.composite import is_composite_spec
 
 __all__ = ["as_source", "check_spec", "is_nest_of_arrays", "source_from"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import is_plain
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.spec import ArraySpec, flatten, is_structure, pack
+from staging_tf1.spec.arrays import is_plain
 
 __all__ = ["stack_columns"]
 

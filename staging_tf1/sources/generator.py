@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from staging_tf1.arguments import batch_start, choice, refuse, shown
-from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
 from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
+from staging_tf1.spec.conform import conform
 
 __all__ = ["GeneratorSource"]
 

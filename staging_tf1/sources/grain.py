@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import as_array
-from staging_tf1.composite import as_composite, is_composite
-from staging_tf1.conform import conform
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, infer_spec, map_structure, pack
+from staging_tf1.spec.arrays import as_array
+from staging_tf1.spec.composite import as_composite, is_composite
+from staging_tf1.spec.conform import conform
 
 __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 

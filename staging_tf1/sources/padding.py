@@ -9,11 +9,11 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, as_int, shown
-from staging_tf1.arrays import as_array, describe
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.stacking import record_arrays, record_specs
 from staging_tf1.spec import ArraySpec, component_name, flatten, pack
+from staging_tf1.spec.arrays import as_array, describe
 
 __all__ = ["Padding"]
 

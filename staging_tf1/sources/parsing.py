@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import as_array
 from staging_tf1.sources.stacking import stack_records
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+from staging_tf1.spec.arrays import as_array
 
 __all__ = ["Parsing", "parsed_spec", "stack"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import describe
-from staging_tf1.composite import is_composite_spec
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import component_name, flatten_with_paths
+from staging_tf1.spec.arrays import describe
+from staging_tf1.spec.composite import is_composite_spec
 
 __all__ = ["agreed_options", "check_part", "check_same_specs", "listed_parts"]
 

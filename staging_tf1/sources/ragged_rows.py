@@ -9,12 +9,12 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import as_int
-from staging_tf1.arrays import as_array, describe, is_plain, kind_of
-from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec, RaggedValue
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack
+from staging_tf1.spec.arrays import as_array, describe, is_plain, kind_of
+from staging_tf1.spec.composite import as_composite, is_composite
+from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 
 __all__ = ["RaggedPlan", "RaggedRows"]
 

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.files.file_list import ReadFile
@@ -19,6 +18,7 @@ from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
 from staging_tf1.sources.record_cache import RecordCache
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import ArraySpec, map_structure
+from staging_tf1.spec.composite import as_composite, is_composite
 
 __all__ = ["SerializedFiles", "SerializedSource"]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import as_array, checked_array, describe, is_plain, kind_of
-from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.spec import (
@@ -21,6 +19,8 @@ from staging_tf1.spec import (
     pack,
     spec_of,
 )
+from staging_tf1.spec.arrays import as_array, checked_array, describe, is_plain, kind_of
+from staging_tf1.spec.composite import as_composite, is_composite
 
 __all__ = ["aligned_batch", "record_arrays", "record_specs", "rows_of", "stack_records"]
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from staging_tf1.arguments import refuse
-from staging_tf1.arrays import checked_array, is_plain
-from staging_tf1.composite import as_composite, is_composite
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
 from staging_tf1.spec import component_spec, flatten, flatten_with_paths, pack
+from staging_tf1.spec.arrays import checked_array, is_plain
+from staging_tf1.spec.composite import as_composite, is_composite
 
 __all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "wants_rng"]
 

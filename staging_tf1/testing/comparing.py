@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import describe
-from staging_tf1.composite import arrays_of, as_composite, is_composite
 from staging_tf1.spec import flatten_with_paths
+from staging_tf1.spec.arrays import describe
+from staging_tf1.spec.composite import arrays_of, as_composite, is_composite
 
 
 def copied(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.conform import conform
 from staging_tf1.sources.base import Source
 from staging_tf1.spec import flatten
+from staging_tf1.spec.conform import conform
 from staging_tf1.testing.comparing import arrays_in, assert_same, copied
 from staging_tf1.workers.trial import Trial
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.composite import as_composite, is_composite
-from staging_tf1.ragged import RaggedValue
 from staging_tf1.sources.base import Source
 from staging_tf1.spec import flatten
+from staging_tf1.spec.composite import as_composite, is_composite
+from staging_tf1.spec.ragged import RaggedValue
 
 
 def epoch_records(source: Source) -> Iterator[bytes]:

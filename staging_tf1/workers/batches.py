@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import is_plain
 from staging_tf1.sources.aligned import ALIGNMENT_BYTES, aligned_copy
+from staging_tf1.spec.arrays import is_plain
 from staging_tf1.workers import classes
 from staging_tf1.workers.arena import Arena, rounded
 

@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = _ROOT / "staging_tf1"
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}\S.*)?$", re.MULTILINE)
 # Where the middle of a room stands, from left to right. Rooms without a place stand in a column at the right.
-_UPPER = {"lifecycle": 180, "doctor": 350, "define": 550, "feed": 160, "workers": 660}
+_UPPER = {"lifecycle": 180, "watch": 350, "define": 550, "feed": 160, "workers": 660}
 _PLACES = _UPPER | {"cluster": 115, "graph": 310, "sources": 510}
 _TOPS = {"6": 40, "5": 130, "4": 220, "3": 310, "2": 400, "1": 490, "0": 580}
 _WIDTH, _HEIGHT, _RIGHT = 184, 52, 800
@@ -35,7 +35,7 @@ def draw() -> str:
     for floor, room, lives in rows:
         if room in _PLACES:
             picture.box(_PLACES[room] - _WIDTH / 2, _TOPS[floor], _WIDTH, _HEIGHT, f"{room}/\n{lives}", "good")
-    _bar(picture, "0", "floor 0: _tf.py, arguments.py, errors.py, spec.py and others, imported by all")
+    _bar(picture, "0", "floor 0: _tf.py, arguments.py, errors.py, spec/ and others, imported by all")
     picture.text(_RIGHT, 30, "at the side", "head")
     for number, room in enumerate(room for floor, room, _ in rows if floor == "side"):
         picture.box(_RIGHT, 40 + 64 * number, 240, 52, f"{room}\nimports {_named(room)}")

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import describe, kind_of
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import is_a, is_keras_sequence
 from staging_tf1.sources.array import ArraySource
@@ -22,6 +21,7 @@ from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
+from staging_tf1.spec.arrays import describe, kind_of
 
 __all__ = ["Block", "Input", "Reading", "input_for"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import depth_of
-from staging_tf1.arrays import as_array, describe, is_plain
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.columns.component import Component, ComponentWriter
 from staging_tf1.sources.columns.manifest import decoded, dtype_named, encoded
 from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
+from staging_tf1.spec.arrays import as_array, describe, is_plain
 
 __all__ = ["RecordWriter"]
 

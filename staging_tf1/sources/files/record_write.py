@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arrays import as_array
 from staging_tf1.errors import SpecError
 from staging_tf1.progress import tqdm_bar
 from staging_tf1.sources.files.example_proto import encode_example, storage_kind
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
+from staging_tf1.spec.arrays import as_array
 
 # File names have five digits for the number of the shard.
 _MOST_SHARDS = 99_999

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from staging_tf1.doctor.diagnosis import Diagnosis
-from staging_tf1.doctor.views import FeederView, Snapshot, StoreView, TaskView
+from staging_tf1.watch.diagnosis import Diagnosis
+from staging_tf1.watch.views import FeederView, Snapshot, StoreView, TaskView
 
 
 def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
     """Formats a snapshot and its diagnosis.
 
-    >>> from staging_tf1.doctor.views import StepView
+    >>> from staging_tf1.watch.views import StepView
     >>> area = StoreView("area 'train'", "area", size=0, capacity=2, closed=None, wanted=1)
     >>> snapshot = Snapshot(StepView(30.0, ", at train.py:41 in main()", takes=True), (area,))
     >>> print(report_text(snapshot, Diagnosis("nothing puts into it", "Run its put")))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe
 from staging_tf1.errors import SpecError
+from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe
 
 __all__ = ["SparseSpec", "SparseValue"]
 

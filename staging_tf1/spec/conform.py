@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arrays import as_array, describe, kind_of
-from staging_tf1.composite import CompositeSpec, arrays_of, as_composite, is_composite, is_composite_spec
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec, RaggedValue, ragged_of_rows
-from staging_tf1.sparse import SparseSpec
 from staging_tf1.spec import as_leaf_spec, component_name, flatten, flatten_up_to, is_structure
+from staging_tf1.spec.arrays import as_array, describe, kind_of
+from staging_tf1.spec.composite import CompositeSpec, arrays_of, as_composite, is_composite, is_composite_spec
+from staging_tf1.spec.ragged import RaggedSpec, RaggedValue, ragged_of_rows
+from staging_tf1.spec.sparse import SparseSpec
 
 __all__ = ["Conformer", "conform", "fits"]
 

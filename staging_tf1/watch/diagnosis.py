@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from staging_tf1.doctor.views import Snapshot, StoreView
 from staging_tf1.feed import threads
+from staging_tf1.watch.views import Snapshot, StoreView
 
 # A source that has taken this many times its usual time counts as stuck, not slow.
 _STUCK_FACTOR = 4.0
@@ -28,7 +28,7 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
 
     Goes through the stores in order. The first one that explains the wait decides.
 
-    >>> from staging_tf1.doctor.views import StepView
+    >>> from staging_tf1.watch.views import StepView
     >>> area = StoreView("area 'train'", "area", size=0, capacity=1, closed=None, wanted=1, has_put=False)
     >>> print(diagnose(Snapshot(StepView(30.0, "", takes=True), (area,))).cause)
     area 'train' is empty, and the graph has no op that puts into it

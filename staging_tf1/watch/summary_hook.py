@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1 import arguments
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
-from staging_tf1.lifecycle.stats import PipelineStats, stats_of
+from staging_tf1.watch.stats import PipelineStats, stats_of
 
 _SAVE_STEPS = 100
 

@@ -23,7 +23,7 @@ from staging_tf1.feed.threads import (
 )
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.trace_json import Event, Feed, dump
+from staging_tf1.watch.trace_json import Event, Feed, dump
 
 # Only the most recent events are kept: about 100 MB with the file's text, an hour at 10 steps per second.
 _MOST_EVENTS = 200_000

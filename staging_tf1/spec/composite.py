@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.ragged import RaggedSpec, RaggedValue
-from staging_tf1.sparse import SparseSpec, SparseValue
+from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
+from staging_tf1.spec.sparse import SparseSpec, SparseValue
 
 __all__ = [
     "Composite",

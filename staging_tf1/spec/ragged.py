@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import refuse, whole
-from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe, kind_of
 from staging_tf1.errors import SpecError
+from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, kind_of
 
 __all__ = ["RaggedSpec", "RaggedValue", "open_rows", "ragged_of_rows"]
 

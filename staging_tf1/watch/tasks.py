@@ -5,8 +5,8 @@ from __future__ import annotations
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.reach import why_unreachable
-from staging_tf1.doctor.views import TaskView
 from staging_tf1.errors import ClusterError
+from staging_tf1.watch.views import TaskView
 
 
 def tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:

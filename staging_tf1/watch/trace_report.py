@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from staging_tf1.lifecycle.advice import BOUND, NOT_MEASURED
+from staging_tf1.watch.advice import BOUND, NOT_MEASURED
 
 # The parts of a thread's time, in the order of a batch's life. A `get` is a part of its step.
 _PARTS = ("make", "source", "wait for share", "wait for order", "put", "step", "get", "run")

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.doctor.tasks import tasks_of
-from staging_tf1.doctor.thread_location import users_place
-from staging_tf1.doctor.views import FeederView, Snapshot, StepView, StoreView
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
@@ -22,6 +19,9 @@ from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touche
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
+from staging_tf1.watch.tasks import tasks_of
+from staging_tf1.watch.thread_location import users_place
+from staging_tf1.watch.views import FeederView, Snapshot, StepView, StoreView
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000

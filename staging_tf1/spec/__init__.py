@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from staging_tf1.arguments import endless
-from staging_tf1.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
-from staging_tf1.composite import as_composite, composite_spec, is_composite, is_composite_spec
 from staging_tf1.errors import SpecError
-from staging_tf1.ragged import RaggedSpec
-from staging_tf1.sparse import SparseSpec
+from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
+from staging_tf1.spec.composite import as_composite, composite_spec, is_composite, is_composite_spec
+from staging_tf1.spec.ragged import RaggedSpec
+from staging_tf1.spec.sparse import SparseSpec
 
 __all__ = [
     "ArraySpec",

@@ -14,9 +14,9 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.advice import NOT_MEASURED, SourceWork, bottleneck
-from staging_tf1.lifecycle.failed_batches import FailedBatches
 from staging_tf1.sources import Source
+from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck
+from staging_tf1.watch.failed_batches import FailedBatches
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 from absl import logging
 
 from staging_tf1.arguments import MOST_SECS, in_range, seconds, shown
-from staging_tf1.doctor.diagnosis import diagnose
-from staging_tf1.doctor.report import report_text
-from staging_tf1.doctor.snapshot import Observer, Pending, read
 from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.watch.diagnosis import diagnose
+from staging_tf1.watch.report import report_text
+from staging_tf1.watch.snapshot import Observer, Pending, read
 
 ENVIRONMENT = "STAGING_TF1_STALL_SECS"
 # Longer than a step takes, including compilation of the first; short enough that the user has not given up.
