@@ -38,26 +38,26 @@ coverage:
 
 # Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
 soak:
-	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 -m "" tests/test_soak.py tests/test_exactly_once.py
+	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 -m "" tests/promises/test_soak.py tests/promises/test_exactly_once.py
 
 # Kills and restarts one training run fifty times, builders of caches a hundred times, and worker processes fifty times,
 # and lets them make 10,000 batches; takes about seven minutes.
 kill9:
-	STAGING_TF1_CACHE_KILLS=100 $(PYTHON) -m pytest -s tests/test_cached_faults.py -k any_moment
-	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_kill9.py
-	STAGING_TF1_WORKER_KILLS=50 STAGING_TF1_WORKER_STEPS=10000 $(PYTHON) -m pytest -m "" tests/test_workers*.py -k "killed_at_any_time or stays_flat"
+	STAGING_TF1_CACHE_KILLS=100 $(PYTHON) -m pytest -s tests/sources/test_cached_faults.py -k any_moment
+	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/promises/test_kill9.py
+	STAGING_TF1_WORKER_KILLS=50 STAGING_TF1_WORKER_STEPS=10000 $(PYTHON) -m pytest -m "" tests/workers -k "killed_at_any_time or stays_flat"
 
 # Runs all tests of clusters, with those that `make test` leaves out because of their time.
 cluster:
-	STAGING_TF1_CLUSTER_TESTS=1 $(PYTHON) -m pytest -m "" tests/test_cluster*.py tests/legacy/test_legacy_cluster.py
+	STAGING_TF1_CLUSTER_TESTS=1 $(PYTHON) -m pytest -m "" tests/cluster tests/legacy/test_legacy_cluster.py
 
 # Kills and restarts random tasks of two clusters fifty times each; takes about four minutes.
 cluster-soak:
-	STAGING_TF1_CLUSTER_TESTS=1 STAGING_TF1_CLUSTER_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/test_cluster_kills.py
+	STAGING_TF1_CLUSTER_TESTS=1 STAGING_TF1_CLUSTER_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/cluster/test_cluster_kills.py
 
 # Tests every example in the docstrings, the README and docs/.
 docs:
-	$(PYTHON) -m pytest tests/test_docstrings.py tests/test_readme.py
+	$(PYTHON) -m pytest tests/project/test_docstrings.py tests/project/test_readme.py
 
 # Builds the documentation site in build/site/html. Warnings and broken links are errors.
 site:

@@ -1,7 +1,7 @@
 """The only module that imports TensorFlow.
 
 It provides the graph-mode API and the private names that the package uses. Private names of TensorFlow are used in this
-module only. Each has a test in ``tests/test_tf.py`` that fails by name when a TensorFlow release moves it.
+module only. Each has a test in ``tests/graph/test_tf.py`` that fails by name when a TensorFlow release moves it.
 """
 
 from __future__ import annotations

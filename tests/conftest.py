@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import fork_worker
 import pytest
 from forked import ForkServer
 from load import slowdown
@@ -60,7 +61,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         return
     folder: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-    worker = Path(__file__).with_name("fork_worker.py")
+    worker = Path(fork_worker.__file__)
     for spec in specs:
         if spec.popen and not spec.python:
             spec.python = shlex.join([sys.executable, str(worker), str(folder / "workers")])

@@ -23,7 +23,7 @@ __all__ = ["SORTED_RECORDS", "mix64", "mix_int", "permute"]
 # Sorting this many hashes takes 0.1 ms. The value is part of the order: changing it reorders resumed runs.
 SORTED_RECORDS = 4096
 
-# Six rounds pass tests/test_order.py with a margin. Three leave a visible grid for powers of two.
+# Six rounds pass tests/sources/test_order.py with a margin. Three leave a visible grid for powers of two.
 _ROUNDS = 6
 
 _MASK64 = (1 << 64) - 1

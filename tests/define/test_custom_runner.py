@@ -1,0 +1,246 @@
+"""`CustomRunner`: its arguments, its ops, its start, and the calls that it rejects."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import SpecError, UninitializedError
+from staging_tf1.sources import ArraySource
+
+
+def batches() -> Iterator[Any]:
+    """Three batches, the last one partial."""
+    yield {"x": np.arange(4), "y": np.zeros((4, 2), np.float32)}
+    yield {"x": np.arange(4, 8), "y": np.zeros((4, 2), np.float32)}
+    yield {"x": np.arange(8, 10), "y": np.zeros((2, 2), np.float32)}
+
+
+def taken(sess: Any, fetch: Any) -> list[Any]:
+    """Return the remaining batches, until the end of the data."""
+    got = []
+    try:
+        while True:
+            got.append(sess.run(fetch))
+    except tf.errors.OutOfRangeError:
+        return got
+
+
+SOURCES = {
+    "generator function": lambda: batches,
+    "generator": batches,
+    "list": lambda: list(batches()),
+    "source": lambda: ArraySource({"x": np.arange(10)}, batch_size=4, epochs=1),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("queue", ["shuffle", "fifo"])
+def test_sources_of_every_kind(graph: Any, kind: str, queue: str) -> None:
+    x = staging.CustomRunner(SOURCES[kind](), batch_size=3, queue=queue).get_inputs()["x"]
+    with staging.StagingSession() as sess:
+        got = taken(sess, x)
+    assert [len(each) for each in got] == [3, 3, 3, 1], "the partial batch is delivered"
+    assert sorted(np.concatenate(got)) == list(range(10))
+
+
+def test_the_queue_and_the_placeholders_are_tensorflows(graph: Any) -> None:
+    shuffle = staging.CustomRunner(batches, batch_size=4, capacity=100, min_after_dequeue=20)
+    assert isinstance(shuffle.queue, tf.RandomShuffleQueue)
+    assert shuffle.queue.dtypes == [tf.int64, tf.float32]
+    assert shuffle.placeholders["y"].op.type == "Placeholder"
+    assert shuffle.placeholders["y"].shape.as_list() == [None, 2]
+    assert isinstance(staging.CustomRunner(batches, queue="fifo").queue, tf.FIFOQueue)
+
+
+def test_it_starts_with_plain_queue_runners(graph: Any) -> None:
+    x = staging.CustomRunner(batches, batch_size=5, queue="fifo").get_inputs()["x"]
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = tf.train.start_queue_runners(sess, coord)
+        assert [each.tolist() for each in taken(sess, x)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+        coord.request_stop()
+        coord.join(threads, stop_grace_period_secs=60)
+
+
+def test_it_starts_once_a_session_and_again_in_the_next(graph: Any) -> None:
+    runner = staging.CustomRunner(batches, batch_size=5, queue="fifo")
+    x = runner.get_inputs()["x"]
+    for _ in range(2):
+        with tf.Session() as sess:
+            coord = tf.train.Coordinator()
+            threads = runner.start_threads(sess, coord)
+            assert runner.start_threads(sess, coord) == []
+            assert [t.name for t in threads] == ["feed:custom_runner:0", "feed:custom_runner:stop"]
+            assert len(taken(sess, x)) == 2
+            coord.request_stop()
+            coord.join(threads, stop_grace_period_secs=60)
+
+
+def test_a_generator_for_each_thread(graph: Any) -> None:
+    readers: list[set[str]] = [set(), set(), set()]
+
+    def counting(number: int) -> Any:
+        def source() -> Iterator[Any]:
+            for start in (0, 5):
+                readers[number].add(threading.current_thread().name)
+                yield 9 * number + np.arange(start, min(start + 5, 9))
+
+        return source
+
+    runner = staging.CustomRunner([counting(0), counting(1), counting(2)], batch_size=4)
+    x = runner.get_inputs()
+    for each in readers:
+        each.clear()  # the main thread reads the first batch, which defines the spec
+    with staging.StagingSession() as sess:
+        got = np.concatenate(taken(sess, x))
+    assert readers == [{"feed:custom_runner/0:0"}, {"feed:custom_runner/1:0"}, {"feed:custom_runner/2:0"}]
+    assert sorted(got) == list(range(27))
+
+
+def test_generators_of_different_length_fill_one_seeded_queue(graph: Any) -> None:
+    def numbers(number: int) -> Any:
+        return lambda: (100 * number + np.arange(start, start + 5) for start in range(0, 20 * number + 5, 5))
+
+    x = staging.CustomRunner([numbers(0), numbers(1), numbers(2)], batch_size=4, seed=1).get_inputs()
+    with staging.StagingSession(stall_secs=20, stall_raises=True) as sess:
+        got = np.concatenate(taken(sess, x))
+    assert sorted(got) == [*range(5), *range(100, 125), *range(200, 245)]
+
+
+def test_a_source_for_each_thread(graph: Any) -> None:
+    spec = tf.TensorSpec([None], tf.int64)
+    first = staging.sources.GeneratorSource(lambda: iter([np.arange(3)]), spec=spec)
+    x = staging.CustomRunner([first, lambda: iter([np.arange(3, 7)])], queue="fifo").get_inputs()
+    with staging.StagingSession() as sess:
+        got = np.concatenate(taken(sess, x))
+    assert sorted(got) == list(range(7))
+
+
+def test_several_threads_share_one_generator_safely(graph: Any) -> None:
+    inside = threading.Lock()
+
+    def source() -> Iterator[Any]:
+        for number in range(200):
+            assert inside.acquire(blocking=False), "two threads are inside the generator"
+            inside.release()
+            yield np.array([number])
+
+    x = staging.CustomRunner(source, queue="fifo", num_threads=4).get_inputs()
+    with staging.StagingSession() as sess:
+        assert [int(each[0]) for each in taken(sess, x)] == list(range(200))
+
+
+def test_endless_sources_have_static_batches(graph: Any) -> None:
+    source = ArraySource(np.arange(10), batch_size=4)
+    assert staging.CustomRunner(source, batch_size=3).get_inputs().shape.as_list() == [3]
+    assert staging.CustomRunner(batches, batch_size=3).get_inputs()["x"].shape.as_list() == [None]
+
+
+def test_a_shuffle_queue_shuffles_between_batches(graph: Any) -> None:
+    source = ArraySource(np.arange(1000), batch_size=10, epochs=1)
+    x = staging.CustomRunner(source, batch_size=10, min_after_dequeue=500, capacity=600, seed=1).get_inputs()
+    with staging.StagingSession() as sess:
+        first = sess.run(x)
+    assert max(first) > 100, "a record from far behind came in the first batch"
+
+
+def test_threads_before_variables_are_refused(graph: Any) -> None:
+    tf.get_variable("weights", [2])
+    tf.get_variable("bias", [2])
+    runner = staging.CustomRunner(batches, batch_size=2, name="train")
+    with tf.Session() as sess, pytest.raises(UninitializedError) as caught:
+        runner.start_threads(sess)
+    text = str(caught.value)
+    assert text.startswith("'train' (made at test_custom_runner.py:")
+    assert text.endswith(
+        "cannot start the feed threads: 2 variables are uninitialized: weights, bias. Run "
+        "tf.global_variables_initializer() and tf.local_variables_initializer() first, or use StagingSession, which "
+        "keeps this order."
+    )
+
+
+def test_a_batch_larger_than_the_queue_says_so(graph: Any) -> None:
+    sizes = iter([np.arange(2), np.arange(50)])
+    x = staging.CustomRunner(sizes, batch_size=4, capacity=10, min_after_dequeue=2, seed=3, name="q").get_inputs()
+    with pytest.raises(SpecError) as caught, staging.StagingSession() as sess:
+        sess.run(x)
+    assert str(caught.value) == (
+        "'q' got a batch of 50 records for a queue with capacity=10, and each dequeue needs 6. Expected a capacity of "
+        "at least 56."
+    )
+
+
+REFUSED = [
+    (dict(queue="lifo"), "CustomRunner got queue='lifo', expected 'shuffle' or 'fifo'."),
+    (dict(batch_size=0), "CustomRunner got batch_size=0, expected a whole number from 1 to 16777216 (records)."),
+    (dict(batch_size="4"), "CustomRunner got batch_size='4', expected a whole number from 1 to 16777216 (records)."),
+    (dict(num_threads=0), "CustomRunner got num_threads=0, expected a whole number from 1 to 1024."),
+    (
+        dict(capacity=0),
+        "CustomRunner got capacity=0, expected a whole number from 1 to 16777216 (elements of the queue).",
+    ),
+    (
+        dict(min_after_dequeue=-1),
+        "CustomRunner got min_after_dequeue=-1, expected a whole number from 0 to 16777216 (records).",
+    ),
+    (
+        dict(queue="fifo", min_after_dequeue=3),
+        "CustomRunner got min_after_dequeue=3 with queue='fifo', which does not shuffle.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), REFUSED, ids=lambda x: str(x)[:40])
+def test_a_bad_argument_is_named(graph: Any, arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        staging.CustomRunner(batches, **arguments)
+    assert str(caught.value) == text
+    assert graph.get_operations() == []
+
+
+def test_too_little_capacity_is_named(graph: Any) -> None:
+    runner = staging.CustomRunner(
+        ArraySource(np.arange(10), batch_size=4), capacity=20, min_after_dequeue=15, name="train"
+    )
+    with pytest.raises(ValueError) as caught:
+        runner.get_inputs(8)
+    assert str(caught.value) == (
+        "CustomRunner 'train': capacity=20 never lets a batch through; expected at least 23 (min_after_dequeue=15 + "
+        "batch_size=8). Raise capacity, or lower min_after_dequeue."
+    )
+
+
+def test_get_inputs_wants_a_size(graph: Any) -> None:
+    with pytest.raises(ValueError, match=r"get_inputs\(\) needs a batch_size, because neither the constructor nor"):
+        staging.CustomRunner(batches).get_inputs()
+
+
+def test_whole_batches_cannot_be_cut(graph: Any) -> None:
+    with pytest.raises(ValueError, match="its queue holds whole batches as the source makes them. Give the constr"):
+        staging.CustomRunner(batches, queue="fifo").get_inputs(3)
+
+
+def test_ragged_records_want_whole_batches(graph: Any) -> None:
+    spec = tf.TensorSpec([None, None], tf.int32)
+    source = staging.sources.GeneratorSource(lambda: iter([]), spec=spec)
+    with pytest.raises(SpecError, match=r"is int32 \[\?, \?\], but a queue of single records needs a first dimension"):
+        staging.CustomRunner(source, batch_size=2)
+
+
+def test_generators_must_agree(graph: Any) -> None:
+    with pytest.raises(SpecError, match="CustomRunner: generator 1 yields .*int64.*, generator 0 yields .*float64"):
+        staging.CustomRunner([lambda: iter([np.zeros(2)]), lambda: iter([np.zeros(2, int)])], batch_size=2)
+
+
+def test_threads_and_generators_must_be_as_many(graph: Any) -> None:
+    with pytest.raises(
+        ValueError, match="got 2 generator functions and num_threads=3. Each generator has its own thread"
+    ):
+        staging.CustomRunner([batches, batches], batch_size=2, num_threads=3)

@@ -1,0 +1,186 @@
+"""Programs for tests/sources/test_cached_faults.py: builders that are killed, that wait, or whose disk is full.
+
+Run as `python cached_child.py PROGRAM ARGUMENTS...`. They do not import TensorFlow, so they start quickly and can fork.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import RecordFileError
+from staging_tf1.sources import CachedSource, cached
+from staging_tf1.sources.columns import build, inputs
+
+RECORDS = 40
+# Operations on files, in the order of a build. A kill hits the program just before one of them.
+_OPERATIONS = ("mkdir", "makedirs", "rename", "replace", "unlink", "fsync", "open", "close")
+
+
+def record(i: int, version: int) -> Any:
+    return {"n": i + version, "text": "x" * (i % 5), "tokens": np.arange(i % 3)}
+
+
+class Dataset:
+    """A map-style dataset. `meanwhile` is called before each record."""
+
+    def __init__(self, version: int, meanwhile: Callable[[int], None] = lambda i: None) -> None:
+        self._version, self._meanwhile = version, meanwhile
+
+    def __len__(self) -> int:
+        return RECORDS
+
+    def __getitem__(self, i: int) -> Any:
+        if not 0 <= i < RECORDS:
+            raise IndexError(i)
+        self._meanwhile(i)
+        return record(i, self._version)
+
+
+def make(path: str, version: int, streamed: bool, meanwhile: Callable[[int], None] = lambda i: None) -> None:
+    dataset = Dataset(version, meanwhile)
+    data = (lambda: (dataset[i] for i in range(RECORDS))) if streamed else dataset
+    cached(data, path, batch_size=1, version=version)
+
+
+def state(path: str) -> int | None:
+    """Return the version of a whole and correct cache, or None if there is none."""
+    try:
+        source = CachedSource(path, batch_size=RECORDS).pad()
+    except RecordFileError as error:
+        assert "found no cache" in str(error), error
+        return None
+    batch = source.batch(0)
+    version = int(batch["n"][0])
+    assert batch["n"].tolist() == list(range(version, RECORDS + version))
+    assert batch["text"].tolist() == [b"x" * (i % 5) for i in range(RECORDS)]
+    assert batch["tokens"].tolist() == [[0, 0] if i % 3 < 2 else [0, 1] for i in range(RECORDS)]
+    return version
+
+
+def killed(work: Callable[[], None]) -> bool:
+    """Do the work in a fork. Return whether it was killed."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def kill_at_operation(number: int) -> None:
+    """Make the process kill itself before its `number`-th operation on files."""
+    count = itertools.count()
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if next(count) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in _OPERATIONS:
+        setattr(os, name, counted(getattr(os, name)))
+
+
+def at_every_operation(path: str, streamed: str, step: str) -> None:
+    """Replace version 1 by version 2, and be killed before each operation on files in turn, or every `step`-th."""
+    seen = set()
+    for number in itertools.count(step=int(step)):
+        make(path, 1, bool(streamed))
+
+        def work(number: int = number) -> None:
+            # Each record is a place to continue at.
+            build._SAVE_SECS = 0
+            kill_at_operation(number)
+            make(path, 2, bool(streamed))
+
+        was_killed = killed(work)
+        seen.add(state(path))
+        if not was_killed:
+            break
+        make(path, 2, bool(streamed))
+        assert state(path) == 2
+        left = set(os.listdir(os.path.dirname(path))) - {f".{os.path.basename(path)}.lock"}
+        assert left == {os.path.basename(path)}, left
+    print(json.dumps({"operations": number, "seen": sorted(seen, key=str)}))
+
+
+def at_random_records(path: str, kills: str, seed: str) -> None:
+    """Be killed at a random record, or by a timer, which hits anything else."""
+    choose = random.Random(int(seed))
+    continued = 0
+    for version in range(1, int(kills) + 1):
+        streamed, at, secs = choose.random() < 0.3, choose.randrange(RECORDS), choose.choice([1, 0.01, 0.02, 0.04])
+        build._SAVE_SECS = choose.choice([0, 0, 5])
+
+        def work(version: int = version, streamed: bool = streamed, at: int = at, secs: float = secs) -> None:
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            signal.setitimer(signal.ITIMER_REAL, secs)
+            # The first record is also read to find out the dtypes.
+            make(path, version, streamed, lambda i: os.kill(os.getpid(), signal.SIGKILL) if i == at > 0 else None)
+
+        killed(work)
+        assert state(path) in (None, version - 1, version)
+        read: list[int] = []
+        make(path, version, streamed, meanwhile=read.append)
+        assert state(path) == version
+        continued += not streamed and 1 < len(read) < RECORDS
+    print(json.dumps({"continued": continued}))
+
+
+def waits(path: str, log: str, pipe: str) -> None:
+    """Build a cache whose generator waits until somebody writes to the pipe."""
+
+    def data() -> Iterator[int]:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\n")
+        yield 0
+        with open(pipe, encoding="utf-8") as file:
+            file.read()
+        yield from range(1, 100)
+
+    source = cached(data, path, batch_size=100)
+    assert source.batch(0).tolist() == list(range(100))
+    print("whole", flush=True)
+
+
+def too_large(path: str, limit_bytes: str) -> None:
+    """Build a cache that does not fit, over one that is there."""
+    cached(np.arange(5), path, batch_size=5)
+    if int(limit_bytes):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit_bytes), int(limit_bytes)))
+    for data in (np.zeros((1000, 1000)), lambda: (np.zeros(1000) for _ in range(1000))):
+        try:
+            cached(data, path, batch_size=1, version=2)
+        except RecordFileError as error:
+            print(json.dumps({"errno": error.errno, "text": str(error)}))
+    left = sorted(os.listdir(Path(path).parent))
+    print(json.dumps({"left": left, "before": CachedSource(path, batch_size=5).batch(0).tolist()}))
+
+
+if __name__ == "__main__":
+    # What a killed process has written is safe in the page cache, and a busy disk takes seconds.
+    os.fsync = lambda file: None
+    inputs._MOST_AT_ONCE = 4
+    programs = (at_every_operation, at_random_records, waits, too_large)
+    {program.__name__: program for program in programs}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,465 @@
+"""Worker processes that fail, die or hang, without a session."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import random
+import re
+import resource
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import worker_sources
+from slow import with_slow
+from test_workers import all_kinds, pools
+from worker_sources import OwnError, Reporting, digits
+
+from staging_tf1.errors import CorruptRecordError, SourceError
+from staging_tf1.workers.channel import Kind
+from staging_tf1.workers.failures import WorkerTraceback
+from staging_tf1.workers.places import frames_for
+from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
+from staging_tf1.workers.shipping import check_picklable
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "built in": lambda: ValueError("bad", 3),
+    "with other arguments": lambda: OwnError(3, reason="because"),
+    "a record's": lambda: CorruptRecordError("damaged", "a.tfrecord", 12),
+    "of the system": lambda: FileNotFoundError(2, "no such file", "x.png"),
+    "a stop": lambda: StopIteration(),
+    "an exit": lambda: SystemExit(4),
+}
+
+
+def test_an_exception_arrives_as_itself() -> None:
+    with pools(Reporting(None, worker_sources.fail_in_turn([*ERRORS.values()]))) as (pool,):
+        worker = pool.make(0).batch["pid"]
+        for turn, (name, make) in enumerate(ERRORS.items()):
+            error = make()
+            with pytest.raises(type(error)) as raised:
+                pool.make(2 * turn + 1)
+            assert str(raised.value) == str(error) and vars(raised.value) == vars(error), name
+            assert isinstance(raised.value.__cause__, WorkerTraceback), name
+            cause = str(raised.value.__cause__)
+            assert "in worker process 'test/0:0'" in cause, name
+            assert "worker_sources.py" in cause and "raise errors[index // 2]()" in cause, name
+            after = pool.make(2 * turn + 2).batch
+            assert (after["x"], after["pid"]) == (2 * turn + 2, worker), f"the worker goes on after {name}"
+
+
+def test_a_worker_that_dies_is_replaced_and_its_batch_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pools(Reporting(None, worker_sources.die_at(1, 2, str(tmp_path)))) as (pool,):
+        first = pool.make(0).batch["pid"]
+        batch = pool.make(1).batch
+        assert batch["x"] == 1 and batch["pid"] != first
+    assert caplog.text.count("'test/0:0' was killed by SIGKILL while it made batch 1; another one takes its place") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_the_third_death_of_one_batch_raises(tmp_path: Path, number: int) -> None:
+    with pools(Reporting(None, worker_sources.die_at(1, 9, str(tmp_path), number)), processes=2) as (pool,):
+        expected = "'test/0': 3 worker processes ended while they made batch 1; the last one was killed by "
+        with pytest.raises(SourceError, match=f"{expected}{signal.Signals(number).name}. SIGKILL mostly means"):
+            pool.make(1)
+        assert len(os.listdir(tmp_path)) == 3
+        assert pool.make(2).batch["x"] == 2
+
+
+def test_killed_at_any_time_nothing_is_lost_or_doubled() -> None:
+    """One kill after every few batches, of whichever worker: in its start, in a batch, or between two."""
+    kills = int(os.environ.get("STAGING_TF1_WORKER_KILLS", "6" if with_slow() else "4"))
+    with pools(digits(4000, epochs=None), processes=2) as (pool,):
+        got, lock = dict[int, list[int]](), threading.Lock()
+        numbers = iter(range(kills * 20))
+
+        def feed() -> None:
+            while True:
+                with lock:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                batch = pool.make(number).batch
+                assert number not in got
+                got[number] = batch["label"].tolist()
+                pids = pool.pids
+                # A worker that another thread is replacing is not among them.
+                if number % 20 == 10 and pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pids[number // 20 % len(pids)], signal.SIGKILL)
+
+        run_in_threads(feed, 4)
+        assert got == {k: digits(4000, epochs=None).batch(k)["label"].tolist() for k in range(kills * 20)}
+
+
+def run_in_threads(function: Callable[[], Any], count: int) -> None:
+    errors = []
+
+    def guarded() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+def test_a_stop_is_quick_even_in_a_long_call_of_c() -> None:
+    with pools(Reporting(None, worker_sources.hang_at(0)), processes=2) as (pool,):
+        outcome: list[BaseException] = []
+        thread = threading.Thread(target=lambda: outcome.append(outcome_of(pool, 0)))
+        thread.start()
+        wait_until(lambda: any(frame.function == "hold_the_lock" for frame in frames_for(thread.ident) or ()))
+        pids = pool.pids
+        began = time.perf_counter()
+        pool.stop()
+        thread.join()
+        pool.end()
+        assert time.perf_counter() - began < 2
+        assert isinstance(outcome[0], PoolStopped)
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def outcome_of(pool: WorkerPool, number: int) -> BaseException:
+    try:
+        pool.make(number)
+    except BaseException as error:
+        return error
+    raise AssertionError("it made a batch")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again and again; the test's timeout ends it."""
+    while not condition():
+        time.sleep(0.001)
+
+
+def test_a_source_that_workers_cannot_load_says_why() -> None:
+    with pools(Reporting(None, worker_sources.Unloadable())) as (pool,):
+        expected = "worker process 'test/0:0' cannot load the source: ImportError: no module named x. A worker imports "
+        for _ in range(2):
+            with pytest.raises(CannotStart, match=expected):
+                pool.make(0)
+
+
+def test_a_source_that_has_become_unpicklable_ends_the_pool() -> None:
+    source = Reporting(3)
+    with pools(source, processes=2) as (pool,):
+        source._make = (n for n in ())  # type: ignore[assignment]
+        expected = "'test/0': cannot start worker processes: TypeError: cannot pickle 'generator' object. A source must"
+        with pytest.raises(CannotStart, match=expected):
+            pool.make(0)
+        with pytest.raises(PoolStopped):
+            pool.make(1)
+
+
+def test_limits_of_the_system_end_the_pool_and_leave_nothing_open() -> None:
+    """Every call that opens a descriptor fails in turn."""
+    before = set(os.listdir("/proc/self/fd"))
+    for spare in range(12):
+        with pools(digits()) as (pool,):
+            with descriptors_left(spare), pytest.raises(CannotStart, match=r"Raise the limits of open files .ulimit"):
+                pool.make(0)
+            assert not pool.pids
+        gc.collect()  # the tracebacks hold mappings, and Python's have a descriptor each
+        assert set(os.listdir("/proc/self/fd")) <= before, "of earlier tests, some may have been collected"
+
+
+def test_a_worker_that_cannot_be_replaced_wakes_the_threads_that_wait() -> None:
+    with pools(Reporting(None, worker_sources.hang_at(0))) as (pool,):
+        outcome: list[BaseException] = []
+        threads = [threading.Thread(target=lambda: outcome.append(outcome_of(pool, 0))) for _ in range(3)]
+        pool.make(1)
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: any(frame.function == "hold_the_lock" for each in threads for frame in frames_of(each)))
+        with descriptors_left(0):
+            os.kill(pool.pids[0], signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+        # Two of them may find the worker dead at the same time.
+        assert {type(each) for each in outcome} in ({CannotStart}, {CannotStart, PoolStopped}) and len(outcome) == 3
+
+
+def test_a_slot_beyond_the_limits_is_no_bad_batch() -> None:
+    with pools(digits(4000)) as (pool,):
+        held = [pool.make(0)]
+        with (
+            descriptors_left(0),
+            pytest.raises(CannotStart, match="cannot make shared memory for a batch: OSError: .*Raise"),
+        ):
+            held.append(pool.make(1))
+
+
+def frames_of(thread: threading.Thread) -> list[Any]:
+    return frames_for(thread.ident) or []
+
+
+def is_open(descriptor: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.fstat(descriptor)
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let this process open so many more descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Listing them takes one, which is closed afterwards.
+    used = [each for each in sorted(map(int, os.listdir("/proc/self/fd"))) if is_open(each)]
+    free = set(range(used[-1])) - set(used)
+    filling = [os.dup(used[0]) for _ in free]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(used[-1], *filling, 0) + 1 + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in filling:
+            os.close(each)
+
+
+def test_a_source_that_cannot_be_pickled_names_the_attribute(tmp_path: Path) -> None:
+    with open(tmp_path / "open", "w") as file:
+        cases: dict[str, tuple[Any, str]] = {
+            "closure": (lambda index: file, "Reporting._make (its variable 'file') is a _io.TextIOWrapper"),
+            "default": (_with_default(file), "Reporting._make (its default) is a _io.TextIOWrapper"),
+            "generator": ((n for n in ()), "Reporting._make is a generator"),
+        }
+        for make, expected in cases.values():
+            with pytest.raises(TypeError) as raised:
+                check_picklable("staged(name='train')", Reporting(3, make))
+            text = str(raised.value)
+            assert text.startswith("staged(name='train') got num_processes= with a source that cannot be moved to ")
+            assert expected in text and "Create it in the function that uses it, or use num_threads= instead." in text
+        with pytest.raises(TypeError, match="ArraySource._transform .its variable 'file'. is a _io.TextIOWrapper"):
+            check_picklable("staged()", digits(transform=lambda batch: file))
+
+
+GENERATORS = [np.random.default_rng(0), np.random.RandomState(0), random.Random(0)]
+
+
+@pytest.mark.parametrize("rng", GENERATORS, ids=lambda rng: type(rng).__name__)
+def test_a_random_generator_that_each_worker_would_copy_is_warned_of(rng: Any) -> None:
+    text = check_picklable("staged()", Reporting(3, lambda index: rng.random(2)))
+    assert text is not None
+    expected = r"staged\(\) got num_processes= with a source that has a random generator: Reporting._make "
+    assert re.match(rf"{expected}\(its variable 'rng'\) is a [\w.]+{type(rng).__name__}. Each process has a copy", text)
+    assert "Use a transform with two arguments, transform(batch, rng), or make the generator from the number" in text
+
+
+def test_sources_of_the_package_hold_no_random_generator(tmp_path: Path) -> None:
+    for source in all_kinds(tmp_path).values():
+        assert check_picklable("staged()", source) is None
+
+
+def _with_default(file: Any) -> Callable[..., Any]:
+    def make(index: int, file: Any = file) -> Any:
+        return file
+
+    return make
+
+
+def test_logs_warnings_and_prints_reach_the_training_process(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logging.getLogger("quiet").setLevel(logging.CRITICAL)
+    with pools(Reporting(None, worker_sources.chatty)) as (pool,):
+        with pytest.warns(UserWarning, match="warned in batch 3"):
+            pool.make(3)
+    assert "[test/0:0] logged in batch 3" in caplog.text
+    assert capfd.readouterr().out == "printed in batch 3\n"
+
+
+def test_a_message_that_cannot_be_shown_costs_no_batch(capfd: pytest.CaptureFixture[str]) -> None:
+    """The worker has copied the filters before they make its warnings errors."""
+    with pools(Reporting(None, worker_sources.chatty)) as (pool,):
+        with pytest.warns(UserWarning, match="warned in batch 1"):
+            pool.make(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert [int(pool.make(number).batch["x"][0]) for number in (0, 10, 11, 12)] == [0, 10, 11, 12]
+    printed = capfd.readouterr().err
+    assert "cannot show a message of a worker process:\nTraceback" in printed
+    assert "UserWarning: warned in batch 10\n" in printed
+
+
+def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
+    """A request that was given up leaves its reply behind."""
+
+    class Exiting(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise SystemExit(record.getMessage())
+
+    with pools(Reporting(None, worker_sources.chatty)) as (pool,):
+        logger, exiting = logging.getLogger("absl"), Exiting()
+        logger.addFilter(exiting)
+        try:
+            with pytest.raises(SystemExit, match="logged in batch 0"):
+                pool.make(0)
+        finally:
+            logger.removeFilter(exiting)
+        with pytest.warns(UserWarning):
+            assert [int(pool.make(number).batch["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
+        lane = pool._take_lane()
+        pool._requests.send_slot(lane, Kind.MAKE, 5)
+        pool._give_lane(lane)
+        with pytest.warns(UserWarning):
+            assert [int(pool.make(number).batch["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
+
+
+def test_what_is_defined_in_the_main_program_needs_no_guard(run_python: Any, tmp_path: Path) -> None:
+    """Also the class of an exception, which `except` must find, and those of a batch."""
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    for arguments in ([program], ["-c", _PROGRAM]):
+        result = run_python(*arguments, env=WITH_TESTS)
+        assert (result.returncode, result.stdout) == (0, "[0, 2, 4]\nOwn 1\nTrue 2 Mode.B True\nTrue\n"), result.stderr
+
+
+_TEST_FOLDERS = [str(Path(__file__).parent), str(Path(worker_sources.__file__).parent)]
+WITH_TESTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *_TEST_FOLDERS])}
+_PROGRAM = """
+import enum
+import os
+from collections import namedtuple
+import numpy as np
+from test_workers import pools
+from worker_sources import Reporting
+
+class Own(Exception):
+    pass
+
+class Pair(namedtuple("Pair", "first second")):
+    def total(self):
+        return self.first + self.second
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+
+def pair(index):
+    if index == 2:
+        raise Own(1)
+    return Pair(index, np.array(index)), Mode.B
+
+class Doubled(Reporting):
+    def batch(self, index):
+        return super().batch(index) if index else two() * np.arange(3)
+
+def two():
+    return 2
+
+with pools(Doubled(3, pair)) as (pool,):
+    print(pool.make(0).batch.tolist())
+    try:
+        pool.make(2)
+    except Own as error:
+        print("Own", error)
+    total = Pair.total
+    made, mode = pool.make(1).batch["x"]
+    print(type(made) is Pair, made.total(), mode, mode is Mode.B and total is Pair.total)
+    print(not any("tensorflow" in name for name in __import__("sys").modules))
+"""
+
+
+def test_a_program_whose_standard_input_is_closed_has_workers(run_python: Any) -> None:
+    """The next descriptor that it opens has the number 0."""
+    result = run_python("-c", _CLOSED, env=WITH_TESTS)
+    assert (result.returncode, result.stdout) == (0, "[4, 5, 6, 7]\n"), result.stderr
+
+
+_CLOSED = """
+import os
+from test_workers import pools
+from worker_sources import digits
+
+os.close(0)
+with pools(digits()) as (pool,):
+    print(pool.make(1).batch["label"].tolist())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_die_with_the_training_process(run_python: Any, tmp_path: Path, number: int) -> None:
+    """Also one that is in a call of C that holds the GIL."""
+    result = run_python("-c", _DYING, int(number), env=WITH_TESTS)
+    assert result.returncode in (-number, 130, 1)
+    pids = [int(pid) for pid in result.stdout.split()]
+    assert len(pids) == 2
+    wait_until(lambda: not any(map(is_running, pids)))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+_DYING = """
+import os, sys, threading
+from test_workers import pools
+from test_workers_faults import wait_until
+from worker_sources import Reporting, hang_at
+from staging_tf1.workers.places import frames_for
+
+with pools(Reporting(None, hang_at(0)), processes=2) as (pool,):
+    print(*pool.make(1) and pool.pids, flush=True)
+    thread = threading.Thread(target=pool.make, args=[0], daemon=True)
+    thread.start()
+    wait_until(lambda: any(frame.function == "hold_the_lock" for frame in frames_for(thread.ident) or ()))
+    os.kill(os.getpid(), int(sys.argv[1]))
+    thread.join()
+"""
+
+
+def test_a_fork_of_the_training_process_lets_go_of_the_workers(run_python: Any) -> None:
+    """Its copies of the sockets would keep the workers alive when the training process is gone."""
+    result = run_python("-c", _FORKING, env=WITH_TESTS)
+    assert (result.returncode, result.stdout) == (0, "0 [4, 5, 6, 7]\n"), result.stderr
+
+
+_FORKING = """
+import os
+from test_workers import pools
+from test_workers_faults import sockets
+from worker_sources import digits
+
+before = sockets()
+with pools(digits(), processes=2) as (pool,):
+    pool.make(0)
+    assert sockets() > before
+    child = os.fork()
+    if not child:
+        os._exit(0 if sockets() == before else 1)
+    print(os.waitpid(child, 0)[1], pool.make(1).batch["label"].tolist())
+"""
+
+
+def sockets() -> set[str]:
+    """The sockets that this process has open."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {name for name in found if name.startswith("socket:")}
