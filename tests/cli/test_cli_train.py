@@ -64,8 +64,12 @@ def test_the_command_prints_its_bar_its_report_and_nothing_else(
     readme_command: tuple[subprocess.CompletedProcess[str], float],
 ) -> None:
     done, _ = readme_command
+    # In its first run, TensorFlow 2.18 logs this whatever the level is.
+    told = re.sub(
+        r"(WARNING: All log messages before .*\n)?I0000 .*MLIR V1 optimization pass is not.*\n", "", done.stderr
+    )
     # Each state of the progress bar; the pipe's text has no carriage returns.
-    assert re.fullmatch(r"(\n?staged: +\d+%\|[^|\n]*\|[^|\n]*)+\n", done.stderr), done.stderr
+    assert re.fullmatch(r"(\n?staged: +\d+%\|[^|\n]*\|[^|\n]*)+\n", told), done.stderr
     waits = r"steps waited [\d.]+ s for input, feed threads [\d.]+ s for room; occupancy [\d.]+ of 2; .*"
     assert re.fullmatch(
         rf"staged: 1380 batches, 2.8 MiB; {waits}\n"
