@@ -152,7 +152,10 @@ LEFT_OUT = {
     # `staged` trains without sync as `lockstep` does, whose cluster is that of `launch`.
     "test_cli_train_cluster.py": [r"reports\[staged-False\]", "test_the_command_of_the_readme"],
     # Each ending of one task, and each task with one ending; and two of the three signals.
-    "test_launch.py": [r"ends_all_and_gives_the_exit_code\[(chief|ps) 0-os", r"gone_after_2_seconds\[15\]"],
+    "test_launch.py": [
+        r"ends_all_and_gives_the_exit_code\[(chief|ps) 0-os",
+        r"gone_after_2_seconds\[(Signals\.SIGTERM|15)\]",
+    ],
     # One thread, where the default run has three, and a return to static shares as between runs without gaps.
     "test_dynamic_shares.py": [
         r"(no_step_has_consumed|counts_as_consumed_at_once)\[1\]",
