@@ -136,7 +136,7 @@ def check_model(cluster: Cluster, session: Any, scaffold: Any) -> None:
 
 def _chief_hooks(checkpoint_dir: str | None, scaffold: Any, monitored: Mapping[str, Any]) -> list[Any]:
     """Returns the hooks that `tf.train.MonitoredTrainingSession` adds on the chief, with its defaults."""
-    given = {name: value for name, value in monitored.items() if not _is_default(name, value)}
+    given = _given(monitored)
     summary_dir = given.get("summary_dir") or checkpoint_dir
     made: list[Any] = []
     steps, secs = _steps_or_secs(given, "save_summaries", steps=100, secs=None)
@@ -148,10 +148,19 @@ def _chief_hooks(checkpoint_dir: str | None, scaffold: Any, monitored: Mapping[s
             made.append(
                 tf.train.SummarySaverHook(scaffold=scaffold, save_steps=steps, save_secs=secs, output_dir=summary_dir)
             )
-    steps, secs = _steps_or_secs(given, "save_checkpoint", steps=None, secs=600)
+    steps, secs = checkpoint_interval(monitored)
     if checkpoint_dir and (steps or secs):
         made.append(tf.train.CheckpointSaverHook(checkpoint_dir, save_steps=steps, save_secs=secs, scaffold=scaffold))
     return made
+
+
+def checkpoint_interval(monitored: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """Return how often a session with these arguments saves, in steps and in seconds; None for both is never."""
+    return _steps_or_secs(_given(monitored), "save_checkpoint", steps=None, secs=600)
+
+
+def _given(monitored: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in monitored.items() if not _is_default(name, value)}
 
 
 def _is_default(name: str, value: Any) -> bool:

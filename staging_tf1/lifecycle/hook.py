@@ -19,6 +19,7 @@ from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.checkpoint import guard_savers
+from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer
@@ -55,6 +56,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
       trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
         chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
         small run.
+      save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint before they end the program, if the session saves any.
+        The step in progress ends first. A second signal ends the program at once. Nothing is saved if that step fails
+        after it has taken a batch, and no `tf.train.CheckpointSaverListener` is called. SIGTERM then raises SystemExit
+        with code 143, unless the program has a handler of its own.
       join_secs: the old name of `stop_grace_period_secs`.
 
     Raises:
@@ -78,6 +83,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         stall_secs: float | None = None,
         stall_raises: bool = False,
         trace_file: str | os.PathLike[str] | None = None,
+        save_on_stop: bool = False,
         join_secs: float = UNSET,
     ) -> None:
         what = "StagingHook"
@@ -87,6 +93,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._join_secs = seconds(what, name, secs)
         secs = stall_secs_or_default("StagingHook", stall_secs)
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
+        self._saves_on_stop = flag(what, "save_on_stop", save_on_stop)
+        self._last_save: LastSave | None = None
         # Last, because it creates the file.
         self._trace = None if trace_file is None else Trace(output_file("StagingHook", "trace_file", trace_file))
         self._graph: Any = None
@@ -139,6 +147,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._graph = tf.get_default_graph()
         self._pipelines = pipelines_of(self._graph)
         guard_savers(self._graph)
+        if self._saves_on_stop:
+            self._last_save = LastSave.of(self._graph)
         # MonitoredSession starts all queue runners as soon as the session is created.
         start_together(self._graph, True)
         follow_runs(self._graph, None if self._trace is None else self._trace.follow)
@@ -185,7 +195,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
-        self._runtime = SessionRuntime(session, self._pipelines, self._observer, self._rule, by_hand=self.by_hand)
+        self._runtime = SessionRuntime(
+            session, self._pipelines, self._observer, self._rule, by_hand=self.by_hand, last_save=self._last_save
+        )
         if self._trace is not None:
             self._runtime.record(self._trace)
         self._runtime.start()

@@ -9,55 +9,92 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 from absl import logging
 
-_END = b"\0"  # 0 is not a signal
+# No signals.
+_END, _FLUSH = b"\0", b"\xff"
+# Only detects hangs.
+_FLUSH_SECS = 5.0
 _NOBODY = -1
 # SIGTERM arrives here only if the program handles it in Python. Otherwise it ends the process at once.
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def is_ctrl_c(error: BaseException) -> bool:
-    """Whether `error` is what TensorFlow 2.15 makes of a KeyboardInterrupt while it translates another error."""
-    return isinstance(error, RuntimeError) and "REPLACED BY KeyboardInterrupt" in str(error)
+_REPLACED = re.compile(r"REPLACED BY (KeyboardInterrupt|SystemExit: (\d+))")
+
+
+def interruption(error: BaseException) -> BaseException | None:
+    """Return the KeyboardInterrupt or SystemExit that TensorFlow has hidden in `error`; None if it is another error.
+
+    It makes a RuntimeError of what a handler raises while it translates an error of its own.
+    """
+    replaced = _REPLACED.search(str(error)) if isinstance(error, RuntimeError) else None
+    if replaced is None:
+        return None
+    return SystemExit(int(replaced[2])) if replaced[2] else KeyboardInterrupt()
 
 
 class InterruptWatcher:
-    """Calls `on_interrupt` in a thread as soon as SIGINT or SIGTERM arrives. Python's own handling stays as it is."""
+    """Calls `on_interrupt` in a thread as soon as SIGINT or SIGTERM arrives. Python's own handling stays as it is.
 
-    def __init__(self, on_interrupt: Callable[[], None]) -> None:
-        self._owes = False
+    Args:
+      on_interrupt: called without arguments.
+      catches_sigterm: whether SIGTERM, if nobody handles it, raises SystemExit in the main thread, as Ctrl-C raises
+        KeyboardInterrupt. Otherwise it ends the process at once.
+
+    Attributes:
+      has_interrupted: whether a signal has arrived since `start`.
+    """
+
+    def __init__(self, on_interrupt: Callable[[], None], *, catches_sigterm: bool = False) -> None:
         self._on_interrupt = on_interrupt
+        self._catches_sigterm = catches_sigterm
+        # Whether the handler of SIGTERM is to be removed.
+        self._has_set_handler = False
+        # What a handler has raised and no step has seen yet.
+        self._owed: BaseException | None = None
+        self.has_interrupted = False
         self._watching = False
         # Held while `on_interrupt` runs, so that it never runs after `stop` has returned.
         self._lock = threading.RLock()
 
     def start(self) -> None:
         """Starts watching. Does nothing outside the main thread, or if Python handles neither of the signals."""
+        if self._catches_sigterm and _in_main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _exit)
+            self._has_set_handler = True
         handled = any(callable(signal.getsignal(number)) for number in _ENDING)
         if not self._watching and handled and _in_main_thread():
-            self._owes, self._watching = False, True
+            self._owed, self.has_interrupted, self._watching = None, False, True
             _signals.add(self)
 
-    def owes(self) -> bool:
-        """Whether the calling thread is the main thread and its KeyboardInterrupt is still to be raised; True once.
+    def owed(self) -> BaseException | None:
+        """Return the exception that a signal owes to the main thread, which calls this; once, and then None.
 
-        Python drops a KeyboardInterrupt that falls into a `__del__`. The step then fails only because its feed threads
-        have stopped, and must raise it instead.
+        Python drops an exception that a handler raises within a `__del__`. The step then fails only because its feed
+        threads have stopped, and must raise that exception instead.
         """
         if not _in_main_thread():
-            return False
-        owes, self._owes = self._owes, False
-        return owes
+            return None
+        owed, self._owed = self._owed, None
+        return owed
 
     def stop(self) -> None:
         """Stops watching. May be called from any thread, in any order of sessions, and twice."""
+        if self._watching:
+            _signals.flush()
         with self._lock:
-            self._owes = self._watching = False
+            self._owed, self._watching = None, False
+        if self._has_set_handler and _in_main_thread():
+            self._has_set_handler = False
+            if signal.getsignal(signal.SIGTERM) is _exit:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _signals.remove(self)
 
     def arrived(self, number: int) -> None:
@@ -65,7 +102,8 @@ class InterruptWatcher:
         with self._lock:
             if not self._watching:
                 return
-            self._owes = self._owes or signal.getsignal(number) is signal.default_int_handler
+            self.has_interrupted = True
+            self._owed = self._owed or _raised_for(number)
             try:
                 self._on_interrupt()
             except Exception as error:
@@ -73,6 +111,21 @@ class InterruptWatcher:
                 logging.error(
                     "could not stop the feeding of a session after a signal: %s: %s", type(error).__name__, error
                 )
+
+
+def _raised_for(number: int) -> BaseException | None:
+    """Return what the handler of a signal raises, or has raised; None if it is the program's own."""
+    handler = signal.getsignal(number)
+    if handler is signal.default_int_handler:
+        return KeyboardInterrupt()
+    # `_exit` has removed itself, if it has run.
+    return SystemExit(128 + number) if handler in (_exit, signal.SIG_DFL) else None
+
+
+def _exit(number: int, frame: Any) -> NoReturn:
+    # A second one ends the process at once.
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 class _Signals:
@@ -93,6 +146,7 @@ class _Signals:
         self._before = _Descriptor(_NOBODY)
         self._thread: threading.Thread | None = None
         self._told_to_end = False
+        self._flushed = threading.Event()
 
     def add(self, watcher: InterruptWatcher) -> None:
         """Tells `watcher` about each signal from now on. Only for the main thread."""
@@ -124,6 +178,15 @@ class _Signals:
             if not (self._is_set and self._before.is_open()):
                 # Otherwise the previous owner gets its bytes through us until the main thread restores the descriptor.
                 self._end_thread()
+
+    def flush(self) -> None:
+        """Waits until the watchers know of each signal that has arrived. Its exception may have been quicker."""
+        if self._thread is None or self._pipe is None or not self._watchers:
+            return
+        self._flushed.clear()
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._pipe[1], _FLUSH)
+            self._flushed.wait(_FLUSH_SECS)
 
     def leave_to_parent(self) -> None:
         """In a child process: keeps the child's signals out of the pipe that it shares with the parent."""
@@ -162,6 +225,9 @@ class _Signals:
             byte = os.read(pipe, 1)
             if byte == _END:
                 return
+            if byte == _FLUSH:
+                self._flushed.set()
+                continue
             self._before.write(byte)
             if byte[0] in _ENDING:
                 for watcher in self._watchers:

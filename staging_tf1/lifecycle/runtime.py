@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from absl import logging
+
 from staging_tf1._tf import tf
 from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
@@ -20,7 +22,8 @@ from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
 from staging_tf1.lifecycle.close import close_within
 from staging_tf1.lifecycle.in_step import InStep
-from staging_tf1.lifecycle.interrupt import InterruptWatcher, is_ctrl_c
+from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
+from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.watch.lock_probe import LockProbe
 from staging_tf1.watch.snapshot import Observer, Pending
@@ -57,6 +60,7 @@ class SessionRuntime:
 
         watcher, watchdog, lockstep threads, leftovers, as above
         trace               written
+        a checkpoint        written, if a signal has ended the loop between two steps
         the session         closed
         other workers       told that this one has finished, if an `end` came before
 
@@ -67,6 +71,7 @@ class SessionRuntime:
       rule: when a step counts as stalled, and what happens then.
       by_hand: whether the session is no StagingSession. On a chief, the step that finds the end of the data then waits
         for the other workers.
+      last_save: saves when a signal ends the loop; None if nothing does.
 
     Attributes:
       pending: the runs in progress, by thread.
@@ -80,6 +85,7 @@ class SessionRuntime:
         rule: StallRule,
         *,
         by_hand: bool = False,
+        last_save: LastSave | None = None,
     ) -> None:
         self._by_hand = by_hand
         self.session, self._pipelines = session, pipelines
@@ -110,7 +116,8 @@ class SessionRuntime:
         self._shares = [] if self._cluster is None else self._cluster.member.shares
         self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
         self._lock_probe = LockProbe()
-        self._watcher = InterruptWatcher(lambda: stop_all(self.runs))
+        self._last_save = last_save
+        self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
         session.run, session.close = self._run, self._close
         disarm_in_child(session)
 
@@ -219,12 +226,13 @@ class SessionRuntime:
         self.pending[ident] = Pending(ident, began, fetches, fed)
         try:
             result = call(*args)
-        except KeyboardInterrupt:
-            self._watcher.owes()
+        except (KeyboardInterrupt, SystemExit):
+            self._watcher.owed()
             raise
         except Exception as error:
-            if is_ctrl_c(error) or self._watcher.owes():
-                raise KeyboardInterrupt from None
+            interrupted = interruption(error) or self._watcher.owed()
+            if interrupted is not None:
+                raise interrupted from None
             if self._cluster is not None and refused(error):
                 raise after_refusal(self._cluster) from error
             if self._stall_report is not None:
@@ -283,6 +291,24 @@ class SessionRuntime:
         self.steps.warn_of_leftovers()
         if self._trace is not None:
             self._trace.write()
+        try:
+            self._save_if_interrupted()
+        finally:
+            self._end_session()
+
+    def _save_if_interrupted(self) -> None:
+        if self._last_save is None or self.ended_well or not self._watcher.has_interrupted:
+            return
+        if self.steps.last_is_torn:
+            logging.warning("Nothing was saved at the stop: the last step has failed after it had taken a batch.")
+            return
+        try:
+            self._last_save.save(self.session)
+        except Exception as error:
+            # What has ended the loop is raised.
+            logging.error("The checkpoint at the stop could not be saved: %s: %s", type(error).__name__, error)
+
+    def _end_session(self) -> None:
         if self.session.sess_str:
             layout = None if self._cluster is None else self._cluster.layout
             close_within(_CANCEL_SECS, self._close_before, layout)

@@ -15,9 +15,9 @@ from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.lifecycle.cluster_graph import check_without_cluster
-from staging_tf1.lifecycle.cluster_session import check_model, cluster_session
+from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interval, cluster_session
 from staging_tf1.lifecycle.hook import StagingHook
-from staging_tf1.lifecycle.interrupt import is_ctrl_c
+from staging_tf1.lifecycle.interrupt import interruption
 from staging_tf1.lifecycle.monitored import (
     check_config,
     check_monitored,
@@ -57,6 +57,8 @@ class StagingSession:
       trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
         chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
         small run.
+      save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint in `checkpoint_dir` before they end the program, as in
+        `StagingHook`. In a cluster, the chief saves.
       cluster: the `Cluster` to train in. The chief initializes, restores and saves. A chief that restarts while the
         others train continues with their model, and initializes nothing. At the end it waits for the other workers.
       **monitored: the other arguments of `tf.train.MonitoredTrainingSession`: master, is_chief, scaffold,
@@ -96,6 +98,7 @@ class StagingSession:
         stall_secs: float | None = None,
         stall_raises: bool = False,
         trace_file: str | os.PathLike[str] | None = None,
+        save_on_stop: bool = True,
         cluster: Cluster | None = None,
         **monitored: Any,
     ) -> None:
@@ -115,13 +118,21 @@ class StagingSession:
         cluster = check_training_cluster(what, cluster, monitored)
         if trace_file is not None:
             trace_file = output_file(what, "trace_file", trace_file)
+        save_on_stop = flag(what, "save_on_stop", save_on_stop)
         refuse_if_forked(self)
+        # Only the chief saves and restores.
+        is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief
         self._hook = StagingHook(
-            stop_grace_period_secs=join_secs, stall_secs=stall_secs, stall_raises=stall_raises, trace_file=trace_file
+            stop_grace_period_secs=join_secs,
+            stall_secs=stall_secs,
+            stall_raises=stall_raises,
+            trace_file=trace_file,
+            save_on_stop=save_on_stop
+            and checkpoint_dir is not None
+            and is_chief
+            and any(checkpoint_interval(monitored)),
         )
         self._cluster, self._scaffold = cluster, None
-        # Only the chief restores.
-        is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief
         restores_from = checkpoint_dir if is_chief else None
         scaffold = prepared_scaffold(monitored.pop("scaffold", None), restores_from)
         options = {
@@ -305,8 +316,9 @@ class StagingSession:
 
     def _raise_cause(self, error: Exception) -> None:
         """Raises a feed thread's own exception in place of the step's."""
-        if is_ctrl_c(error):
-            raise KeyboardInterrupt from None
+        interrupted = interruption(error)
+        if interrupted is not None:
+            raise interrupted from None
         cause = self._hook.error()
         if cause is not None and cause is not error:
             raise cause from cause.__cause__  # not from the step's error

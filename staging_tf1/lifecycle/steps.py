@@ -49,6 +49,7 @@ class Steps:
 
     Attributes:
       failed_batches: the batches that went to failed steps.
+      last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Steps:
         self._one_at_a_time = threading.RLock()
         self._lock = threading.Lock()
         self._under_way = 0
+        self.last_is_torn = False
         # Whether the batches of a failed step are still to be found.
         self._unsettled = False
 
@@ -179,13 +181,16 @@ class Steps:
         try:
             result = run(puts, feeds)
         except BaseException as error:
+            before = self.failed_batches.counts(demand.sinks)
             self._failed(demand)
+            self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
             if isinstance(error, tf.errors.OutOfRangeError) and not self._of_cluster.isdisjoint(demand.sinks):
                 self._data_has_ended()
             raise
         with self._lock:
             self.failed_batches.succeeded(demand.sinks)
             self._under_way -= 1
+        self.last_is_torn = False
         for lockstep, towers in demand.lockstep:
             lockstep.after(towers)
         return result
@@ -253,3 +258,12 @@ class Steps:
     def warn_of_leftovers(self) -> None:
         """Warns of plain areas that still hold elements after the end of the data."""
         self._loops.warn_of_leftovers()
+
+
+def _is_torn(before: list[int], after: list[int], error: BaseException) -> bool:
+    """Whether a step took a batch and was not applied.
+
+    A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
+    """
+    took = [new > old for old, new in zip(before, after, strict=True)]
+    return any(took) and (isinstance(error, Exception) or not all(took))

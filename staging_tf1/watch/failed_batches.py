@@ -24,6 +24,10 @@ class FailedBatches:
         self._counted = dict.fromkeys(sinks, 0)
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
 
+    def counts(self, sinks: frozenset[Sink]) -> list[int]:
+        """Return how many failed batches have been found, for each of `sinks`."""
+        return [len(self.numbers[sink]) for sink in sinks]
+
     def succeeded(self, sinks: frozenset[Sink]) -> None:
         """Counts a successful step that took one batch from each of `sinks`."""
         self._succeeded[sinks] += 1

@@ -42,6 +42,7 @@ THINNED = {
         "test_batches_that_do_not_fit_cost_a_tower_no_turn",
     ],
     "test_resume_skipped.py": ["test_a_stream_goes_on_from_the_state_behind_its_position"],
+    "test_save_on_stop.py": ["test_the_next_run_goes_on_with_the_next_record", "test_what_is_not_saved"],
     "test_session.py": ["test_stopping_early_leaves_no_thread"],
     "test_source_errors.py": [
         "test_a_signal_from_a_source_is_an_error",

@@ -1,0 +1,62 @@
+"""`LastSave`: one more checkpoint when Ctrl-C or SIGTERM ends the training."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from absl import logging
+
+from staging_tf1._tf import tf
+
+_LAST = "_staging_tf1_last_save"
+
+
+class LastSave:
+    """Repeats the last call of a saver in a graph, for the step that the training has reached.
+
+    After an exception, a MonitoredSession calls no `end` of its hooks, so the one that saves does not save either. Our
+    hook cannot see it, nor its folder. But it has called its saver, at the first step at the latest.
+    """
+
+    def __init__(self) -> None:
+        # The saver and its arguments: the path, the step, and the others.
+        self._last: tuple[Any, Any, Any, tuple[Any, ...], dict[str, Any]] | None = None
+
+    @classmethod
+    def of(cls, graph: Any) -> LastSave:
+        """Return that of `graph`. It knows of the saves from now on."""
+        if not hasattr(tf.train.Saver.save, _LAST):
+            # On the class, because a scaffold or a hook may have a saver that no collection has.
+            tf.train.Saver.save = _followed(tf.train.Saver.save)
+        if not hasattr(graph, _LAST):
+            setattr(graph, _LAST, cls())
+        found: LastSave = getattr(graph, _LAST)
+        return found
+
+    def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a call that has saved."""
+        self._last = saver, path, step, args, kwargs
+
+    def save(self, session: Any) -> None:
+        """Save, unless the step has been saved. Call it between two steps."""
+        if self._last is None:
+            logging.warning("The training was stopped, and nothing was saved: no saver of its graph has saved before.")
+            return
+        saver, path, before, args, kwargs = self._last
+        step = None if before is None else int(session.run(tf.train.get_global_step(session.graph)))
+        if step is None or step != before:
+            logging.info("Saved %s before the end.", saver.save(session, path, step, *args, **kwargs))
+
+
+def _followed(save: Any) -> Any:
+    @functools.wraps(save)
+    def followed(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
+        saved = save(self, sess, save_path, global_step, *args, **kwargs)
+        last = getattr(sess.graph, _LAST, None)
+        if last is not None:
+            last.note(self, save_path, global_step, args, kwargs)
+        return saved
+
+    setattr(followed, _LAST, True)
+    return followed
