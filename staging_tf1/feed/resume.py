@@ -13,6 +13,7 @@ from staging_tf1.errors import ClusterError, ResumeError
 from staging_tf1.feed.dealt_resume import acked_of, as_tower, is_dealt, slots_after, undealt
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.skip import SkipCounter, SkipRule
+from staging_tf1.graph.dealt_position import SHARE, STATIC
 from staging_tf1.graph.position import Position, Saved, Share
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
@@ -165,6 +166,12 @@ class _Resumption:
         pipeline, position = self.pipeline, _position(self.pipeline)
         saved = position.parsed(values)
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
+        shares = [each.get(SHARE, STATIC) for each in (saved.fingerprint, present)]
+        if shares[0] != shares[1]:
+            raise ClusterError(
+                f"{pipeline}: the chief has share={shares[0]!r}, and {pipeline.task} has share={shares[1]!r}. Give "
+                f"staged() the same share= in every worker."
+            )
         different = _differences(saved.fingerprint, present)
         if len(saved.positions) != position.length:
             different.append(f"towers was {len(saved.positions)}, is {position.length}")
@@ -321,6 +328,7 @@ class _Before:
 def _differences(saved: dict[str, int | str], present: dict[str, int | str]) -> list[str]:
     return [
         (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)
+        or (f"share was {saved.get(key, STATIC)!r}, is {present.get(key, STATIC)!r}" if key == SHARE else None)
         or f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'absent')!r}"
         for key in sorted({*saved, *present})
         if saved.get(key) != present.get(key)

@@ -11,8 +11,8 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.graph.position import Position, Share
 
-# The entry of the fingerprint that tells such a position from others, and its value.
-SHARE, DYNAMIC = "share", "dynamic"
+# The entry of the fingerprint that tells such a position from others, and its value. Others have no such entry.
+SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
 
 
 class DealtPosition(Position):

@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,27 @@ def test_a_task_that_stood_still_blames_nobody_and_ends_nothing(two: TestCluster
     two.join()
     assert seen_in(tmp_path / "model") == [1] * 120
     assert not re.search(r"silent for \d\d? s\)|ends without", two.logs())
+
+
+SHARES = [("static", "dynamic"), ("own", "static")]
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        pytest.param(each, marks=() if each in SHARES else long_form)
+        for each in permutations(["static", "dynamic", "own"], 2)
+    ],
+    ids="-".join,
+)
+def test_workers_with_different_shares_are_told(two: TestCluster, shares: tuple[str, str]) -> None:
+    start_servers(two)
+    for index, share in enumerate(shares):
+        two.start_worker(index, two.gate(0), seed=5, staged_options={"share": share})
+    two.await_notes("worker1", "raised")
+    (message,) = two.notes("worker1", "raised")
+    said = f": the chief has share='{shares[0]}', and worker 1 has share='{shares[1]}'. Give staged() the same share="
+    assert message.startswith("ClusterError: 'train' (made at ") and said in message
 
 
 def over(secs: float) -> Callable[[], bool]:

@@ -139,7 +139,7 @@ def test_a_run_may_change_between_static_and_dynamic_shares_where_there_are_no_g
 
 GAPS = (
     "'train': the checkpoint was saved with share='dynamic', whose workers consume batches out of order: all before "
-    "batch 2, and 2 after it. In another order of batches (share was 'dynamic', is 'absent'), to continue at batch 2 "
+    "batch 2, and 2 after it. In another order of batches (share was 'dynamic', is 'static'), to continue at batch 2 "
     "repeats those 2. Give staged() the same source and share='dynamic' as before, or resume='ignore' to repeat them, "
     "or resume='restart' to begin with the first batch."
 )

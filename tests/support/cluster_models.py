@@ -13,10 +13,12 @@ import staging_tf1 as staging
 from staging_tf1.cluster.acked import Acked
 
 
-def ids_source(num_records: int, batch_size: int, epochs: int = 1) -> staging.sources.ArraySource:
+def ids_source(
+    num_records: int, batch_size: int, epochs: int = 1, seed: int | None = None
+) -> staging.sources.ArraySource:
     """The numbers of the records, shuffled."""
     return staging.sources.ArraySource(
-        np.arange(num_records), batch_size=batch_size, epochs=epochs, shuffle=True, across_epochs=False
+        np.arange(num_records), batch_size=batch_size, epochs=epochs, shuffle=True, seed=seed, across_epochs=False
     )
 
 

@@ -107,6 +107,7 @@ def train(
     num_records: int = 120,
     batch_size: int = 3,
     epochs: int = 1,
+    seed: int | None = None,
     checkpoint_dir: str | None = None,
     save_steps: int = 1000,
     devices: int = 1,
@@ -118,7 +119,7 @@ def train(
 ) -> None:
     """A worker. Each step waits for `go`, if there is one. With `fails_at_start`, its session is created twice."""
     cluster = staging.Cluster(jobs, job, index, **(options or {}))
-    source = ids_source(num_records, batch_size, epochs)
+    source = ids_source(num_records, batch_size, epochs, seed)
     with tf.Graph().as_default():
         with cluster.device_scope():
             towers = staging.staged(
