@@ -267,6 +267,10 @@ class Member:
             raise
 
     def _mark_failed(self, error: Exception) -> None:
+        run = self._ledger.read(["run"]).get("run")
+        if run is not None and run["state"] == "initialized" and run["id"] != self._run_id:
+            # The others train in a run of an earlier chief, and do not need this one.
+            return
         self._write_run("failed", f"{type(error).__name__}: {error}")
 
     def _write_run(self, state: str, why: str = "") -> None:

@@ -49,7 +49,15 @@ def cluster_session(
     copy_before_saving(cluster, tf.get_default_graph())
     creator = ClusterSessionCreator(cluster, scaffold, cluster.session_config(config), checkpoint_dir)
     if cluster.is_chief:
-        hooks = [*(monitored.get("chief_only_hooks") or ()), *_chief_hooks(checkpoint_dir, scaffold, monitored), *hooks]
+        own = _chief_hooks(checkpoint_dir, scaffold, monitored)
+        if own and tf.train.get_global_step() is None:
+            with cluster.member.telling_failures():
+                raise ClusterError(
+                    f"{cluster.member_task} saves checkpoints and summaries by the global step, and the graph has "
+                    f"none. Call tf.train.get_or_create_global_step() in `with cluster.device_scope():`, and pass it "
+                    f"to minimize(loss, global_step=...)."
+                )
+        hooks = [*(monitored.get("chief_only_hooks") or ()), *own, *hooks]
     return tf.train.MonitoredSession(creator, hooks=hooks, stop_grace_period_secs=stop_grace_period_secs)
 
 

@@ -149,6 +149,16 @@ def test_workers_with_different_shares_are_told(two: TestCluster, shares: tuple[
     assert message.startswith("ClusterError: 'train' (made at ") and said in message
 
 
+def test_a_graph_without_a_global_step_is_told_to_all(two: TestCluster, tmp_path: Path) -> None:
+    start_servers(two)
+    for index in range(2):
+        two.start("train_without_step", f"worker{index}", two.jobs, index, str(tmp_path / "model"))
+    for index, said in enumerate(["ClusterError: ", "ClusterError: worker 0 could not begin: ClusterError: "]):
+        two.await_notes(f"worker{index}", "raised")
+        (message,) = two.notes(f"worker{index}", "raised")
+        assert message.startswith(f"{said}worker 0 saves checkpoints and summaries by the global step, and the graph")
+
+
 def over(secs: float) -> Callable[[], bool]:
     """A condition that is true after so many seconds."""
     end = time.monotonic() + secs

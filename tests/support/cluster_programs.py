@@ -182,6 +182,16 @@ def count(
     notes.add("ended")
 
 
+def train_without_step(notes: Notes, jobs: dict[str, list[str]], index: int, checkpoint_dir: str) -> None:
+    """A worker whose graph has no global step."""
+    cluster = staging.Cluster(jobs, "worker", index)
+    with tf.Graph().as_default():
+        with cluster.device_scope():
+            ids = staging.staged(ids_source(120, 3), cluster=cluster, name="train")
+        with staging.StagingSession(cluster=cluster, checkpoint_dir=checkpoint_dir) as sess:
+            sess.run(ids)
+
+
 def serve_forever(notes: Notes, jobs: dict[str, list[str]], index: int) -> None:
     """A parameter server as TensorFlow 1 programs start it."""
     server = tf.train.Server(jobs, job_name="ps", task_index=index)
