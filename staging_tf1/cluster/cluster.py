@@ -17,9 +17,7 @@ from staging_tf1.arguments import UNSET, flag, refuse, renamed, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
-from staging_tf1.cluster.reach import await_servers
 from staging_tf1.cluster.server import await_end, check_claim, start_server
-from staging_tf1.cluster.waiting import Patience
 from staging_tf1.errors import ClusterError, StagingWarning
 
 # How many seconds a worker waits for parameter servers and chief. Nodes of a cluster may start minutes apart.
@@ -343,17 +341,17 @@ class Cluster:
         with self._lock:
             if self._member is None:
                 server = self.layout.servers[0]
-                target = f"grpc://{self.layout.address(server)}"
-                if self._task != server:
-                    self._started()
-                    await_servers(self.layout, self.layout.servers, lambda: Patience(self.start_timeout_secs))
-                self._member = Member(
+                member = Member(
                     self.layout,
-                    Ledger(target, server.device),
+                    Ledger(f"grpc://{self.layout.address(server)}", server.device),
                     self._silence_secs,
                     self.start_timeout_secs,
                     sync=self.sync,
                 )
+                if self._task != server:
+                    self._started()
+                    member.await_servers()
+                self._member = member
             return self._member
 
     @property
@@ -408,9 +406,8 @@ def check_not_left_behind(cluster: Cluster) -> None:
     Raises:
       ClusterError: one does not answer.
     """
-    member = cluster.member
-    if member.patience().reason:
-        await_servers(cluster.layout, cluster.layout.servers, member.patience, member.clock)
+    if cluster.member.patience().reason:
+        cluster.member.await_servers()
 
 
 def _as_dict(jobs: Any) -> Any:

@@ -11,6 +11,7 @@ Entries of the ledger, each written by one task only::
     joined/WORKER     each worker, in synchronous training: the id of the run that it has joined
     ended/WORKER      each worker, in synchronous training: the id of the run in which its data has ended
     done/WORKER       each worker: the id of the run that it has finished
+    layout/PS         each parameter server: its process, and the addresses of all tasks as it knows them
     left/PS           each parameter server: the id of the run that it has seen the end of
     pause             the chief: all workers stand still; see `pause.py`
     still/WORKER      each worker: the id of the pause, and whether it stands still
@@ -30,7 +31,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -43,6 +44,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Bells, Pauses, Settled, Watch
 from staging_tf1.cluster.pulse import Pulse, beat_secs
+from staging_tf1.cluster.reach import await_servers, is_listening
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
@@ -108,6 +110,8 @@ class Member:
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
         # A thread of its own: that of the signs waits for the ledger.
         self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
+        # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
+        self._jobs, self._different = layout.to_json(), ""
         # For how long this process had stood still when the ledger answered last.
         self._still_secs = 0.0
         self._process = uuid.uuid4().hex
@@ -160,6 +164,9 @@ class Member:
         try:
             self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number}})
             entries = self.read()
+            if self.task.job == "ps" and f"layout/{self.task}" not in entries:
+                # Not in each sign of life, because it is long in a large cluster.
+                self._ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
             if self.on_news is not None:
                 self.on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
@@ -204,9 +211,65 @@ class Member:
         self.signs.note(entries, asked)
         self._still_secs = self.clock.stood_still_secs
         done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
+        different = self._different_layout(entries)
         with self._lock:
-            self._finished = done
+            self._finished, self._different = done, different
         return entries
+
+    def _different_layout(self, entries: dict[str, Any]) -> str:
+        for server in self.layout.servers:
+            told = entries.get(f"layout/{server}")
+            if told is not None and told["jobs"] != self._jobs:
+                return self._differs(f"{server} (process {told['pid']} on {told['host']})", told["jobs"])
+        return ""
+
+    def _differs(self, other: str, jobs: dict[str, dict[str, str]]) -> str:
+        return (
+            f"{self.task} and {other} describe the cluster differently: {self.layout.differences(jobs)}. Give all "
+            f"processes the same addresses, in the same order."
+        )
+
+    def check_layout(self, *, read: bool = False) -> None:
+        """Checks that the parameter servers have the same addresses for all tasks, as far as they have told.
+
+        Otherwise they would get the tensors of one worker from another.
+
+        Args:
+          read: whether to read first what they have told.
+
+        Raises:
+          ClusterError: one has others.
+        """
+        if self.task.job == "ps":
+            # It compares with the chief's; see `await_end`.
+            return
+        if read:
+            entries = self._ledger.read([f"layout/{server}" for server in self.layout.servers])
+            with self._lock:
+                self._different = self._different_layout(entries)
+        with self._lock:
+            if self._different:
+                raise ClusterError(self._different)
+
+    def await_servers(self) -> None:
+        """Waits until the parameter servers answer. The other workers are told if the chief waits in vain.
+
+        Raises:
+          ClusterError: one does not answer, or has other addresses.
+        """
+        looks = self._ticks.is_beating
+        first = self.layout.servers[0]
+
+        def patience() -> Patience:
+            # A parameter server that has other addresses than the chief ends.
+            if is_listening(self.layout, first):
+                with suppress(tf.errors.OpError):
+                    self.check_layout(read=True)
+            return self.patience() if looks else Patience(self._start_secs)
+
+        with self.telling_failures() if self.task == self.layout.chief else nullcontext():
+            await_servers(self.layout, self.layout.servers, patience, self.clock if looks else None)
+            self.check_layout(read=True)
 
     def has_finished(self, task: Task) -> bool:
         """Returns whether `task` has finished the present run, as far as this task knows."""
@@ -234,7 +297,7 @@ class Member:
         self._run_id = uuid.uuid4().hex
         self._variables = variables or self._variables
         names = list(self._ledger.read())
-        self._ledger.remove([name for name in names if not name.startswith("task/")])
+        self._ledger.remove([name for name in names if not name.startswith(("task/", "layout/"))])
         self._write_run("starting")
         if any(f"task/{task}" in names for task in self.layout.workers if task != self.task):
             # A step that has passed its fence before would apply its gradient to the restored model.
@@ -263,7 +326,8 @@ class Member:
         except RECOVERED:
             raise
         except Exception as error:
-            self._mark_failed(error)
+            with suppress(tf.errors.OpError):
+                self._mark_failed(error)
             raise
 
     def _mark_failed(self, error: Exception) -> None:
@@ -274,10 +338,11 @@ class Member:
         self._write_run("failed", f"{type(error).__name__}: {error}")
 
     def _write_run(self, state: str, why: str = "") -> None:
-        cluster = self.layout.to_json()
-        told = {"why": why, "cluster": cluster, "variables": self._variables}
-        run = {"id": self._run_id, "state": state, **told, **self._identity}
-        self._ledger.write({"run": run})
+        self._ledger.write({"run": self._run(state, why)})
+
+    def _run(self, state: str, why: str = "") -> dict[str, Any]:
+        told = {"why": why, "cluster": self._jobs, "variables": self._variables}
+        return {"id": self._run_id, "state": state, **told, **self._identity}
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
         """Waits until every other worker has finished. Returns those that have not, and are silent.
@@ -329,7 +394,7 @@ class Member:
             run = entries.get("run")
             if run is None or run["state"] == "ended":
                 return False
-            self._check_cluster(run)
+            self.check_chief(run)
             if run["state"] == "failed":
                 raise ClusterError(f"{self.layout.chief} could not begin: {run['why']}")
             ready = [entries.get(f"ready/{name}") == run["id"] for name in pipelines]
@@ -347,13 +412,14 @@ class Member:
         self._run_id, self._variables = entries["run"]["id"], entries["run"].get("variables")
         return str(self._run_id)
 
-    def _check_cluster(self, run: dict[str, Any]) -> None:
-        different = self.layout.differences(run["cluster"])
-        if different:
-            raise ClusterError(
-                f"{self.task} and the chief (process {run['pid']} on {run['host']}) describe the cluster differently: "
-                f"{different}. Give all processes the same addresses."
-            )
+    def check_chief(self, run: dict[str, Any]) -> None:
+        """Checks that the chief, as it has told of its `run`, has the same addresses for all tasks.
+
+        Raises:
+          ClusterError: it has others.
+        """
+        if run["cluster"] != self._jobs:
+            raise ClusterError(self._differs(f"the chief (process {run['pid']} on {run['host']})", run["cluster"]))
 
     def await_everybody(self, secs: float) -> None:
         """Waits until all workers have joined the run. Otherwise the first would make the steps of the others.
@@ -490,14 +556,20 @@ class Member:
           what: what this task waits for. It may raise to end the wait.
           names: the entries that both look at; None is all.
         """
-        return wait_until(
-            done,
-            self.read if names is None else lambda: self._ledger.read(names),
-            self.layout,
-            self.clock,
-            waits_for=what,
-            patience=self.patience,
-        )
+        return self._await(done, self.read if names is None else lambda: self._ledger.read(names), what)
+
+    def _await(
+        self,
+        done: Callable[[dict[str, Any]], bool],
+        access: Callable[[], dict[str, Any]],
+        what: Callable[[dict[str, Any]], str | None],
+    ) -> dict[str, Any]:
+        def checked() -> dict[str, Any]:
+            entries = access()
+            self.check_layout()
+            return entries
+
+        return wait_until(done, checked, self.layout, self.clock, waits_for=what, patience=self.patience)
 
     def patience(self) -> Patience:
         """Returns how long this task waits for a parameter server that does not answer."""

@@ -68,7 +68,7 @@ def await_end(member: Member) -> None:
     """On a parameter server, waits until the chief has ended a run, or all workers have finished or gone.
 
     Raises:
-      ClusterError: all workers are gone, and no run has begun.
+      ClusterError: all workers are gone, and no run has begun. Or the chief has other addresses.
     """
     workers, signs = member.layout.workers, member.signs
     gone: list[Task] = []
@@ -78,6 +78,8 @@ def await_end(member: Member) -> None:
         finished = [task for task in workers if run["id"] is not None and entries.get(f"done/{task}") == run["id"]]
         gone[:] = [task for task in workers if task not in finished]
         all_gone = all(map(signs.is_gone, gone))
+        if "cluster" in run:
+            member.check_chief(run)
         if all_gone and run["state"] in ("absent", "starting", "failed"):
             raise ClusterError(
                 f"{member.task} ends, because no run has begun{_why(run)} and all workers are gone: "

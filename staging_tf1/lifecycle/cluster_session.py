@@ -14,7 +14,6 @@ from absl import logging
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.member import model_lost
-from staging_tf1.cluster.reach import await_servers
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed.gated import gate_runs
@@ -73,7 +72,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
         cluster, scaffold = self._cluster, self._scaffold
         scaffold.finalize()
         target = cluster.target
-        await_servers(cluster.layout, cluster.layout.servers, cluster.member.patience, cluster.member.clock)
+        cluster.member.await_servers()
         manager = tf.train.SessionManager(
             local_init_op=scaffold.local_init_op,
             ready_op=scaffold.ready_op,

@@ -237,8 +237,10 @@ class SessionRuntime:
                 raise after_refusal(self._cluster) from error
             if self._stall_report is not None:
                 raise StallError(self._stall_report) from error
-            if self._cluster is not None and isinstance(error, RECOVERED):
-                check_not_left_behind(self._cluster)
+            if self._cluster is not None and isinstance(error, tf.errors.OpError):
+                self._cluster.member.check_layout()
+                if isinstance(error, RECOVERED):
+                    check_not_left_behind(self._cluster)
             raise
         finally:
             self.pending.pop(ident, None)

@@ -128,6 +128,25 @@ def test_a_task_that_stood_still_blames_nobody_and_ends_nothing(two: TestCluster
     assert not re.search(r"silent for \d\d? s\)|ends without", two.logs())
 
 
+def test_servers_that_know_the_workers_in_another_order_are_named(two: TestCluster) -> None:
+    others = {**two.jobs, "worker": two.jobs["worker"][::-1]}
+    two.start_ps(0)
+    two.start("serve", "ps1", others, 1)
+    for index in range(2):
+        two.start_worker(index)
+    tasks = ["ps1", "worker0", "worker1"]
+    for task in tasks:
+        two.await_notes(task, "raised")
+    first, second = two.jobs["worker"]
+    for task in tasks:
+        (message,) = two.notes(task, "raised")
+        here, there = (second, first) if task == "ps1" else (first, second)
+        other = "the chief" if task == "ps1" else "ps 1"
+        name = task.replace("r", "r ").replace("ps", "ps ").replace("wor ker", "worker")
+        assert re.match(rf"ClusterError: .*{name} and {other} \(process \d+ on \S+\) describe the cluster", message)
+        assert f"worker 0 is {here} here, {there} there; worker 1 is {there} here, {here} there. Give all" in message
+
+
 SHARES = [("static", "dynamic"), ("own", "static")]
 
 
