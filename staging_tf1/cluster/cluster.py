@@ -269,9 +269,7 @@ class Cluster:
         self.wait_for_workers()
         try:
             self.member.finish()
-            if self.is_chief:
-                self.member.end_run()
-            else:
+            if not self.is_chief:
                 self.member.await_last_save()
         finally:
             self.close()

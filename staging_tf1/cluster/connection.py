@@ -49,6 +49,11 @@ class Connection:
                     raise
                 # The server has restarted, and does not know the session any more.
                 return self._connected().run(fetches, feed)
+            except tf.errors.DeadlineExceededError as error:
+                self._close()
+                # A MonitoredSession begins again after this one.
+                message = f"The server at {self.target.removeprefix('grpc://')} does not answer."
+                raise tf.errors.UnavailableError(None, None, message) from error
             except BaseException:
                 self._close()
                 raise

@@ -107,6 +107,7 @@ class Member:
         self._pauses = Pauses(self)
         self._ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
+        self._beat_secs = secs
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
         # A thread of its own: that of the signs waits for the ledger.
         self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
@@ -376,10 +377,6 @@ class Member:
         run = entries.get("run")
         return run is not None and (run["id"], run["state"], run["process"]) == (run_id, "initialized", self._process)
 
-    def end_run(self) -> None:
-        """Lets the parameter servers return."""
-        self._write_run("ended")
-
     # Every worker.
 
     def await_run(self, pipelines: Sequence[str], secs: float) -> str:
@@ -510,8 +507,21 @@ class Member:
         return ended, gone
 
     def finish(self) -> None:
-        """Tells the others that this worker has finished the run."""
-        self._ledger.write({f"done/{self.task}": self._run_id})
+        """Tells the others that this worker has finished the run; on the chief, that it has ended.
+
+        Raises:
+          ClusterError: the first parameter server does not answer.
+        """
+        entries: dict[str, Any] = {f"done/{self.task}": self._run_id}
+        if self.task == self.layout.chief:
+            entries["run"] = self._run("ended")
+
+        def write() -> dict[str, Any]:
+            self._ledger.write(entries)
+            return entries
+
+        # Nothing would tell them later, and the server may only stand still for a moment.
+        self._await(lambda _: True, write, lambda _: None)
 
     def await_last_save(self) -> None:
         """Waits, on a worker that has finished, until the chief has saved the last checkpoint and ended the run.
@@ -574,7 +584,8 @@ class Member:
     def patience(self) -> Patience:
         """Returns how long this task waits for a parameter server that does not answer."""
         still = self.clock.stood_still_secs - self._still_secs
-        if still <= self._silence_secs:
+        # Its last sign of life was older than the moment from which it stood still.
+        if still <= self._silence_secs - self._beat_secs:
             return Patience(self._start_secs)
         reason = (
             f"This process stood still for {still:.0f} s before, and the others do not wait longer than "

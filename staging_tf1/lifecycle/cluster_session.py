@@ -24,6 +24,7 @@ from staging_tf1.lifecycle.cluster_graph import check_graph, check_has_values, d
 _POLL_SECS = 0.2
 # How long a parameter server that has restarted may be without variables before a worker blames its own graph.
 _GRAPH_SECS = 20.0
+_BOUNDED = tf.RunOptions(timeout_in_ms=5000)
 
 
 def cluster_session(
@@ -134,8 +135,11 @@ def check_model(cluster: Cluster, session: Any, scaffold: Any) -> None:
     """
     error = None
     try:
-        if not len(run_unwrapped(session, scaffold.ready_op)):
+        if not len(run_unwrapped(session, scaffold.ready_op, options=_BOUNDED)):
             return
+    except tf.errors.DeadlineExceededError:
+        # A parameter server stands still. If it goes on, it has its variables.
+        return
     except tf.errors.OpError as raised:
         error = raised
     raise ClusterError(model_lost(cluster.layout.chief, "a parameter server has restarted")) from error

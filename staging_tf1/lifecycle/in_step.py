@@ -16,12 +16,15 @@ from absl import logging
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
+from staging_tf1.cluster.reach import unreachable
 from staging_tf1.errors import ClusterError
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
 _POLL_SECS = 0.01
 _LOG_SECS = 10.0
+# A run of a parameter server that stands still would wait in silence.
+_BOUNDED = tf.RunOptions(timeout_in_ms=5000)
 
 
 class InStep:
@@ -89,11 +92,22 @@ class InStep:
         if self._position is None:
             return []
         share, workers = self._position.share, self._cluster.layout.workers
-        begun = run_unwrapped(self._session, self._position.saved[0]).reshape(len(workers), share.towers).min(axis=1)
+        begun = self._begun(self._position).reshape(len(workers), share.towers).min(axis=1)
         own = self._cluster.worker_index
         others = [index for index in range(len(workers)) if index != own and index not in self._stopped]
         self._is_behind = any(begun[index] > begun[own] for index in others)
         return [workers[index] for index in others if begun[index] < begun[own]]
+
+    def _begun(self, position: Position) -> Any:
+        """Returns how many steps each tower of all workers has begun."""
+        while True:
+            try:
+                return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
+            except tf.errors.DeadlineExceededError:
+                # The watchdog does not see this run, which is no step.
+                layout = self._cluster.layout
+                silent = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
+                logging.warning("%s cannot read the positions of the other workers: %s", layout.task, silent)
 
     def this_one_ended(self) -> None:
         """Tells the other workers that the data of this one has ended."""

@@ -147,6 +147,22 @@ def test_servers_that_know_the_workers_in_another_order_are_named(two: TestClust
         assert f"worker 0 is {here} here, {there} there; worker 1 is {there} here, {here} there. Give all" in message
 
 
+def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluster) -> None:
+    start_servers(two)
+    gates = [two.gate(2), two.gate(2)]
+    for index, gate in enumerate(gates):
+        two.start("train_in_step", f"worker{index}", two.jobs, index, gate)
+    for index in range(2):
+        two.await_notes(f"worker{index}", "got", 2)
+    two.kill("ps0", signal.SIGSTOP)
+    for gate in gates:
+        gate.release(100)
+    said = "cannot read the positions of the other workers: ps 0 at"
+    until(lambda: all(said in two.log(f"worker{index}") for index in range(2)), "they say so")
+    two.kill("ps0", signal.SIGCONT)
+    two.join()
+
+
 SHARES = [("static", "dynamic"), ("own", "static")]
 
 

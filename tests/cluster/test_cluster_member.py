@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -23,17 +24,21 @@ RUN = {"run": {"id": "1", "state": "initialized"}}
 class Ledger:
     """Returns or raises what it is given, one at each reading. Writing does nothing."""
 
-    def __init__(self, answers: Iterator[Any]) -> None:
-        self._answers = answers
+    def __init__(self, answers: Iterable[Any]) -> None:
+        self._answers = deque(answers)
+        self.written: Any = None
 
     def read(self, names: Any = None) -> dict[str, Any]:
-        answer = next(self._answers)
+        answer = self._answers.popleft()
         if isinstance(answer, Exception):
             raise answer
         return dict(answer)
 
     def write(self, entries: Any) -> None:
-        """Writes nothing."""
+        """Writes nothing, and fails for each exception that is next among the answers."""
+        if self._answers and isinstance(self._answers[0], Exception):
+            raise self._answers.popleft()
+        self.written = entries
 
     def remove(self, names: Any) -> None:
         """Removes nothing."""
@@ -47,7 +52,7 @@ def member_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., member.Member]:
 
     def make(job: str, index: int, answers: list[Any]) -> member.Member:
         layout = Layout.checked("test", JOBS, job, index)
-        ledger: Any = Ledger(iter(answers))
+        ledger: Any = Ledger(answers)
         return member.Member(layout, ledger, silence_secs=60.0, start_secs=600.0, clock=Clock(lambda: now[0]))
 
     return make
@@ -96,6 +101,30 @@ def test_a_chief_without_data_notices_that_the_first_parameter_server_is_new(
         "worker 0 has no batch left and waits for the other workers, but ps 0 has restarted and lost the model. Start "
         "worker 0 again: it restores the last checkpoint, for which the other workers wait."
     )
+
+
+def test_a_worker_that_has_finished_tells_it_a_server_that_stood_still(
+    member_of: Callable[..., member.Member], caplog: pytest.LogCaptureFixture
+) -> None:
+    chief = member_of("worker", 0, [unavailable()] * 20)
+    with caplog.at_level("INFO", logger="absl"):
+        chief.finish()
+    assert "worker 0 waits for ps 0 at h:1, which does not answer" in caplog.messages
+    ledger: Any = chief.ledger
+    # In one write: the parameter servers return when they read either.
+    assert ledger.written.keys() == {"done/worker 0", "run"}
+    with pytest.raises(ClusterError, match="worker 1: ps 0 at h:1 has not answered for 600 s"):
+        member_of("worker", 1, [unavailable()] * 2000).finish()
+
+
+def test_a_worker_stood_still_for_too_long_if_its_last_sign_is_as_old(member_of: Callable[..., member.Member]) -> None:
+    worker = member_of("worker", 1, [{}])
+    assert worker.patience() == (600.0, "")
+    time.sleep(59.0)
+    secs, reason = worker.patience()
+    assert secs == 60.0 and reason.startswith("This process stood still for 59 s before, and the others do not wait")
+    worker.read()
+    assert worker.patience() == (600.0, "")
 
 
 def test_signs_of_life_cost_the_server_as_much_with_any_large_number_of_workers() -> None:

@@ -300,7 +300,7 @@ def delay_news(member: Any, wake: Any, steps: int) -> None:
         if member.stopped_workers(entries)[0]:
             came.set()
 
-    def read_then_hear(session: Any, fetches: Any) -> Any:
+    def read_then_hear(session: Any, fetches: Any, options: Any = None) -> Any:
         if fetches is wake:
             return read(session, wake)
         begun = read(session, fetches)
