@@ -31,6 +31,8 @@ _MISSING = (
     "The records that it has not consumed are missing from this run; a run that resumes from the checkpoint reads them"
 )
 
+_GIVEN = "With share='dynamic' the others get the batches that it has not consumed"
+
 
 class Cluster:
     """Which task of a `tf.train.Server` cluster this process is.
@@ -393,7 +395,8 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
     cluster.missed = missing
     if new and cluster.may_miss:
         named = ", ".join(new)
-        warnings.warn(f"{cluster.member_task} ends without {named}. {_MISSING}.", StagingWarning, stacklevel=4)
+        said = _GIVEN if cluster.member.shares else _MISSING
+        warnings.warn(f"{cluster.member_task} ends without {named}. {said}.", StagingWarning, stacklevel=4)
 
 
 def check_not_left_behind(cluster: Cluster) -> None:

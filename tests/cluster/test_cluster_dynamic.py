@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +78,12 @@ def test_what_a_killed_worker_had_not_consumed_goes_to_the_others(two: TestClust
     two.join("worker0", "ps0")
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
     assert seen_in(tmp_path / "model") == [1] * 120
-    assert "The other workers get the batches that it has not consumed." in two.log("worker0")
+    log = two.log("worker0")
+    assert "The other workers get the batches that it has not consumed." in log
+    assert re.search(
+        r"StagingWarning: worker 0 ends without worker 1 at \S+ \(.*\)\. With share='dynamic' the others", log
+    )
+    assert "are missing from this run" not in log
 
 
 def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: TestCluster, tmp_path: Path) -> None:
