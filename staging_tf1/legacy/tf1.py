@@ -24,6 +24,7 @@ from staging_tf1.legacy.submodules import BELOW_THE_API
 from staging_tf1.legacy.views import UNCHANGED, View
 
 _ADDED = ("contrib", "staging", "estimator")
+_CHANGED = (*_ADDED, "Tensor")
 
 
 def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
@@ -33,7 +34,7 @@ def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
     overlay = _overlay(module, v1, settings)
     compat = {"compat": views.own(module, "compat")}  # compat.v1.compat is incomplete
     views.attach(module, View(compat | overlay, names.read_top, names.all), origin)
-    views.attach(v1, View(overlay, lambda name: names.read(name) if name in _ADDED else UNCHANGED), origin)
+    views.attach(v1, View(overlay, lambda name: names.read(name) if name in _CHANGED else UNCHANGED), origin)
 
 
 def switch_off_v2(module: ModuleType) -> None:
@@ -92,6 +93,9 @@ class _Names:
             return importlib.import_module("staging_tf1.legacy.tutorial").module()
         if name == "estimator":
             return importlib.import_module("staging_tf1.legacy.estimator.names").module()
+        if name == "Tensor" and not self._v1.executing_eagerly_outside_functions():
+            # Programs ask for `type(x) is tf.Tensor`. Tensors of graphs have a class of their own.
+            return views.own(self._module, "__internal__").SymbolicTensor
         try:
             return views.own(self._v1, name)
         except AttributeError:

@@ -40,6 +40,15 @@ def test_every_home_in_the_tables_exists() -> None:
             assert resolves(home.replace(":", ".")), home
 
 
+def test_objects_are_of_the_class_that_tf_names(legacy_run: Run) -> None:
+    found = last_json(legacy_run(PROMISES / "classes.py"))
+    assert found["asked"] >= 10 and found["wrong"] == []
+
+
+def test_tensors_of_an_eager_program_are_tensors(legacy_run: Run) -> None:
+    assert last_json(legacy_run(PROMISES / "classes.py", "eager")) == {"isinstance": True, "graph": True}
+
+
 def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(legacy_run: Run) -> None:
     # Printed by TensorFlow 1.15.5.
     assert legacy_run(PROMISES / "graph_seed.py").stdout.splitlines() == [
