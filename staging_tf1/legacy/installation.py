@@ -8,7 +8,17 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names
-from staging_tf1.legacy import keras_two, numpy_arrays, old_names, scipy_names, seeds, static_shapes, submodules, views
+from staging_tf1.legacy import (
+    keras_two,
+    numpy_arrays,
+    old_names,
+    regularizers,
+    scipy_names,
+    seeds,
+    static_shapes,
+    submodules,
+    views,
+)
 from staging_tf1.legacy.finder import AfterLoad, Finder
 from staging_tf1.legacy.origin import Origin
 from staging_tf1.legacy.settings import Settings, from_environment
@@ -75,6 +85,7 @@ def install(
         {
             "tensorflow.python.framework.random_seed": seeds.attach,
             "tensorflow.python.ops.nn_ops": static_shapes.attach,
+            "tensorflow.python.ops.variable_scope": regularizers.attach,
         }
     )
     if wanted.old_names:
