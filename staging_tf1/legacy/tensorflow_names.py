@@ -179,6 +179,8 @@ MODULES: dict[str, Gone] = {
 
 # Names that programs find changed. Module -> name -> home of what they see.
 FACES: dict[str, dict[str, str]] = {
+    # The module chooses the class when it is imported, before v2 behavior is switched off.
+    "tensorflow.python.framework.device": {"DeviceSpec": f"{_V1}:DeviceSpec"},
     "tensorflow.python.ops.data_flow_ops": {name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")},
     # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.
     "tensorflow.python.util.all_util": {

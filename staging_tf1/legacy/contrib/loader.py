@@ -6,13 +6,18 @@ Those of protocol buffers were generated for an older protobuf, those of ops for
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import warnings
+import zlib
+from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from staging_tf1.legacy.contrib.names import REPLACED, UNREGISTERED
+from staging_tf1.legacy.contrib import names
+from staging_tf1.legacy.contrib.names import REPLACED, REWRITTEN, UNREGISTERED
 from staging_tf1.legacy.old_names import value_at
 
 
@@ -23,7 +28,7 @@ class GenuineLoader(SourceFileLoader):
         """Compile a file, without warnings of escape sequences that were valid in its time."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(data, path)
+            tree = ast.parse(_rewritten(data, REWRITTEN[self.name]) if self.name in REWRITTEN else data, path)
             last = str(path).replace("\\", "/").rpartition("/")[2]
             if last.endswith("_pb2.py"):
                 tree = _of_messages(tree)
@@ -35,11 +40,32 @@ class GenuineLoader(SourceFileLoader):
             code: CodeType = compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
             return code
 
+    def path_stats(self, path: Any) -> Mapping[str, Any]:
+        """Return what the compiled form must fit: this file and names.py instead of the time of the genuine file.
+
+        The genuine files never change. What is compiled of them does, with a new version of this package.
+        """
+        return {**super().path_stats(path), "mtime": _version()}
+
     def exec_module(self, module: ModuleType) -> None:
         """Execute a module and put its replaced names in place."""
         super().exec_module(module)
         for name, home in REPLACED.get(module.__name__, {}).items():
             module.__dict__[name] = value_at(home)
+
+
+@functools.cache
+def _version() -> int:
+    return zlib.crc32(b"".join(Path(file).read_bytes() for file in (__file__, names.__file__)))
+
+
+def _rewritten(data: Any, expressions: Mapping[str, str]) -> str:
+    text = bytes(data).decode()
+    for old, new in expressions.items():
+        if old not in text:
+            raise ImportError(f"expected {old!r} in a file of TensorFlow 1.15.5")
+        text = text.replace(old, new)
+    return text
 
 
 def _of_messages(tree: ast.Module) -> ast.Module:

@@ -12,6 +12,14 @@ UNREGISTERED: dict[str, tuple[str, ...]] = {
     "tensorflow.contrib.image.python.ops.image_ops": ("_image_projective_transform_grad",),
 }
 
+# Module of tf.contrib -> expression -> expression in its place, for what numpy and TensorFlow no longer take.
+_MAKE_OP = {"ops.Operation(": "ops.Operation.from_node_def("}
+REWRITTEN: dict[str, dict[str, str]] = {
+    "tensorflow.contrib.copy_graph.python.util.copy_elements": _MAKE_OP,
+    "tensorflow.contrib.framework.python.ops.variables": {"ckpt_value[slice_dims]": "ckpt_value[tuple(slice_dims)]"},
+    "tensorflow.contrib.graph_editor.transform": _MAKE_OP,
+}
+
 _IO = "the package tensorflow-io"
 _FORESTS = "the package tensorflow-decision-forests"
 # Parts of `tf.contrib` whose ops are not restored, single names of others, and single ops -> what to use instead, ""

@@ -252,11 +252,17 @@ def _masked_matmul(a: Any, b: Any, mask_indices: Any, transpose_a: Any, transpos
 
 
 def _zero(ref: Any) -> Any:
-    return tf.assign(ref, tf.zeros(ref.shape, ref.dtype.base_dtype))
+    with tf.control_dependencies([_uninitialized(tf.raw_ops.IsVariableInitialized(ref=ref))]):
+        return tf.assign(ref, tf.zeros(ref.shape, ref.dtype.base_dtype))
 
 
 def _zero_handle(var: Any, dtype: Any, shape: Any) -> Any:
-    return tf.raw_ops.AssignVariableOp(resource=var, value=tf.zeros(shape, dtype))
+    with tf.control_dependencies([_uninitialized(tf.raw_ops.VarIsInitializedOp(resource=var))]):
+        return tf.raw_ops.AssignVariableOp(resource=var, value=tf.zeros(shape, dtype))
+
+
+def _uninitialized(is_initialized: Any) -> Any:
+    return tf.Assert(tf.logical_not(is_initialized), ["input is already initialized"])
 
 
 _OPS: dict[str, Callable[..., Any]] = {

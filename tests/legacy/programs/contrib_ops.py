@@ -76,5 +76,10 @@ show("skip grams", tokens, labels)
 for resource in (False, True):
     variable = tf.get_variable("zeros_%d" % resource, [2, 3], use_resource=resource, initializer=tf.zeros_initializer())
     with tf.Session() as sess:
-        sess.run(tf.contrib.framework.zero_initializer(variable))
+        zero = tf.contrib.framework.zero_initializer(variable)
+        sess.run(zero)
         print(sess.run(variable).tolist())
+        try:
+            sess.run(zero)
+        except tf.errors.OpError as error:
+            print("input is already initialized" in str(error))

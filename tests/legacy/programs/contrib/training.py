@@ -312,5 +312,49 @@ def pruning_mask():
     return tf.reduce_mean(tf.square(masked - 0.3))
 
 
+@part
+def graph_editor_replace():
+    weights = tf.get_variable("weights", [3])
+    inputs = tf.identity(weights)
+    loss = tf.reduce_mean(tf.square(tf.exp(inputs) - 0.3))
+    return contrib.graph_editor.graph_replace(loss, {inputs: 2.0 * weights})
+
+
+@part
+def graph_editor_copy():
+    inputs = numbers(3)
+    made = tf.exp(inputs)
+    copied, info = contrib.graph_editor.copy(contrib.graph_editor.sgv([inputs.op, made.op]), dst_scope="copied")
+    return [info.transformed(made), tf.constant(copied.outputs[0].name)]
+
+
+@part
+def copy_graph_op():
+    with tf.Graph().as_default():
+        made = tf.reduce_sum(tf.exp(numbers(3)))
+    return [contrib.copy_graph.copy_op_to_graph(made, tf.get_default_graph(), [])]
+
+
+@part
+def framework_partitioned_checkpoint():
+    folder = tempfile.mkdtemp()
+    with tf.Graph().as_default(), tf.Session() as sess:
+        whole = tf.get_variable("whole", initializer=numbers(4, 2))
+        sess.run(whole.initializer)
+        path = tf.train.Saver().save(sess, os.path.join(folder, "model"))
+    two = tf.fixed_size_partitioner(2)
+    pieces = tf.get_variable("pieces", [4, 2], partitioner=two, initializer=tf.zeros_initializer())
+    assign, feeds = framework.assign_from_checkpoint(path, {"whole": list(pieces)})
+    with tf.Session() as sess:
+        sess.run(assign, feeds)
+        return [tf.constant(value) for value in sess.run(list(pieces))]
+
+
+@part
+def framework_device_chooser():
+    choose = framework.VariableDeviceChooser(num_tasks=2, job_name="ps", device_type="GPU")
+    return [tf.constant([choose(None) for _ in range(3)])]
+
+
 if __name__ == "__main__":
     main()
