@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
 import logging
 import sys
 import types
@@ -24,9 +23,10 @@ def attach(numpy: ModuleType, origin: Origin) -> None:
     for name, function in _methods(numpy).items():
         for kind in (numpy.ndarray, numpy.generic):
             if not hasattr(numpy.zeros(1) if kind is numpy.ndarray else numpy.float64(0), name):
-                _add_method(kind, name, function, origin)
+                _set(kind, name, _RemovedMethod(name, function, origin))
     _read_bytes_from_strings(numpy, origin)
     _arrays_as_before(numpy, origin)
+    _convert_arrays_of_one_element(numpy, origin)
 
 
 def _print_as_before(numpy: ModuleType) -> None:
@@ -87,16 +87,42 @@ def _log_once(name: str) -> None:
     _log.warning("numpy.ndarray.%s was removed; using %s instead.", name, _INSTEAD[name])
 
 
-def _add_method(kind: type, name: str, function: Callable[..., Any], origin: Origin) -> None:
-    """Add an attribute to a type that is written in C.
+# Where a type of CPython keeps its flags, and the one that setattr() respects.
+_FLAGS_OFFSET = 21 * ctypes.sizeof(ctypes.c_void_p)
+_IMMUTABLE = 1 << 8
 
-    Python refuses to set it, but the dictionary behind the type's read-only one accepts it. Rewriting the source of
-    user modules instead would miss the program itself, which Python and not the import system loads.
+
+def _set(kind: type, name: str, value: Any) -> None:
+    """Set an attribute of a type that is written in C, which Python marks as immutable.
+
+    Rewriting the source of user modules instead would miss the program itself, which Python and not the import system
+    loads.
     """
-    behind = [each for each in gc.get_referents(kind.__dict__) if type(each) is dict]
-    if len(behind) == 1:
-        behind[0][name] = _RemovedMethod(name, function, origin)
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+    flags = ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET)
+    if flags.value != kind.__flags__:
+        return  # another Python, whose types look different
+    flags.value &= ~_IMMUTABLE
+    try:
+        setattr(kind, name, value)
+    finally:
+        flags.value |= _IMMUTABLE
+
+
+def _convert_arrays_of_one_element(numpy: Any, origin: Origin) -> None:
+    """Let user code write ``float(x)``, ``int(x)`` and ``"%d" % x`` for an array of one element and any shape."""
+    for name in ("__float__", "__int__", "__complex__"):
+        if _refuses(getattr(numpy.ones(1), name)):
+            _set(numpy.ndarray, name, _of_one_element(getattr(numpy.ndarray, name), origin))
+
+
+def _of_one_element(genuine: Any, origin: Origin) -> Any:
+    @functools.wraps(genuine)
+    def convert(self: Any) -> Any:
+        if self.ndim and self.size == 1 and origin.sees_old_names(sys._getframe(1)):
+            return genuine(self.reshape(()))
+        return genuine(self)
+
+    return convert
 
 
 def _read_bytes_from_strings(numpy: Any, origin: Origin) -> None:
@@ -132,11 +158,27 @@ def _arrays_as_before(numpy: Any, origin: Origin) -> None:
         try:
             return genuine(*args, **kwargs)
         except ValueError as error:
-            if "inhomogeneous shape" not in str(error) or len(args) > 1 or kwargs.get("dtype") is not None:
+            if not _are_rows_of_unequal_lengths(error, args, kwargs):
                 raise
             return genuine(*args, **{**kwargs, "dtype": object})
 
     numpy.array = array
+    genuine_asarray = numpy.asarray
+
+    @functools.wraps(genuine_asarray)
+    def asarray(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return genuine_asarray(*args, **kwargs)
+        except ValueError as error:
+            if not (_are_rows_of_unequal_lengths(error, args, kwargs) and origin.sees_old_names(sys._getframe(1))):
+                raise
+            return genuine_asarray(*args, **{**kwargs, "dtype": object})
+
+    numpy.asarray = asarray
+
+
+def _are_rows_of_unequal_lengths(error: ValueError, args: Any, kwargs: Any) -> bool:
+    return "inhomogeneous shape" in str(error) and len(args) == 1 and kwargs.get("dtype") is None
 
 
 def _refuses(call: Callable[[], Any]) -> bool:
@@ -144,6 +186,6 @@ def _refuses(call: Callable[[], Any]) -> bool:
         warnings.simplefilter("ignore")
         try:
             call()
-        except ValueError:
+        except (TypeError, ValueError):
             return True
     return False

@@ -18,6 +18,7 @@ from staging_tf1.legacy.codemod.changes import Changes
 from staging_tf1.legacy.old_names import value_at
 
 HAS_TOSTRING = hasattr(np.ndarray, "tostring")
+CONVERTS = np.lib.NumpyVersion(np.__version__) < "2.4.0"  # float() of an array with one element and dimensions
 PRINTS_TYPES = repr(np.float32(2.5)) != "2.5"
 
 
@@ -38,7 +39,9 @@ def test_libraries_see_the_installed_numpy(staging_run: Run, tmp_path: Path, opt
         "def sees(array):\n"
         "    try:\n        np.fromstring(b'ab', np.uint8)\n        binary = True\n"
         "    except ValueError:\n        binary = False\n"
-        "    return [hasattr(array, 'tostring'), hasattr(array[0], 'tostring'), binary]\n"
+        "    try:\n        float(array[:1])\n        converts = True\n"
+        "    except TypeError:\n        converts = False\n"
+        "    return [hasattr(array, 'tostring'), hasattr(array[0], 'tostring'), binary, converts]\n"
     )
     program = tmp_path / "program.py"
     program.write_text(
@@ -51,7 +54,7 @@ def test_libraries_see_the_installed_numpy(staging_run: Run, tmp_path: Path, opt
     with_old_names = not options
     printed = staging_run(*options, program, env={"PYTHONPATH": paths}).stdout
     number = "np.float32(0.0)" if PRINTS_TYPES and not with_old_names else "0.0"
-    assert printed == f"{[HAS_TOSTRING] * 3} {HAS_TOSTRING or with_old_names} [{number}]\n"
+    assert printed == f"{[HAS_TOSTRING] * 3 + [CONVERTS]} {HAS_TOSTRING or with_old_names} [{number}]\n"
 
 
 def test_every_home_of_a_removed_name_exists() -> None:
