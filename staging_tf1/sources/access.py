@@ -281,28 +281,32 @@ _UNCHANGING = (*_PLAIN, tuple)
 
 def _are_apart(records: Collection[Any]) -> bool:
     """Return whether plain records have certainly nothing in common. Fast, because each batch is looked at."""
-    owners: list[Any] = []
+    dicts, arrays = [], []
     for record in records:
         if type(record) is dict:
-            owners.append(record)
+            dicts.append(record)
             leaves: Iterable[Any] = record.values()
         else:
             leaves = record if type(record) is tuple else (record,)
         for leaf in leaves:
             if type(leaf) is np.ndarray:
-                owner = leaf if leaf.base is None else leaf.base
-                if type(owner) is not np.ndarray:
-                    return False
-                owners.append(owner)
+                arrays.append(leaf)
             elif not isinstance(leaf, _PLAIN):
                 return False
-    return len({*map(id, owners)}) == len(owners)
+    return len({*map(id, dicts)}) == len(dicts) and _owners_of(arrays) is not None
+
+
+def _owners_of(arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]] | None:
+    """Return the arrays that own the memory of others. None if two have one owner, or one has another kind of owner."""
+    owners = [array if array.base is None else array.base for array in arrays]
+    apart = len({*map(id, owners)}) == len(owners) and all(type(owner) is np.ndarray for owner in owners)
+    return owners if apart else None
 
 
 def _copied(record: Any) -> Any:
     try:
         return copy.deepcopy(record)
-    except Exception:  # such as a handle of a file: whoever makes an array of it reads it then
+    except Exception:  # such as a file handle, which is read when it is converted to an array
         return record
 
 
@@ -333,10 +337,9 @@ def _share_memory(changing: Sequence[dict[int, Any]]) -> bool:
     if len({key for found in changing for key in found}) < sum(map(len, changing)):
         return True
     arrays = [value for found in changing for value in found.values() if isinstance(value, np.ndarray) and value.size]
-    owners = [array if array.base is None else array.base for array in arrays]
-    if len({*map(id, owners)}) == len(owners) and all(
-        isinstance(each, np.ndarray) and each.base is None for each in owners
-    ):
+    owners = _owners_of(arrays)
+    # An owner with a base, as of np.frombuffer, may share that base with others.
+    if owners is not None and all(owner.base is None for owner in owners):
         return False
     spans = sorted(map(_byte_span, arrays))
     return any(begin < end for (_, end), (begin, _) in itertools.pairwise(spans))

@@ -8,6 +8,7 @@ import numpy as np
 
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.files.mapped import MappedFile, file_of
+from staging_tf1.sources.options import Options
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform
@@ -56,17 +57,8 @@ class ArraySource(RecordSource):
         self._shapes = [array.shape for array in self._arrays]
         mapped = [file for file in map(file_of, self._arrays) if file is not None]
         self._files = [MappedFile(self._owner, file) for file in mapped]
-        super().__init__(
-            len(self._arrays[0]),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            drop_remainder=drop_remainder,
-            across_epochs=across_epochs,
-            transform=transform,
-        )
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        self._start(len(self._arrays[0]), options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""

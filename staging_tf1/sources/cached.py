@@ -102,7 +102,7 @@ def cached(
         thread_safe=thread_safe,
         progress=progress,
     )
-    source = CachedSource(path, **options._asdict())
+    source = CachedSource(path, **vars(options))
     others = changes(source._key, key)
     if others:
         raise RecordFileError(
@@ -180,17 +180,8 @@ class CachedSource(RecordSource):
         manifest = self._opened.manifest
         self._key = manifest.key
         self._varies = any(component.varies for component in manifest.components)
-        super().__init__(
-            manifest.num_records,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            drop_remainder=drop_remainder,
-            across_epochs=across_epochs,
-            transform=transform,
-        )
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        self._start(manifest.num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the columns; of the first record if shapes differ. See `RecordSource.record_spec`."""

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import abc
-import copy
+import dataclasses
 import numbers
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX
-from staging_tf1.errors import SpecError
 from staging_tf1.sources.base import Source
-from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.lengths import Grouping, checked_lengths, grouped
+from staging_tf1.sources.batches import Batches, draw_seed
+from staging_tf1.sources.lengths import checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
-from staging_tf1.sources.order import Order, count_of, numbers_of
-from staging_tf1.sources.padding import Padding, Plan
-from staging_tf1.sources.ragged_rows import RaggedPlan, RaggedRows
-from staging_tf1.sources.selection import Selection, hashed_keys, numbers_among, split_by_key, split_evenly, stretch
-from staging_tf1.sources.stacking import rows_of
+from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.ragged_rows import RaggedRows
+from staging_tf1.sources.selection import Selection, hashed_keys, split_by_key, split_evenly, stretch
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
-__all__ = ["Composable", "Layout"]
+__all__ = ["Composable"]
 
 _Source = TypeVar("_Source", bound="Composable")  # typing.Self came with Python 3.11
-# How records whose sizes differ become a batch.
-Layout = Padding | RaggedRows
 
 
 class Composable(Source):
@@ -39,42 +31,16 @@ class Composable(Source):
     shards. So the parts of a split never share a record, in no epoch, and each part is shuffled as a whole.
     """
 
-    # The order of all selected records, and how many records there are: selected, and without any selection.
-    _order: Order
-    _total_records: int
-    _own_records: int
-    # What take(), skip() and split() have left, in the order of the calls.
-    _selections: tuple[Selection, ...] = ()
-    # What pad() or ragged(), and by_length() were given.
-    _layout: Layout | None = None
-    _grouping: Grouping | None = None
-    # How to lay out batches, once a record has been read.
-    _plan: Plan | RaggedPlan | None = None
-    # Whether a function makes each batch, so that a record may have another size in another batch.
-    _makes_batches = False
-    # How many combinations of sources are within one another.
-    _depth = 0
-    # Whether each row of a gathered batch is a record; and what makes the rows, for messages.
-    _rows_are_records = True
-    _row_maker = "gather()"
-    # Whether `gather` may leave out records.
-    _drops_records = False
+    # How the records become batches. Immutable: another source has another one.
+    _batches: Batches
 
     @abc.abstractmethod
-    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """See `RecordSource.gather`."""
+    def _with(self: _Source, **changes: Any) -> _Source:
+        """Return the source whose `Batches` have these changes."""
 
-    def _read_files(self) -> list[ReadFile]:
-        """Return the files that the source reads, in order. Empty if it does not know."""
-        return []
-
-    @abc.abstractmethod
-    def _take_shard(self, index: int, count: int) -> None:
-        """Begin anew with a shard of the selected records."""
-
-    @abc.abstractmethod
-    def _with_changes(self: _Source, changes: dict[str, Any]) -> _Source:
-        """Return the source with other options."""
+    @property
+    def _owner(self) -> str:
+        return type(self).__name__
 
     def take(self: _Source, count: int) -> _Source:
         """Return the source of the first `count` records, or of all if there are fewer, as in `tf.data`.
@@ -84,7 +50,7 @@ class Composable(Source):
         """
         total = self._check_whole("take()")
         count = arguments.whole("take()", "count", count, 1, INT64_MAX, "records")
-        return self._narrowed(stretch(0, min(count, total), f"take({count})"))
+        return self._only(stretch(0, min(count, total), f"take({count})"))
 
     def skip(self: _Source, count: int) -> _Source:
         """Return the source of all records but the first `count`.
@@ -96,7 +62,7 @@ class Composable(Source):
         """
         total = self._check_whole("skip()")
         count = arguments.whole("skip()", "count", count, 0, total - 1, f"it leaves at least one of {total} records")
-        return self._narrowed(stretch(count, total - count, f"skip({count})"))
+        return self._only(stretch(count, total - count, f"skip({count})"))
 
     def split(
         self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
@@ -136,7 +102,7 @@ class Composable(Source):
                 f"{text} leaves {parts[0].size} and {parts[1].size} of {total} records, expected at least one in each "
                 f"part. Use more records{' or keys' if key is not None else ''}, or another fraction."
             )
-        return self._narrowed(parts[0]), self._narrowed(parts[1])
+        return self._only(parts[0]), self._only(parts[1])
 
     def pad(self: _Source, to: Any = None, *, value: Any = 0) -> _Source:
         """Return the source that pads its records to a common size, instead of requiring one size.
@@ -152,7 +118,7 @@ class Composable(Source):
           SpecError: (by `batch`) a record is longer than `to`, or has another dtype or rank than the first.
           TypeError, ValueError: an argument is invalid.
         """
-        return self._batched("pad()", layout=Padding(to, value))
+        return self._arranged("pad()", layout=Padding(to, value))
 
     def ragged(self: _Source, rank: Any = 1) -> _Source:
         """Return the source whose batches keep the size of each record, without padding.
@@ -175,7 +141,7 @@ class Composable(Source):
         >>> batch["words"].to_list(), batch["label"]
         ([[3, 1, 4], [1, 5]], array([0, 1]))
         """
-        return self._batched("ragged()", layout=RaggedRows(rank))
+        return self._arranged("ragged()", layout=RaggedRows(rank))
 
     def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:
         """Return the source whose batches hold records of similar length, so that `pad` adds little.
@@ -199,7 +165,7 @@ class Composable(Source):
             else arguments.whole("by_length()", "group", group, 1, INT32_MAX, "records")
         )
         block = arguments.whole("by_length()", "block", block, 1, INT32_MAX, "groups")
-        return self._batched("by_length()", grouping=grouped(array, group, block))
+        return self._arranged("by_length()", arrangement=grouped(array, group, block))
 
     def with_options(
         self: _Source,
@@ -222,107 +188,35 @@ class Composable(Source):
             "across_epochs": across_epochs,
             "transform": transform,
         }
-        return self._with_changes({name: value for name, value in changes.items() if value is not KEPT})
+        return self._with_options({name: value for name, value in changes.items() if value is not KEPT})
 
-    def _numbers(self, places: np.ndarray[Any, Any] | slice) -> np.ndarray[Any, Any] | slice:
-        """Return the numbers of selected records."""
-        return numbers_among(self._selections, places)
-
-    def _fetch(self, places: np.ndarray[Any, Any] | slice) -> Any:
-        """Gather selected records, by their places."""
-        return self._gathered(self._numbers(places))
-
-    def _gathered(self, numbers: np.ndarray[Any, Any] | slice) -> Any:
-        """Gather records by number. Raises SpecError unless there is one row for each."""
-        batch = self.gather(numbers)
-        if self._rows_are_records:
-            self._check_rows(batch, count_of(numbers))
-        return batch
-
-    def _check_rows(self, batch: Any, count: int) -> None:
-        rows = [len(leaf) for leaf in flatten(batch) if hasattr(leaf, "__len__")]
-        if rows and self._drops_records:
-            count = min(count, rows[0])
-        if all(number == count for number in rows):
-            return
-        # A shorter batch, instead, would have the rows of one component beside others of another.
-        for path, leaf in flatten_with_paths(batch):
-            if hasattr(leaf, "__len__") and len(leaf) != count:
-                raise SpecError(
-                    f"{self._owner}: {self._row_maker} returned {component_name(path)} with {len(leaf)} rows for "
-                    f"{count} records. It must return one row for each record, in their order."
-                )
-
-    def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
-        """Read selected records one by one: pairs of number and record, whose sizes may differ."""
-        numbers = numbers_of(self._numbers(places))
-        return self._read_single(numbers)
-
-    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
-        """Read records one by one, by number. For sources whose records may differ in size."""
-        return list(zip(numbers.tolist(), rows_of(self._gathered(numbers)), strict=True))
-
-    @property
-    def _owner(self) -> str:
-        return type(self).__name__
-
-    def _describe(self, number: int) -> str:
-        """Name a record, for messages."""
-        return f"{self._owner}: record {number}"
-
-    def _laid_out(self) -> Plan | RaggedPlan:
-        if self._plan is None:
-            assert self._layout is not None
-            each = (self._single(np.array([place])) for place in range(self._total_records))
-            # A corrupt record may be left out.
-            number, first = next(found[0] for found in each if found)
-            self._plan = self._layout.planned(first, self._describe(number))
-        return self._plan
-
-    def _selected_from(self, whole: str) -> str:
-        """Say which records of `whole` are selected."""
-        return ".".join([whole, *(selection.text for selection in self._selections)])
+    def _with_options(self: _Source, changes: dict[str, Any]) -> _Source:
+        batches = self._batches
+        options = dataclasses.replace(batches.options, **changes).checked(f"{self._owner}.with_options()")
+        # A seed that is in use stays.
+        drawn = batches.drawn_seed if batches.seed_was_drawn else draw_seed()
+        return self._with(options=options, drawn_seed=drawn)
 
     def _check_whole(self, what: str) -> int:
         """Return the number of records, or raise if `what` comes too late."""
-        if self._order.shard_count > 1:
+        if self._batches.arrangement is not None:
+            raise ValueError(f"{what} {self._batches.arrangement.too_late.format(what=what)}")
+        if self._batches.shard[1] > 1:
             raise ValueError(
                 f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "
                 f"shard() on its result."
             )
-        if self._grouping is not None:
-            raise ValueError(f"{what} comes after by_length(), which arranges all records. Call {what} before it.")
-        return self._total_records
+        return self._batches.chosen.size
 
-    def _no_part(self) -> str:
-        """Say why the source cannot be part of another one. Empty if it can."""
-        if self._order.shard_count > 1:
-            return "a shard: records are arranged before they are divided. Call shard() on the result."
-        if self._layout is not None:
-            return f"which is {self._layout.result}. Call {self._layout.method} on the result."
-        if self._grouping is not None:
-            return "which is arranged by_length(). Call by_length() on the result."
-        if self._drops_records:
-            return "which may leave out records (skip_corrupt=True). Write the good records to a new file."
-        return ""
-
-    def _narrowed(self: _Source, selection: Selection) -> _Source:
+    def _only(self: _Source, selection: Selection) -> _Source:
         """Return the source of some of the records."""
-        part = copy.copy(self)
-        part._selections = (*self._selections, selection)
-        part._total_records = selection.size
-        part._take_shard(0, 1)
-        return part
+        return self._with(chosen=self._batches.chosen.only(selection))
 
-    def _batched(
-        self: _Source, what: str, *, layout: Layout | None = None, grouping: Grouping | None = None
-    ) -> _Source:
+    def _arranged(self: _Source, what: str, **changes: Any) -> _Source:
+        """Return the source with another layout or arrangement."""
         if self.features is not None:
             raise ValueError(f"{what} got {self!r} with features=, which the graph parses. Use parse_fn=.")
-        other = copy.copy(self)
-        other._layout, other._grouping = layout or self._layout, grouping or self._grouping
-        other._take_shard(self._order.shard_index, self._order.shard_count)
-        return other
+        return self._with(**changes)
 
 
 def _split(total: int, first: int, seed: int, text: str) -> tuple[Selection, Selection]:

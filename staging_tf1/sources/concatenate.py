@@ -11,6 +11,7 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.batches import Arrangement
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
@@ -48,7 +49,14 @@ def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
 class Concatenation(RecordSource):
     """What `concatenate` makes. Record numbers go through the sources in order."""
 
-    def __init__(self, what: str, parts: Sequence[RecordSource], options: Options, num_records: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        parts: Sequence[RecordSource],
+        options: Options,
+        num_records: int,
+        arrangement: Arrangement | None = None,
+    ) -> None:
         check_features(what, parts)
         check_same_specs(what, parts, shapes=False)
         self._what, self._parts = what, parts
@@ -58,7 +66,7 @@ class Concatenation(RecordSource):
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        super().__init__(num_records, **options._asdict())
+        self._start(num_records, options, arrangement=arrangement)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first source. See `RecordSource.record_spec`."""
@@ -109,14 +117,14 @@ class Concatenation(RecordSource):
 
     def _describe(self, number: int) -> str:
         ((part, _, places),) = self._by_part(np.array([number]))
-        own = numbers_of(self._parts[part]._numbers(places))
+        own = numbers_of(self._parts[part]._batches.chosen.numbers(places))
         return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
 
     def _read_files(self) -> list[ReadFile]:
         return [file for part in self._parts for file in part._read_files()]
 
     def _recipe(self) -> str:
-        return self._selected_from(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
+        return self._batches.chosen.text(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with all sources."""

@@ -7,18 +7,20 @@ the training loss with them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, ClassVar
 
 import numpy as np
 
 from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import mix_int, permute
-from staging_tf1.sources.selection import digest, one_per_record
+from staging_tf1.sources.selection import Chosen, digest, one_per_record
 
 __all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
 
 
-class Grouping(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Grouping:
     """How records are grouped by length. See `RecordSource.by_length`."""
 
     # One for each record.
@@ -29,6 +31,14 @@ class Grouping(NamedTuple):
     block: int
     # For the fingerprint.
     text: str
+
+    is_random: ClassVar[bool] = False
+    too_late: ClassVar[str] = "comes after by_length(), which arranges all records. Call {what} before it."
+    no_part: ClassVar[str] = "which is arranged by_length(). Call by_length() on the result."
+
+    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
+        """Make the order of one shard of the chosen records."""
+        return GroupedOrder(self, chosen.size, seed if shuffle else None, *shard, chosen.select)
 
 
 def grouped(lengths: np.ndarray[Any, Any], group: int, block: int) -> Grouping:

@@ -15,9 +15,10 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.batches import Layout, Memo
 from staging_tf1.sources.columnwise import stack_columns
-from staging_tf1.sources.composable import Layout
 from staging_tf1.sources.files.file_list import ReadFile
+from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
@@ -105,23 +106,11 @@ class MapSource(RecordSource):
         self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
-        self._first_lock = threading.Lock()
-        self._first_specs: Any = None
+        self._memo = Memo()
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
-        if isinstance(collate, str):
-            self._layout = _LAYOUTS.get(collate)
-        super().__init__(
-            len(self._access),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            drop_remainder=drop_remainder,
-            across_epochs=across_epochs,
-            transform=transform,
-        )
+        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        self._start(len(self._access), options, _LAYOUTS.get(collate) if isinstance(collate, str) else None)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
@@ -169,10 +158,7 @@ class MapSource(RecordSource):
 
     def _specs(self) -> Any:
         """The specs of batches of any size, from the first records."""
-        with self._first_lock:
-            if self._first_specs is None:
-                self._first_specs = self._found_specs()
-            return self._first_specs
+        return self._memo.get("specs", self._found_specs)
 
     def _found_specs(self) -> Any:
         if self._collate is not None:
@@ -182,7 +168,7 @@ class MapSource(RecordSource):
 
     def _collated_specs(self, collate: Callable[[list[Any]], Any]) -> Any:
         """Collate some records one by one, and all of them: the dimensions that differ vary."""
-        count = min(_COMPARED, self._own_records)
+        count = min(_COMPARED, len(self._access))
         records = self._fetched(np.arange(count)).records()
         place = f"{self._owner}: collate"
         batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]

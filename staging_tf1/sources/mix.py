@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from staging_tf1.sources.parts import agreed_options, listed_parts
 from staging_tf1.sources.pattern import Pattern, proportions
 from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, permute
 from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.selection import Chosen
 
 __all__ = ["Mixture", "mix"]
 
@@ -90,34 +92,41 @@ def _exact(weight: Any) -> Fraction:
 class Mixture(Concatenation):
     """What `mix` makes. Record numbers are those of the concatenated sources."""
 
-    _order_is_random = True
-
     def __init__(self, parts: Sequence[RecordSource], counts: tuple[int, ...], options: Options) -> None:
         self._counts = counts
         sizes = [part.num_records for part in parts]
         # Less than one record off, a source has at most its size if its share of the epoch is at most its size.
         longest = min(size * sum(counts) // count for size, count in zip(sizes, counts))
-        super().__init__(_WHAT, parts, options, longest)
+        super().__init__(_WHAT, parts, options, longest, _Mixing(counts, np.cumsum([0, *sizes])))
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
         """The exact share of each source."""
         return tuple(Fraction(count, sum(self._counts)) for count in self._counts)
 
-    def _order_of(self, index: int, count: int) -> Order:
-        assert self._seed is not None
-        pattern = Pattern(self._counts, self._seed)
-        return _MixedOrder(pattern, self._starts, self._shuffle, self._total_records, self._seed, index, count)
-
-    def _no_part(self) -> str:
-        return "which arranges its records. Mix all sources in one call, and take, skip or split them before."
-
-    def _check_whole(self, what: str) -> int:
-        raise ValueError(f"{what} comes after mix(), which arranges the records. Call {what} on its sources.")
-
     def _recipe(self) -> str:
         shares = ", ".join(f"{count}/{sum(self._counts)}" for count in self._counts)
         return f"{super()._recipe()[:-1]}, weights=[{shares}])"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mixing:
+    """Sources in the proportions of `counts`. `starts` are the numbers of their first records, and of all records."""
+
+    counts: tuple[int, ...]
+    starts: np.ndarray[Any, Any]
+
+    is_random: ClassVar[bool] = True
+    text: ClassVar[str] = ""
+    too_late: ClassVar[str] = "comes after mix(), which arranges the records. Call {what} on its sources."
+    no_part: ClassVar[str] = (
+        "which arranges its records. Mix all sources in one call, and take, skip or split them before."
+    )
+
+    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
+        """Make the order of one shard."""
+        assert seed is not None
+        return _MixedOrder(Pattern(self.counts, seed), self.starts, shuffle, chosen.size, seed, *shard)
 
 
 class _MixedOrder(Order):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX
@@ -21,7 +22,8 @@ class _Kept:
 KEPT: Any = _Kept()
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
     """The options that all record sources share. See `RecordSource`."""
 
     batch_size: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,8 +53,8 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 
     Raises ValueError if they differ: one source's options would be ignored silently.
     """
-    each = [part._options()._replace(**given) for part in parts]
-    for option in Options._fields:
+    each = [dataclasses.replace(part._batches.options, **given) for part in parts]
+    for option in vars(each[0]):
         values = [getattr(options, option) for options in each]
         if option == "seed":  # one without a seed takes any
             values = [value for value in values if value is not None] or [None]
@@ -65,7 +66,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
                 f"source.with_options({option}=...), and change the result."
             )
     seeds = [options.seed for options in each if options.seed is not None]
-    return each[0]._replace(seed=seeds[0] if seeds else None)
+    return dataclasses.replace(each[0], seed=seeds[0] if seeds else None)
 
 
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
 import functools
-import secrets
-import threading
 from typing import Any, TypeVar
 
 import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.batches import Arrangement, Batches, Layout
 from staging_tf1.sources.composable import Composable
-from staging_tf1.sources.files.file_list import file_list
-from staging_tf1.sources.lengths import GroupedOrder
+from staging_tf1.sources.files.file_list import ReadFile, file_list
 from staging_tf1.sources.options import Options
-from staging_tf1.sources.order import Order, Schedule, numbers_of
-from staging_tf1.sources.selection import numbers_among
-from staging_tf1.sources.transform import Transform, batch_rng, hand_over, output_spec, wants_rng
+from staging_tf1.sources.order import Piece, count_of, numbers_of
+from staging_tf1.sources.selection import Chosen, Records
+from staging_tf1.sources.stacking import rows_of
+from staging_tf1.sources.transform import Transform, hand_over, output_spec
+from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
 __all__ = ["RecordSource"]
 
-# A batch gathers its part of each epoch separately.
-_MOST_EPOCHS_A_BATCH = 2**16
 # Entries of a fingerprint that do not say what the records are.
 _NOT_OF_RECORDS = frozenset(
-    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list".split()
+    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list "
+    "records".split()
 )
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
@@ -85,27 +86,37 @@ class RecordSource(Composable):
         across_epochs: bool = False,
         transform: Transform | None = None,
     ) -> None:
+        self._start(
+            num_records, Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
+        )
+
+    def _start(
+        self, num_records: int, options: Options, layout: Layout | None = None, arrangement: Arrangement | None = None
+    ) -> None:
+        """Do what `__init__` does. For sources of this package, which may arrange their records from the start."""
         owner = self._owner
         num_records = arguments.whole(owner, "num_records", num_records, 1, INT64_MAX, "records of all shards")
-        options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(owner)
-        self._own_records = self._total_records = num_records
-        self._set_options(options, secrets.randbits(31))
-        self._take_shard(*arguments.shard(owner, options.shard, num_records))
+        options = dataclasses.replace(options, shard=arguments.shard(owner, options.shard, num_records))
+        self._batches = Batches(owner, Chosen(num_records), options, layout=layout, arrangement=arrangement)
 
-    # Whether the order is random even without a shuffle.
-    _order_is_random = False
+    def _with(self: _Source, **changes: Any) -> _Source:
+        # A copy, because the source of a user's subclass keeps its class and its attributes.
+        other = copy.copy(self)
+        other._batches = dataclasses.replace(self._batches, **changes)
+        return other
 
-    def _set_options(self, options: Options, drawn: int) -> None:
-        """Set all options except the shard. `drawn` is the seed if one is needed and none is given."""
-        self._shuffle = options.shuffle
-        self._wants_rng = wants_rng(self._owner, options.transform)
-        self.seed_was_drawn = options.seed is None and self._is_random
-        self._seed = drawn if self.seed_was_drawn else options.seed
-        self._transform = options.transform
-        self._schedule = Schedule(
-            self._total_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs
-        )
+    # What the records are. A subclass sets these before `super().__init__`, and nothing changes them.
+
+    # Whether a function makes each batch, so that a record may have another size in another batch.
+    _makes_batches = False
+    # How many combinations of sources are within one another.
+    _depth = 0
+    # Whether each row of a gathered batch is a record; and what makes the rows, for messages.
+    _rows_are_records = True
+    _row_maker = "gather()"
+    # Whether `gather` may leave out records.
+    _drops_records = False
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:
@@ -122,129 +133,159 @@ class RecordSource(Composable):
         made by `aligned_empty` are fed without a copy.
         """
 
-    def _take_shard(self, index: int, count: int) -> None:
-        order = self._order_of(index, count)
-        batch_size, drop = self._schedule.batch_size, self._schedule.drop_remainder
-        if drop and batch_size > order.num_records and not self._endless_across_epochs:
-            raise ValueError(
-                f"{self._owner}: batch_size={batch_size} is larger than the {order.num_records} records"
-                f"{f' of shard {index} of {count}' if count > 1 else ''}, so drop_remainder=True leaves no batch. Use "
-                f"a batch_size of at most {order.num_records}, or drop_remainder=False."
-            )
-        if self._schedule.across_epochs and batch_size > _MOST_EPOCHS_A_BATCH * order.num_records:
-            raise ValueError(
-                f"{self._owner} got batch_size={batch_size} with across_epochs=True, which would fill a batch from "
-                f"more than {_MOST_EPOCHS_A_BATCH} epochs of {order.num_records} records. Use a smaller batch_size."
-            )
-        self._order = order
-        self._schedule = Schedule(
-            order.num_records, batch_size, self._schedule.epochs, drop, self._schedule.across_epochs
-        )
-        self._spec: Any = None
-        self._plan = None
-        self._spec_lock = threading.Lock()
+    def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        """Read records one by one, by number. For sources whose records may differ in size."""
+        return list(zip(numbers.tolist(), rows_of(self._gathered(numbers)), strict=True))
 
-    def _order_of(self, index: int, count: int) -> Order:
-        """Make the order of one shard."""
-        seed = self._seed if self._shuffle else None
-        keeps_slices = all(selection.keeps_slices for selection in self._selections)
-        select = functools.partial(numbers_among, self._selections) if self._selections else None
-        if self._grouping is not None:
-            return GroupedOrder(self._grouping, self._total_records, seed, index, count, select)
-        return Order(self._total_records, seed, index, count, select, keeps_slices)
+    def _describe(self, number: int) -> str:
+        """Name a record, for messages."""
+        return f"{self._owner}: record {number}"
 
-    @property
-    def _endless_across_epochs(self) -> bool:
-        return self._schedule.across_epochs and self._schedule.epochs is None
+    def _read_files(self) -> list[ReadFile]:
+        """Return the files that the source reads, in order. Empty if it does not know."""
+        return []
 
-    @property
-    def _is_random(self) -> bool:
-        return self._shuffle or self._wants_rng or self._order_is_random
+    def _recipe(self) -> str:
+        """Say what the records are, for the fingerprint of what is made of them."""
+        own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS}
+        listed = "".join(f", {key}={value!r}" for key, value in sorted(own.items()))
+        chosen = self._batches.chosen
+        return chosen.text(f"{self._owner}({chosen.own}{listed})")
+
+    def _no_part(self) -> str:
+        """Say why the source cannot be part of another one. Empty if it can."""
+        if self._batches.arrangement is not None:
+            return self._batches.arrangement.no_part
+        if self._batches.shard[1] > 1:
+            return "a shard: records are arranged before they are divided. Call shard() on the result."
+        if self._batches.layout is not None:
+            return f"which is {self._batches.layout.result}. Call {self._batches.layout.method} on the result."
+        if self._drops_records:
+            return "which may leave out records (skip_corrupt=True). Write the good records to a new file."
+        return ""
+
+    # What a source made of this one reads. Places are those among the chosen records.
+
+    def _fetch(self, places: Records) -> Any:
+        """Gather chosen records."""
+        return self._gathered(self._batches.chosen.numbers(places))
+
+    def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
+        """Read chosen records one by one: pairs of number and record, whose sizes may differ."""
+        return self._read_single(numbers_of(self._batches.chosen.numbers(places)))
+
+    def _single_in_order(self, start: int, stop: int) -> list[tuple[int, Any]]:
+        """Read the records at places of the first epoch one by one."""
+        return self._read_single(numbers_of(self._batches.order.records(Piece(0, start, stop))))
+
+    def _gathered(self, numbers: Records) -> Any:
+        """Gather records by number. Raises SpecError unless there is one row for each."""
+        batch = self.gather(numbers)
+        if self._rows_are_records:
+            self._check_rows(batch, count_of(numbers))
+        return batch
+
+    def _check_rows(self, batch: Any, count: int) -> None:
+        rows = [len(leaf) for leaf in flatten(batch) if hasattr(leaf, "__len__")]
+        if rows and self._drops_records:
+            count = min(count, rows[0])
+        if all(number == count for number in rows):
+            return
+        # A shorter batch, instead, would have the rows of one component beside others of another.
+        for path, leaf in flatten_with_paths(batch):
+            if hasattr(leaf, "__len__") and len(leaf) != count:
+                raise SpecError(
+                    f"{self._owner}: {self._row_maker} returned {component_name(path)} with {len(leaf)} rows for "
+                    f"{count} records. It must return one row for each record, in their order."
+                )
+
+    def _laid_out(self) -> Any:
+        """How to lay out batches, which the first record tells."""
+        layout, total = self._batches.layout, self._batches.chosen.size
+        assert layout is not None
+        each = (self._single(np.array([place])) for place in range(total))
+        # A corrupt record may be left out.
+        number, first = next(found[0] for found in each if found)
+        return layout.planned(first, self._describe(number))
 
     @property
     def seed(self) -> int | None:
         """The seed, passed or drawn. None if no seed was passed and nothing is random."""
-        return self._seed
+        return self._batches.seed
+
+    @property
+    def seed_was_drawn(self) -> bool:  # type: ignore[override]
+        """Whether the source drew its own seed. A restored run then uses the seed in the checkpoint."""
+        return self._batches.seed_was_drawn
 
     def with_seed(self: _Source, seed: int) -> _Source:
         """Return a source with the same records and another seed."""
-        other = copy.copy(self)
-        other._seed, other.seed_was_drawn = arguments.seed(self._owner, seed), False
-        other._take_shard(self._order.shard_index, self._order.shard_count)
-        return other
+        return self._with(options=dataclasses.replace(self._batches.options, seed=arguments.seed(self._owner, seed)))
 
     @property
     def spec(self) -> Any:
         """A nest of `ArraySpec`. With a transform, it is inferred from batch 0."""
-        with self._spec_lock:
-            if self._spec is None:
-                self._spec = self._find_spec()
-            return self._spec
+        return self._batches.memo.get("spec", self._find_spec)
 
     def _find_spec(self) -> Any:
-        batch_dim = None if self._schedule.has_partial else self.batch_size
-        if self._transform is None:
-            return self.record_spec(batch_dim) if self._layout is None else self._laid_out().spec(batch_dim)
-        return output_spec(self._owner, self._read(0), self.batch(0), batch_dim)
+        batches = self._batches
+        batch_dim = None if batches.schedule.has_partial else self.batch_size
+        if batches.options.transform is not None:
+            return output_spec(self._owner, self._read(0), self.batch(0), batch_dim)
+        if batches.layout is not None:
+            return batches.memo.get("layout", self._laid_out).spec(batch_dim)
+        return self.record_spec(batch_dim)
 
     @property
     def batch_size(self) -> int:
         """Records in a full batch."""
-        return self._schedule.batch_size
+        return self._batches.options.batch_size
 
     @property
     def num_records(self) -> int:
         """Records of this shard, in one epoch."""
-        return self._order.num_records
+        return self._batches.order.num_records
 
     @property
     def batches_per_epoch(self) -> int | None:
         """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
-        return self._schedule.batches_per_epoch
+        return self._batches.schedule.batches_per_epoch
 
     @property
     def num_batches(self) -> int | None:
         """Batches over all epochs. None if endless."""
-        return self._schedule.num_batches
+        return self._batches.schedule.num_batches
 
     @property
     def epochs(self) -> int | None:
         """The number of passes over the records. None if endless."""
-        return self._schedule.epochs
+        return self._batches.schedule.epochs
 
     def epoch_of(self, index: int) -> int:
         """Return the epoch, from 0, in which batch `index` starts. Raises IndexError if it is out of range."""
-        return self._schedule.epoch_of(self._checked_index(index))
+        return self._batches.schedule.epoch_of(self._checked_index(index))
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
         # A copy, because the order keeps its numbers.
-        return numbers_of(self._numbers_in(self._checked_index(index))).copy()
-
-    def _numbers_in(self, index: int) -> np.ndarray[Any, Any] | slice:
-        """Return the numbers of the records in a batch."""
-        pieces = self._schedule.pieces(index)
-        if len(pieces) == 1:
-            return self._order.records(pieces[0])
-        return np.concatenate([numbers_of(self._order.records(piece)) for piece in pieces])
+        return numbers_of(self._batches.numbers_in(self._checked_index(index))).copy()
 
     def batch(self, index: int) -> Any:
         """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
         index = self._checked_index(index)
-        batch = self._read(index)
-        if self._transform is None:
+        batch, batches = self._read(index), self._batches
+        if batches.options.transform is None:
             return batch
-        random = (self._rng(index),) if self._wants_rng else ()
-        return hand_over(self._owner, self._transform(batch, *random))
-
-    def _rng(self, index: int) -> np.random.Generator:
-        return batch_rng(self._seed or 0, self._order.shard_index, index)
+        random = (batches.rng(index),) if batches.wants_rng else ()
+        return hand_over(self._owner, batches.options.transform(batch, *random))
 
     def _read(self, index: int) -> Any:
-        numbers = self._numbers_in(index)
-        if self._layout is None:
+        batches = self._batches
+        numbers = batches.numbers_in(index)
+        if batches.layout is None:
             return self._gathered(numbers)
-        return self._laid_out().stack(self._read_single(numbers_of(numbers)), self._describe)
+        plan = batches.memo.get("layout", self._laid_out)
+        return plan.stack(self._read_single(numbers_of(numbers)), self._describe)
 
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)
@@ -252,58 +293,19 @@ class RecordSource(Composable):
     def shard(self: _Source, index: int, count: int) -> _Source:
         """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
-        part = copy.copy(self)
-        part._take_shard(self._order.shard_index + self._order.shard_count * index, self._order.shard_count * count)
-        return part
-
-    def _options(self) -> Options:
-        """The options, without the shard. The seed is None if it was drawn."""
-        schedule = self._schedule
-        return Options(
-            schedule.batch_size,
-            self._shuffle,
-            None if self.seed_was_drawn else self._seed,
-            schedule.epochs,
-            None,
-            schedule.drop_remainder,
-            schedule.across_epochs,
-            self._transform,
-        )
-
-    def _with_changes(self: _Source, changes: dict[str, Any]) -> _Source:
-        options = self._options()._replace(**changes).checked(f"{self._owner}.with_options()")
-        other = copy.copy(self)
-        drawn = self._seed if self.seed_was_drawn else None
-        other._set_options(options, secrets.randbits(31) if drawn is None else drawn)
-        other._take_shard(self._order.shard_index, self._order.shard_count)
-        return other
-
-    def _recipe(self) -> str:
-        """Say what the records are, for the fingerprint of what is made of them."""
-        own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS | {"records"}}
-        listed = "".join(f", {key}={value!r}" for key, value in sorted(own.items()))
-        return self._selected_from(f"{self._owner}({self._own_records}{listed})")
+        own_index, own_count = self._batches.shard
+        whole = own_index + own_count * index, own_count * count
+        return self._with(options=dataclasses.replace(self._batches.options, shard=whole))
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random.
 
         `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
         """
-        made: dict[str, int | str] = {
-            "source": type(self).__name__,
-            "num_records": self._total_records,
-            "batch_size": self._schedule.batch_size,
-            "shuffle": int(self._shuffle),
-            "seed": -1 if self._seed is None or not self._is_random else self._seed,
-            "drop_remainder": int(self._schedule.drop_remainder),
-            "across_epochs": int(self._schedule.across_epochs),
-            "shard_index": self._order.shard_index,
-            "shard_count": self._order.shard_count,
-        }
-        if self._selections:
-            made["records"] = self._selected_from(f"{self._owner}({self._own_records})")
-        if self._grouping is not None:
-            made["order"] = self._grouping.text
+        chosen = self._batches.chosen
+        made = {"source": self._owner, **self._batches.fingerprint()}
+        if chosen.selections:
+            made["records"] = chosen.text(f"{self._owner}({chosen.own})")
         if self._file_list:
             made["file_list"] = self._file_list
         return made
@@ -314,5 +316,5 @@ class RecordSource(Composable):
         return file_list(files) if files else ""
 
     def __repr__(self) -> str:
-        shard = f", shard={self._order.shard_index, self._order.shard_count}" if self._order.shard_count > 1 else ""
+        shard = f", shard={self._batches.shard}" if self._batches.shard[1] > 1 else ""
         return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{shard})"

@@ -7,8 +7,9 @@ record by a hash of its own would make the sizes random; a permutation would sca
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from staging_tf1 import arguments
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.permutation import mix64, mix_int
 
-__all__ = ["Selection", "digest", "hashed_keys", "numbers_among", "split_by_key", "split_evenly", "stretch"]
+__all__ = ["Chosen", "Records", "Selection", "digest", "hashed_keys", "split_by_key", "split_evenly", "stretch"]
 
 # Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -39,6 +40,47 @@ class Selection(NamedTuple):
     numbers: Callable[[Records], Records]
     text: str
     keeps_slices: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """Which records of a source there are, after selections one after the other.
+
+    Attributes:
+      own: how many records the source has by itself.
+    """
+
+    own: int
+    selections: tuple[Selection, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return self.selections[-1].size if self.selections else self.own
+
+    @property
+    def select(self) -> Callable[[Records], Records] | None:
+        """From places to numbers. None if they are the same."""
+        return self.numbers if self.selections else None
+
+    @property
+    def keeps_slices(self) -> bool:
+        """Whether the numbers at a slice of places are a slice."""
+        return all(selection.keeps_slices for selection in self.selections)
+
+    def only(self, selection: Selection) -> Chosen:
+        """Return some of these records."""
+        return Chosen(self.own, (*self.selections, selection))
+
+    def numbers(self, places: Records) -> Records:
+        """Return the numbers of the records at `places` of what is left."""
+        for selection in reversed(self.selections):
+            places = selection.numbers(places)
+        return places
+
+    def text(self, whole: str) -> str:
+        """Say which records of `whole` these are."""
+        return ".".join([whole, *(selection.text for selection in self.selections)])
 
 
 def stretch(start: int, size: int, text: str) -> Selection:
@@ -110,13 +152,6 @@ def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
         return kept[places].astype(np.int64)
 
     return Selection(len(records), numbers, text)
-
-
-def numbers_among(selections: Sequence[Selection], places: Records) -> Records:
-    """Return the numbers of the records at `places` of what several selections, one after the other, have left."""
-    for selection in reversed(selections):
-        places = selection.numbers(places)
-    return places
 
 
 def one_per_record(what: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.composable import Layout
-from staging_tf1.sources.lengths import Grouping
+from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import aligned_batch
@@ -64,15 +63,7 @@ class SequenceSource(RecordSource):
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
         if not len(sequence):
             raise SpecError(f"{self._owner} got a sequence without batches, expected at least one.")
-        super().__init__(
-            len(sequence),
-            batch_size=1,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            shard=shard,
-            transform=transform,
-        )
+        self._start(len(sequence), Options(1, shuffle, seed, epochs, shard, transform=transform))
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first batch, whose number of rows may vary. See `RecordSource.record_spec`."""
@@ -95,14 +86,14 @@ class SequenceSource(RecordSource):
     def _find_spec(self) -> Any:
         return with_batch_dim(super()._find_spec(), None)
 
-    def _batched(self, what: str, *, layout: Layout | None = None, grouping: Grouping | None = None) -> Any:
+    def _arranged(self, what: str, **changes: Any) -> Any:
         raise ValueError(f"{what} got {self!r}, whose elements are batches, expected a source with numbered records.")
 
-    def _with_changes(self, changes: dict[str, Any]) -> Any:
+    def _with_options(self, changes: dict[str, Any]) -> Any:
         for name in ("batch_size", "drop_remainder", "across_epochs"):
             if name in changes:
                 raise ValueError(f"{self._owner}.with_options() got {name}=, but the dataset makes the batches.")
-        return super()._with_changes(changes)
+        return super()._with_options(changes)
 
     def _no_part(self) -> str:
         return "whose elements are batches. Use sources with numbered records."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -82,12 +81,7 @@ class SerializedSource(RecordSource):
         self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
         self._drops_records = self._skip_corrupt
-        super().__init__(files.num_records, **options._asdict())
-
-    def _take_shard(self, index: int, count: int) -> None:
-        self._first: Any = None
-        self._first_lock = threading.Lock()
-        super()._take_shard(index, count)
+        self._start(files.num_records, options)
 
     @property
     def num_skipped(self) -> int:
@@ -119,16 +113,14 @@ class SerializedSource(RecordSource):
 
     def _first_parsed(self) -> Any:
         """The first record of this shard that is not corrupt. It sets the structure of the batches."""
-        with self._first_lock:
-            if self._first is None:
-                for place in range(self.num_records):
-                    kept, found = self._records(numbers_of(self._order.records(Piece(0, place, place + 1))))
-                    if kept:
-                        (self._first,) = found
-                        break
-                else:
-                    raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
-            return self._first
+        return self._batches.memo.get("first", self._found_first)
+
+    def _found_first(self) -> Any:
+        for place in range(self.num_records):
+            kept, found = self._records(numbers_of(self._batches.order.records(Piece(0, place, place + 1))))
+            if kept:
+                return next(iter(found))
+        raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read records, parsed if `parse_fn` was passed. See `RecordSource.gather`."""

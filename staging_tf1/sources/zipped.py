@@ -45,7 +45,7 @@ def zip_records(sources: Any) -> RecordSource:
         check_part(_WHAT, f"source {path!r}", part)
         if part.features is not None:
             raise ValueError(f"{_WHAT} got {part!r} with features=, which the graph parses. Use parse_fn=.")
-        if part._options().transform is not None:
+        if part._batches.options.transform is not None:
             raise ValueError(
                 f"{_WHAT} got {part!r} with a transform, which would not get the zipped batch. Pass it to the result: "
                 f"zip_records(...).with_options(transform=...)."
@@ -67,7 +67,7 @@ class Zipped(RecordSource):
         self._depth = 1 + max(part._depth for part in parts)
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        super().__init__(parts[0].num_records, **options._asdict())
+        self._start(parts[0].num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
@@ -88,7 +88,7 @@ class Zipped(RecordSource):
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))
-        return self._selected_from(f"{_WHAT[:-1]}{parts})")
+        return self._batches.chosen.text(f"{_WHAT[:-1]}{parts})")
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with all sources."""

@@ -16,8 +16,8 @@ from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import is_nest_of_arrays
 from staging_tf1.sources.columns.strides import BYTES_AT_ONCE, MOST_AT_ONCE, Strides
+from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
-from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
@@ -214,13 +214,14 @@ def _of_source(source: Source, reading: Reading) -> Input:
 
 def _reads_records(source: RecordSource) -> bool:
     """Whether the records are read one by one, and not in batches that a function makes or changes."""
-    makes_batches = source._makes_batches or source._transform is not None or isinstance(source, SequenceSource)
-    return not makes_batches and source._order.shard_count == 1
+    transform = source._batches.options.transform
+    makes_batches = source._makes_batches or transform is not None or isinstance(source, SequenceSource)
+    return not makes_batches and source._batches.shard[1] == 1
 
 
 def _order_key(source: Source) -> dict[str, int | str]:
     """Return the seed if it decides the order of the records even without a shuffle, as in a mixture."""
-    if not isinstance(source, RecordSource) or not source._order_is_random:
+    if not isinstance(source, RecordSource) or not source._batches.order_is_random:
         return {}
     # Each process draws another seed. A user who passes none takes any order, also that of the cache.
     return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
@@ -233,12 +234,12 @@ def _is_repeatable(source: Source) -> bool:
 
 def _in_order(source: RecordSource, reading: Reading) -> RecordSource:
     """Return the source of the same records, once, in their own order."""
-    if source._layout is not None or source._grouping is not None:
+    if source._batches.layout is not None or isinstance(source._batches.arrangement, Grouping):
         raise ValueError(
             f"{reading.owner} got {source!r}, which is padded, ragged or arranged by_length(). Pass the source as it "
             f"was before, and call these methods on the CachedSource."
         )
-    if source._wants_rng:
+    if source._batches.wants_rng:
         raise ValueError(
             f"{reading.owner} got {source!r} with a transform that draws random numbers, which would be the same in "
             f"each epoch. Pass the transform to {reading.owner} instead, and leave it out of the source."
@@ -254,8 +255,7 @@ def _of_records(source: RecordSource) -> Input:
         strides = Strides(start, total)
         for first, end in strides:
             # By the order, which a mixture has even without a shuffle.
-            numbers = numbers_of(source._order.records(Piece(0, first, end)))
-            records = [record for _, record in source._read_single(numbers)]
+            records = [record for _, record in source._single_in_order(first, end)]
             strides.note(records)
             # Corrupt records may be left out, so only the end of what was read is a position.
             yield from (Block(record, False) for record in records[:-1])

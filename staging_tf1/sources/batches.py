@@ -1,0 +1,182 @@
+"""How numbered records become batches: which of them, in which order, how many at a time, and how they are laid out.
+
+`Batches` is immutable. A source of the same records in other batches has another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from staging_tf1.sources.options import Options
+from staging_tf1.sources.order import Order, Schedule, numbers_of
+from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.ragged_rows import RaggedRows
+from staging_tf1.sources.selection import Chosen, Records
+from staging_tf1.sources.transform import batch_rng, wants_rng
+
+__all__ = ["Arrangement", "Batches", "Layout", "Memo"]
+
+# How records whose sizes differ become a batch.
+Layout = Padding | RaggedRows
+# A batch gathers its part of each epoch separately.
+_MOST_EPOCHS_A_BATCH = 2**16
+
+
+class Arrangement(Protocol):
+    """An order of its own, in place of that of the records or a shuffle of all of them."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it needs a seed even without a shuffle."""
+
+    @property
+    def text(self) -> str:
+        """What the fingerprint says of it, as the order. Empty if it says that as the records."""
+
+    @property
+    def too_late(self) -> str:
+        """Why no other records can be chosen afterwards, with the place `{what}` for the method that would."""
+
+    @property
+    def no_part(self) -> str:
+        """Why its source cannot be part of another one."""
+
+    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
+        """Make the order of one shard of the chosen records."""
+
+
+class Memo:
+    """Values that are computed when they are first used, by one thread."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        # Reentrant, because the spec of batches may need the first record.
+        self._lock = threading.RLock()
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the value of this name, or make it."""
+        if name not in self._values:
+            with self._lock:
+                if name not in self._values:
+                    self._values[name] = make()
+        return self._values[name]
+
+
+def draw_seed() -> int:
+    """Draw the seed of a source that needs one and got none."""
+    return secrets.randbits(31)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """How numbered records become batches. The options are checked.
+
+    Raises ValueError if there would be no batch, or none that can be made.
+    """
+
+    # For messages.
+    owner: str
+    chosen: Chosen
+    options: Options
+    # Used if something is random and `options` has no seed.
+    drawn_seed: int = dataclasses.field(default_factory=draw_seed)
+    layout: Layout | None = None
+    arrangement: Arrangement | None = None
+    # What was found out about these batches.
+    memo: Memo = dataclasses.field(default_factory=Memo, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size, records = self.options.batch_size, self.order.num_records
+        endless = self.options.across_epochs and self.options.epochs is None
+        if self.options.drop_remainder and size > records and not endless:
+            index, count = self.shard
+            raise ValueError(
+                f"{self.owner}: batch_size={size} is larger than the {records} records"
+                f"{f' of shard {index} of {count}' if count > 1 else ''}, so drop_remainder=True leaves no batch. Use "
+                f"a batch_size of at most {records}, or drop_remainder=False."
+            )
+        if self.options.across_epochs and size > _MOST_EPOCHS_A_BATCH * records:
+            raise ValueError(
+                f"{self.owner} got batch_size={size} with across_epochs=True, which would fill a batch from "
+                f"more than {_MOST_EPOCHS_A_BATCH} epochs of {records} records. Use a smaller batch_size."
+            )
+
+    @functools.cached_property
+    def order(self) -> Order:
+        """Which record is at which place of which epoch."""
+        if self.arrangement is not None:
+            return self.arrangement.order(self.chosen, self.seed, self.options.shuffle, self.shard)
+        seed = self.seed if self.options.shuffle else None
+        return Order(self.chosen.size, seed, *self.shard, self.chosen.select, self.chosen.keeps_slices)
+
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """Which places are in which batch."""
+        options = self.options
+        return Schedule(
+            self.order.num_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs
+        )
+
+    @functools.cached_property
+    def wants_rng(self) -> bool:
+        """Whether the transform takes a random generator."""
+        return wants_rng(self.owner, self.options.transform)
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) among the places of all chosen records."""
+        return self.options.shard or (0, 1)
+
+    @property
+    def order_is_random(self) -> bool:
+        """Whether the order is random even without a shuffle."""
+        return self.arrangement is not None and self.arrangement.is_random
+
+    @functools.cached_property
+    def is_random(self) -> bool:
+        """Whether the batches depend on the seed."""
+        return self.options.shuffle or self.order_is_random or self.wants_rng
+
+    @property
+    def seed_was_drawn(self) -> bool:
+        """Whether the seed in use was drawn, and not passed."""
+        return self.options.seed is None and self.is_random
+
+    @property
+    def seed(self) -> int | None:
+        """The seed, passed or drawn. None if none was passed and nothing is random."""
+        return self.drawn_seed if self.seed_was_drawn else self.options.seed
+
+    def numbers_in(self, index: int) -> Records:
+        """Return the numbers of the records in a batch."""
+        pieces = self.schedule.pieces(index)
+        if len(pieces) == 1:
+            return self.order.records(pieces[0])
+        return np.concatenate([numbers_of(self.order.records(piece)) for piece in pieces])
+
+    def rng(self, index: int) -> np.random.Generator:
+        """Return the random generator for the transform of a batch."""
+        return batch_rng(self.seed or 0, self.shard[0], index)
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what determines the records of each batch, less what the records are."""
+        made: dict[str, int | str] = {
+            "num_records": self.chosen.size,
+            "batch_size": self.options.batch_size,
+            "shuffle": int(self.options.shuffle),
+            "seed": -1 if self.seed is None or not self.is_random else self.seed,
+            "drop_remainder": int(self.options.drop_remainder),
+            "across_epochs": int(self.options.across_epochs),
+            "shard_index": self.shard[0],
+            "shard_count": self.shard[1],
+        }
+        if self.arrangement is not None and self.arrangement.text:
+            made["order"] = self.arrangement.text
+        return made
