@@ -41,8 +41,12 @@ class Arrangement(Protocol):
         """What the fingerprint says of it, as the order. Empty if it says that as the records."""
 
     @property
+    def maker(self) -> str:
+        """The method or function that makes it, for messages."""
+
+    @property
     def too_late(self) -> str:
-        """Why no other records can be chosen afterwards, with the place `{what}` for the method that would."""
+        """Why no other records can be chosen afterwards, and what to do. `{what}` stands for the method that would."""
 
     @property
     def no_part(self) -> str:
@@ -168,7 +172,7 @@ class Batches:
     def fingerprint(self) -> dict[str, int | str]:
         """Return what determines the records of each batch, less what the records are."""
         made: dict[str, int | str] = {
-            "num_records": self.chosen.size,
+            "num_records": self.order.total_records,
             "batch_size": self.options.batch_size,
             "shuffle": int(self.options.shuffle),
             "seed": -1 if self.seed is None or not self.is_random else self.seed,

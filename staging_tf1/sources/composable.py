@@ -16,8 +16,9 @@ from staging_tf1.sources.lengths import checked_lengths, grouped
 from staging_tf1.sources.options import KEPT
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
-from staging_tf1.sources.selection import Selection, hashed_keys, split_by_key, split_evenly, stretch
+from staging_tf1.sources.selection import Selection, hashed_keys, listed, split_by_key, split_evenly, stretch
 from staging_tf1.sources.transform import Transform
+from staging_tf1.sources.weighted import balancing, sampling
 
 __all__ = ["Composable"]
 
@@ -63,6 +64,22 @@ class Composable(Source):
         total = self._check_whole("skip()")
         count = arguments.whole("skip()", "count", count, 0, total - 1, f"it leaves at least one of {total} records")
         return self._only(stretch(count, total - count, f"skip({count})"))
+
+    def select(self: _Source, records: Any) -> _Source:
+        """Return the source of some of the records.
+
+        Args:
+          records: a mask with one boolean for each record, or the numbers of records, in the order in which the result
+            has them. A number may come twice. 4 bytes of memory for each.
+
+        Raises:
+          TypeError, ValueError: `records` is invalid, or selects none.
+
+        >>> numbers = ArraySource(np.arange(10), batch_size=4, epochs=1)
+        >>> numbers.select([9, 2, 3]).batch(0), numbers.select(np.arange(10) % 3 == 0).batch(0)
+        (array([9, 2, 3]), array([0, 3, 6, 9]))
+        """
+        return self._only(listed("select()", records, self._check_whole("select()")))
 
     def split(
         self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
@@ -158,7 +175,7 @@ class Composable(Source):
         Raises:
           TypeError, ValueError: an argument is invalid.
         """
-        array = checked_lengths("by_length()", lengths, self._check_whole("by_length()"))
+        array = checked_lengths("by_length()", lengths, self._check_unarranged("by_length()"))
         group = (
             self.batch_size
             if group is None
@@ -166,6 +183,58 @@ class Composable(Source):
         )
         block = arguments.whole("by_length()", "block", block, 1, INT32_MAX, "groups")
         return self._arranged("by_length()", arrangement=grouped(array, group, block))
+
+    def weighted(
+        self: _Source, weights: Sequence[float], *, num_records: int | None = None, seed: int | None = None
+    ) -> _Source:
+        """Return the source that draws its records at random, with replacement, in proportion to their weights.
+
+        Each place of each epoch draws by itself, whatever the option `shuffle` says. So a record may come several times
+        in an epoch, or not at all. Shards divide the draws.
+
+        Args:
+          weights: a number from 0 for each record. Only their proportions matter, and a record with 0 is never drawn.
+            8 bytes of memory for each.
+          num_records: how many records an epoch draws. The default is as many as there are.
+          seed: from 0 to 2**63 - 1. None takes the source's seed, or draws one.
+
+        Raises:
+          TypeError, ValueError: an argument is invalid; the source is a shard, a mixture or arranged by length.
+
+        >>> numbers = ArraySource(np.arange(4), batch_size=8, epochs=1)
+        >>> numbers.weighted([0, 1, 1, 6], num_records=8, seed=1).batch(0)
+        array([1, 3, 3, 3, 2, 2, 1, 3])
+        """
+        return self._sampled("weighted()", weights, num_records, seed)
+
+    def balanced(
+        self: _Source, labels: Sequence[Any], *, num_records: int | None = None, seed: int | None = None
+    ) -> _Source:
+        """Return the source that draws its records at random, with replacement, each label as often as any other.
+
+        This is `weighted` with a weight of 1 / n for each of the n records with the same label.
+
+        Args:
+          labels: one integer or string for each record.
+          num_records, seed: as in `weighted`.
+
+        Raises:
+          TypeError, ValueError: as in `weighted`.
+
+        >>> labels = ["common"] * 9 + ["rare"]
+        >>> drawn = ArraySource(np.arange(10), batch_size=1000, epochs=1).balanced(labels, num_records=1000, seed=1)
+        >>> int((drawn.batch(0) == 9).sum())
+        500
+        """
+        return self._sampled("balanced()", labels, num_records, seed)
+
+    def _sampled(self: _Source, what: str, values: Any, num_records: int | None, seed: int | None) -> _Source:
+        total = self._check_unarranged(what)
+        weights = balancing(what, values, total) if what == "balanced()" else values
+        options = self._batches.options
+        if seed is not None:
+            options = dataclasses.replace(options, seed=arguments.seed(what, seed))
+        return self._arranged(what, arrangement=sampling(what, weights, total, num_records), options=options)
 
     def with_options(
         self: _Source,
@@ -198,15 +267,25 @@ class Composable(Source):
         return self._with(options=options, drawn_seed=drawn)
 
     def _check_whole(self, what: str) -> int:
-        """Return the number of records, or raise if `what` comes too late."""
-        if self._batches.arrangement is not None:
-            raise ValueError(f"{what} {self._batches.arrangement.too_late.format(what=what)}")
+        """Return the number of records, or raise if `what`, which chooses records, comes too late."""
+        made = self._batches.arrangement
+        if made is not None:
+            raise ValueError(f"{what} comes after {made.maker}, {made.too_late.format(what=what)}")
         if self._batches.shard[1] > 1:
             raise ValueError(
                 f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "
                 f"shard() on its result."
             )
         return self._batches.chosen.size
+
+    def _check_unarranged(self, what: str) -> int:
+        """Return the number of records, or raise if `what`, which arranges them, comes after another arrangement."""
+        if self._batches.arrangement is not None:
+            raise ValueError(
+                f"{what} comes after {self._batches.arrangement.maker}, but only one of by_length(), weighted(), "
+                f"balanced() and mix() can arrange the records."
+            )
+        return self._check_whole(what)
 
     def _only(self: _Source, selection: Selection) -> _Source:
         """Return the source of some of the records."""

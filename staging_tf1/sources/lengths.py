@@ -33,7 +33,8 @@ class Grouping:
     text: str
 
     is_random: ClassVar[bool] = False
-    too_late: ClassVar[str] = "comes after by_length(), which arranges all records. Call {what} before it."
+    maker: ClassVar[str] = "by_length()"
+    too_late: ClassVar[str] = "which arranges all records. Call {what} before it."
     no_part: ClassVar[str] = "which is arranged by_length(). Call by_length() on the result."
 
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:

@@ -118,7 +118,8 @@ class _Mixing:
 
     is_random: ClassVar[bool] = True
     text: ClassVar[str] = ""
-    too_late: ClassVar[str] = "comes after mix(), which arranges the records. Call {what} on its sources."
+    maker: ClassVar[str] = _WHAT
+    too_late: ClassVar[str] = "which arranges the records. Call {what} on its sources."
     no_part: ClassVar[str] = (
         "which arranges its records. Mix all sources in one call, and take, skip or split them before."
     )

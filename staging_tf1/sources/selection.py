@@ -18,7 +18,19 @@ from staging_tf1 import arguments
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.permutation import mix64, mix_int
 
-__all__ = ["Chosen", "Records", "Selection", "digest", "hashed_keys", "split_by_key", "split_evenly", "stretch"]
+__all__ = [
+    "Chosen",
+    "Records",
+    "Selection",
+    "digest",
+    "hashed_keys",
+    "label_codes",
+    "listed",
+    "one_per_record",
+    "split_by_key",
+    "split_evenly",
+    "stretch",
+]
 
 # Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -144,9 +156,29 @@ def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: s
     return first, second
 
 
+def listed(what: str, records: Any, total: int) -> Selection:
+    """Select the records of a mask, or those with the given numbers, in this order. Checks them."""
+    expected = f"a mask of {total} booleans, or record numbers from 0 to {total - 1}"
+    try:
+        array = np.asarray(records)
+    except ValueError:  # rows of different lengths
+        arguments.refuse(what, "records", records, expected)
+    if array.ndim == 1 and array.dtype.kind == "b" and len(array) == total:
+        array = np.flatnonzero(array)
+    elif array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        arguments.refuse(what, "records", records, expected)
+    if not array.size:
+        raise ValueError(f"{what} selects none of {total} records, expected at least one.")
+    outside = np.flatnonzero((array < 0) | (array >= total))
+    if outside.size:
+        raise ValueError(f"{what} got the record number {array[outside[0]]}, expected numbers from 0 to {total - 1}.")
+    array = array.astype(np.int64)
+    return _listed(array, f"select({len(array)}, {digest(array)})")
+
+
 def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
     # 4 bytes a record are enough for 2**32 of them.
-    kept = records.astype(np.uint32) if not records.size or records[-1] < 2**32 else records
+    kept = records.astype(np.uint32) if not records.size or records.max() < 2**32 else records
 
     def numbers(places: Records) -> Records:
         return kept[places].astype(np.int64)
@@ -181,6 +213,14 @@ def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
         data = key.encode() if isinstance(key, str) else key
         hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
+
+
+def label_codes(what: str, name: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
+    """Check the labels of `count` records, and return a number from 0 for each, the same for equal labels."""
+    expected = f"one integer or string for each of the {count} records"
+    array = one_per_record(what, name, labels, count, expected, "biuSU")
+    codes: np.ndarray[Any, Any] = np.unique(array, return_inverse=True)[1]
+    return codes
 
 
 def digest(array: np.ndarray[Any, Any]) -> str:

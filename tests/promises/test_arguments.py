@@ -479,6 +479,7 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     whole = _array()
     yield "Composable.take(count)", Row(lambda v: whole.take(v), _whole(1, _INT64))
     yield "Composable.skip(count)", Row(lambda v: whole.skip(v), _whole(0, 9))
+    yield "Composable.select(records)", Row(lambda v: whole.select(v), {"np_1d", "list"}, ("record",), shows=False)
     yield "Composable.split(fraction)", Row(lambda v: whole.split(v, 1), {"fraction"})
     yield "Composable.split(seed)", Row(lambda v: whole.split(0.5, v), _whole(0, _INT64))
     yield "Composable.split(key)", Row(lambda v: whole.split(0.5, 1, key=v), _NONE, shows=False)
@@ -495,6 +496,14 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     lengths = range(10)
     yield "Composable.by_length(group)", Row(lambda v: whole.by_length(lengths, group=v), _NONE | _whole(1, _INT32))
     yield "Composable.by_length(block)", Row(lambda v: whole.by_length(lengths, block=v), _whole(1, _INT32))
+    for name, values in (("weighted", "weights"), ("balanced", "labels")):
+        draw = getattr(whole, name)
+        row = Row(lambda v, draw=draw: draw(v), set(), shows=False)
+        yield f"Composable.{name}({values})", row
+        row = Row(lambda v, draw=draw: draw(lengths, num_records=v), _NONE | _whole(1, _INT64))
+        yield f"Composable.{name}(num_records)", row
+        row = Row(lambda v, draw=draw: draw(lengths, seed=v), _NONE | _whole(0, _INT64))
+        yield f"Composable.{name}(seed)", row
     for function in (sources.concatenate, sources.mix, sources.zip_records):
         yield (
             f"{function.__name__}(sources)",

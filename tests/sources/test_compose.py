@@ -59,7 +59,13 @@ def plain(draw: Any, options: dict[str, Any]) -> Known:
 @st.composite
 def narrowed(draw: Any, known: Known) -> Known:
     source, records = known
-    how = draw(st.sampled_from(["take", "skip", "split", "key"]))
+    how = draw(st.sampled_from(["take", "skip", "split", "key", "mask", "numbers"]))
+    if how == "mask":
+        mask = draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)).filter(any))
+        return source.select(mask), [record for record, chosen in zip(records, mask) if chosen]
+    if how == "numbers":
+        wanted = draw(st.lists(st.integers(0, len(records) - 1), min_size=1, max_size=9))
+        return source.select(wanted), [records[number] for number in wanted]
     if how == "take":
         count = draw(st.integers(1, len(records) + 3))
         return source.take(count), records[:count]
@@ -309,6 +315,8 @@ FINGERPRINTS: dict[str, tuple[Callable[[ArraySource], RecordSource], str]] = {
         lambda s: s.split(0.5, 1, key=range(10))[0],
         "ArraySource(10).split(0.5, seed=1, key=5c4c59296ffc2095)[0]",
     ),
+    "numbers": (lambda s: s.select([9, 2, 2]), "ArraySource(10).select(3, 5f1515679e3d66f3)"),
+    "mask": (lambda s: s.select(np.arange(10) > 7), "ArraySource(10).select(2, 897f1569b5537a8d)"),
     "concatenate": (
         lambda s: concatenate([s, s.take(5)]).skip(1),
         "concatenate(ArraySource(10), ArraySource(10).take(5)).skip(1)",

@@ -47,7 +47,7 @@ class Batches(Source):
         return {"source": "batches"}
 
 
-@pytest.mark.parametrize("name", ["take", "skip", "split", "pad", "by_length", "with_options"])
+@pytest.mark.parametrize("name", ["take", "select", "split", "pad", "by_length", "weighted", "with_options"])
 @pytest.mark.parametrize("make", [Batches, lambda: GeneratorSource([[1]])])
 def test_a_source_without_records_says_so(make: Any, name: str) -> None:
     source = make()
@@ -89,6 +89,13 @@ REFUSED: dict[str, tuple[Callable[[ArraySource], Any], type[Exception], str]] = 
         "split(0.5, seed=1) leaves 0 and 1 of 1 records, expected at least one in each part. Use more records, or",
     ),
     "split little": (lambda s: s.split(0.01, 1), ValueError, "split(0.01, seed=1) leaves 0 and 10 of 10 records"),
+    "select none": (lambda s: s.select([]), ValueError, "select() selects none of 10 records, expected at least one."),
+    "an empty mask": (lambda s: s.select([False] * 10), ValueError, "select() selects none of 10 records"),
+    "a short mask": (lambda s: s.select([True]), TypeError, "select() got records=[True], expected a mask of 10 boo"),
+    "halves": (lambda s: s.select([0.5]), TypeError, "select() got records=[0.5], expected a mask of 10 booleans, or"),
+    "a number too many": (lambda s: s.select([3, 10]), ValueError, "select() got the record number 10, expected numb"),
+    "from the end": (lambda s: s.select([-1]), ValueError, "select() got the record number -1, expected numbers from"),
+    "select of a shard": (lambda s: s.shard(0, 2).select([1]), ValueError, "Call select() first, and shard() on its"),
     "one key": (
         lambda s: s.split(0.5, 1, key=["a"] * 10),
         ValueError,

@@ -88,6 +88,9 @@ SOURCES: dict[str, Callable[[Path], sources.RecordSource]] = {
     "split": lambda _: numbered().split(0.7, seed=1)[0],
     "other part of a split": lambda _: numbered().split(0.7, seed=1)[1].take(4),
     "split by key": lambda _: numbered().split(0.5, seed=1, key=KEYS)[1],
+    "selected": lambda _: numbered().select([3, 22, 3, 5, 0, 9]).skip(1),
+    "weighted": lambda _: numbered(shuffle=False).weighted(range(23), num_records=40),
+    "balanced": lambda _: numbered(seed=None).select(range(10)).balanced([n % 3 for n in range(10)], seed=2),
     "subclass": lambda _: Squares(23, batch_size=4, shuffle=True, seed=7).skip(2),
     "files": lambda folder: of_files(folder),
     "parsed files": lambda folder: of_files(folder, parse_fn=int, cache_bytes=100).take(20).shard(1, 2),
@@ -108,7 +111,16 @@ SOURCES: dict[str, Callable[[Path], sources.RecordSource]] = {
 
 
 # Those that a run trains and restores: all ways to arrange records.
-CHECKPOINTS = ("array", "split by key", "shard of a shard", "padded by length", "concatenated files", "zipped", "mixed")
+CHECKPOINTS = (
+    "array",
+    "split by key",
+    "shard of a shard",
+    "padded by length",
+    "concatenated files",
+    "zipped",
+    "mixed",
+    "weighted",
+)
 
 
 def digest(source: sources.Source) -> str:

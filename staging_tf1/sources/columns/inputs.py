@@ -20,6 +20,7 @@ from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
+from staging_tf1.sources.weighted import Sampling
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
 from staging_tf1.spec.arrays import describe, kind_of
 
@@ -234,9 +235,10 @@ def _is_repeatable(source: Source) -> bool:
 
 def _in_order(source: RecordSource, reading: Reading) -> RecordSource:
     """Return the source of the same records, once, in their own order."""
-    if source._batches.layout is not None or isinstance(source._batches.arrangement, Grouping):
+    if source._batches.layout is not None or isinstance(source._batches.arrangement, (Grouping, Sampling)):
+        how = "drawn by weights" if isinstance(source._batches.arrangement, Sampling) else "arranged by_length()"
         raise ValueError(
-            f"{reading.owner} got {source!r}, which is padded, ragged or arranged by_length(). Pass the source as it "
+            f"{reading.owner} got {source!r}, which is padded, ragged or {how}. Pass the source as it "
             f"was before, and call these methods on the CachedSource."
         )
     if source._batches.wants_rng:

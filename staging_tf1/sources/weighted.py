@@ -1,0 +1,82 @@
+"""Records drawn with replacement, with given probabilities.
+
+Each place of each epoch draws by itself: a hash of the seed, the epoch and the place is a number below 2**53, and the
+records divide these numbers among themselves in proportion to their weights. So any place can be read without the ones
+before, and shards draw what one reader would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.sources.order import Order
+from staging_tf1.sources.permutation import mix64, mix_int
+from staging_tf1.sources.selection import Chosen, digest, label_codes, one_per_record
+
+__all__ = ["Sampling", "balancing", "sampling"]
+
+# As many numbers as a float64 between 0 and 1 tells apart.
+_BITS = 53
+# As in a split: spreads consecutive numbers over 64 bits before they are hashed.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def sampling(what: str, weights: Any, count: int, num_records: int | None) -> Sampling:
+    """Draw from `count` records by weights, `num_records` of them in an epoch. Checks the arguments."""
+    expected = f"a number from 0 for each of the {count} records"
+    array = one_per_record(what, "weights", weights, count, expected, "iuf").astype(np.float64)
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
+        arguments.refuse(what, "weights", weights, f"{expected}, at least one of them positive", ValueError)
+    if num_records is None:
+        num_records = count
+    num_records = arguments.whole(what, "num_records", num_records, 1, arguments.INT64_MAX, "records of an epoch")
+    # Divided before they are added, because the sum of large ones may be infinite.
+    bounds = np.cumsum(array / array.max())
+    bounds = np.floor(bounds / bounds[-1] * 2.0**_BITS).astype(np.int64)
+    return Sampling(bounds, num_records, f"weighted({digest(array)}, num_records={num_records})")
+
+
+def balancing(what: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
+    """Return weights for `count` records with which each label is equally likely. Checks the argument."""
+    codes = label_codes(what, "labels", labels, count)
+    weights: np.ndarray[Any, Any] = 1 / np.bincount(codes)[codes]
+    return weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Draws `num_records` records in an epoch. Record `i` has the numbers below `bounds[i]` that no earlier one has."""
+
+    bounds: np.ndarray[Any, Any]
+    num_records: int
+    # For the fingerprint.
+    text: str
+
+    is_random: ClassVar[bool] = True
+    maker: ClassVar[str] = "weighted()"
+    too_late: ClassVar[str] = "which draws from all records. Call {what} before it."
+    no_part: ClassVar[str] = "whose records are drawn by weighted() or balanced(). Call it on the result."
+
+    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
+        """Make the order of one shard of the draws, from the chosen records."""
+        return _Drawn(self.bounds, self.num_records, seed, *shard, chosen.select)
+
+
+class _Drawn(Order):
+    """An order in which each place draws a record."""
+
+    def __init__(self, bounds: np.ndarray[Any, Any], *options: Any) -> None:
+        super().__init__(*options)
+        self._bounds = bounds
+
+    def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+        assert self.seed is not None
+        key = np.uint64(mix_int(mix_int(self.seed) ^ mix_int(epoch + 1)))
+        hashes = mix64(mix64(places.astype(np.uint64) * _ODD + key))
+        drawn = (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
+        found: np.ndarray[Any, Any] = self._bounds.searchsorted(drawn, side="right")
+        return found
