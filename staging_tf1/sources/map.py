@@ -15,6 +15,7 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Layout, Memo
 from staging_tf1.sources.columnwise import stack_columns
 from staging_tf1.sources.files.file_list import ReadFile
@@ -66,6 +67,11 @@ class MapSource(RecordSource):
         `staged(num_threads=...)` reads several batches at the same time, and costs less.
       thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
         and `collate` always run in several threads.
+      skip_bad_records: leave out a record for which the dataset or `load` raises an exception, or which is None, and
+        keep the others of its batch, which is smaller then. Each is counted once (`num_skipped`) and named in a
+        warning. By default its exception is raised. Records whose dtypes or shapes differ always raise.
+      max_ignored: how many records may be left out. The exception of the next one is raised. None is no limit. Worker
+        processes count for themselves.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
@@ -83,6 +89,8 @@ class MapSource(RecordSource):
         collate: Literal["stack", "pad", "ragged"] | Callable[[list[Any]], Any] = "stack",
         threads: int = 1,
         thread_safe: bool = True,
+        skip_bad_records: bool = False,
+        max_ignored: int | None = None,
         shuffle: bool = False,
         seed: int | None = None,
         epochs: int | None = None,
@@ -107,20 +115,34 @@ class MapSource(RecordSource):
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
         self._memo = Memo()
+        skips = arguments.flag(owner, "skip_bad_records", skip_bad_records)
+        if max_ignored is not None and not skips:
+            raise ValueError(f"{owner} got max_ignored={max_ignored!r} without skip_bad_records=True. Give both.")
+        self._bad = BadRecords(owner, max_ignored) if skips else None
+        self._drops_records = "skip_bad_records" if skips else ""
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         self._start(len(self._access), options, _LAYOUTS.get(collate) if isinstance(collate, str) else None)
 
+    @property
+    def num_skipped(self) -> int:
+        """Bad records left out so far by this process, each counted once, over all shards."""
+        return 0 if self._bad is None else len(self._bad.numbers)
+
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
-        return with_batch_dim(self._specs(), batch_dim)
+        return with_batch_dim(self._specs(), None if self._bad is not None else batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read records. See `RecordSource.gather`."""
-        numbers = numbers_of(records)
-        fetched = self._fetched(numbers)
+        numbers, fetched = self._good(numbers_of(records))
         if self._collate is not None:
+            if not len(numbers):
+                raise SpecError(
+                    f"{self._owner}: all records of a batch are bad, so collate gets none. Use a larger batch_size, or "
+                    f"skip the batch: staged(ignored_exception_types=staging_tf1.errors.SpecError)."
+                )
             return aligned_batch(self._collate(fetched.records()), f"{self._owner}: collate")
         if fetched.listed is None:
             return aligned_batch(fetched.columns, self._owner)
@@ -138,7 +160,40 @@ class MapSource(RecordSource):
         if self._collate is not None:
             # The records are what the function makes of dataset[i]: the rows of its batch.
             return super()._read_single(numbers)
-        return list(zip(numbers.tolist(), self._fetched(numbers).records(), strict=True))
+        numbers, fetched = self._good(numbers)
+        return list(zip(numbers.tolist(), fetched.records(), strict=True))
+
+    def _good(self, numbers: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Fetched]:
+        """Read records, and return the numbers of those that are not left out."""
+        if self._bad is None:
+            return numbers, self._fetched(numbers)
+        known = self._bad.numbers
+        if known:
+            numbers = np.array([number for number in numbers.tolist() if number not in known], np.int64)
+        if len(numbers):
+            with contextlib.suppress(Exception):
+                return numbers, self._fetched(numbers)
+        # One of them is bad, or all are known to be.
+        kept, found = [], []
+        for number in numbers.tolist():
+            try:
+                found += self._part(np.array([number])).records()
+            except Exception as error:
+                self._bad.note(number, self._describe(number), error)
+            else:
+                kept.append(number)
+        return np.array(kept, np.int64), Fetched(found)
+
+    def _first_good(self, count: int) -> list[Any]:
+        """Return the first records that are not left out, at most `count`."""
+        found: list[Any] = []
+        for number in range(len(self._access)):
+            if len(found) == count:
+                break
+            found += self._good(np.array([number]))[1].records()
+        if not found:
+            raise SpecError(f"{self._owner}: all {len(self._access)} records are bad.")
+        return found
 
     def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         """Read records in their order, by several threads if wanted."""
@@ -154,7 +209,10 @@ class MapSource(RecordSource):
             fetched = self._access.read(numbers)
         if self._load is None:
             return fetched
-        return Fetched([self._load(record) for record in fetched.records()])
+        loaded = [self._load(record) for record in fetched.records()]
+        if self._bad is not None and any(record is None for record in loaded):
+            raise SpecError(f"{self._owner}: load returned None.")
+        return Fetched(loaded)
 
     def _specs(self) -> Any:
         """The specs of batches of any size, from the first records."""
@@ -163,13 +221,19 @@ class MapSource(RecordSource):
     def _found_specs(self) -> Any:
         if self._collate is not None:
             return self._collated_specs(self._collate)
+        if self._bad is not None:
+            return record_specs(self._first_good(1)[0], None, f"{self._owner}: the first record")
         first = self._fetched(np.zeros(1, np.int64)).records()[0]
         return record_specs(first, None, self._describe(0))
 
     def _collated_specs(self, collate: Callable[[list[Any]], Any]) -> Any:
         """Collate some records one by one, and all of them: the dimensions that differ vary."""
         count = min(_COMPARED, len(self._access))
-        records = self._fetched(np.arange(count)).records()
+        if self._bad is None:
+            records = self._fetched(np.arange(count)).records()
+        else:
+            records = self._first_good(count)
+            count = len(records)
         place = f"{self._owner}: collate"
         batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]
         batches.append(aligned_batch(collate(records), place))

@@ -115,8 +115,8 @@ class RecordSource(Composable):
     # Whether each row of a gathered batch is a record; and what makes the rows, for messages.
     _rows_are_records = True
     _row_maker = "gather()"
-    # Whether `gather` may leave out records.
-    _drops_records = False
+    # The option with which `gather` may leave out records. Empty if it does not.
+    _drops_records = ""
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:
@@ -161,7 +161,10 @@ class RecordSource(Composable):
         if self._batches.layout is not None:
             return f"which is {self._batches.layout.result}. Call {self._batches.layout.method} on the result."
         if self._drops_records:
-            return "which may leave out records (skip_corrupt=True). Write the good records to a new file."
+            return (
+                f"which may leave out records ({self._drops_records}=True). Write the good records to a new file, or "
+                f"store them with cached()."
+            )
         return ""
 
     # What a source made of this one reads. Places are those among the chosen records.
@@ -204,8 +207,10 @@ class RecordSource(Composable):
         layout, total = self._batches.layout, self._batches.chosen.size
         assert layout is not None
         each = (self._single(np.array([place])) for place in range(total))
-        # A corrupt record may be left out.
-        number, first = next(found[0] for found in each if found)
+        # A bad record may be left out.
+        number, first = next((found[0] for found in each if found), (0, None))
+        if first is None:
+            raise SpecError(f"{self._owner}: all {total} records are bad.")
         return layout.planned(first, self._describe(number))
 
     @property

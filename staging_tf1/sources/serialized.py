@@ -80,7 +80,7 @@ class SerializedSource(RecordSource):
         self._skip_corrupt = parsing.skip_corrupt
         self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
-        self._drops_records = self._skip_corrupt
+        self._drops_records = "skip_corrupt" if self._skip_corrupt else ""
         self._start(files.num_records, options)
 
     @property

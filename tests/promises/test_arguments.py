@@ -538,6 +538,9 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     yield "MapSource(collate)", Row(lambda v: _mapped(collate=v), {"class"})
     yield "MapSource(threads)", Row(lambda v: _mapped(threads=v), _whole(1, MOST_THREADS))
     yield "MapSource(thread_safe)", Row(lambda v: _mapped(thread_safe=v), _FLAGS)
+    yield "MapSource(skip_bad_records)", Row(lambda v: _mapped(skip_bad_records=v), _FLAGS)
+    ignored = Row(lambda v: _mapped(skip_bad_records=True, max_ignored=v), _NONE | _whole(0, _INT64))
+    yield "MapSource(max_ignored)", ignored
     yield "SequenceSource(sequence)", Row(lambda v: _sequence(sequence=v), {"list", "tuple"}, shows=False)
     yield "SequenceSource(thread_safe)", Row(lambda v: _sequence(thread_safe=v), _FLAGS)
 
