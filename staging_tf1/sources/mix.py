@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import CHUNK, Order
 from staging_tf1.sources.parts import agreed_options, listed_parts
-from staging_tf1.sources.pattern import Pattern, proportions
+from staging_tf1.sources.pattern import MOST_STAGES, Stage, StagedPattern, proportions, records_without_repetition
 from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, permute
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import Chosen
@@ -27,7 +27,12 @@ _WHAT = "mix()"
 _MOST_CHUNKS = 4
 
 
-def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None, *, seed: int | None = None) -> Mixture:
+def mix(
+    sources: Iterable[RecordSource],
+    weights: Sequence[float] | Mapping[int, Sequence[float]] | None = None,
+    *,
+    seed: int | None = None,
+) -> Mixture:
     """Make one source that takes its records from several sources in fixed proportions.
 
     Among any first `n` records, each source has its share of `n`, to less than one record. The order of the sources is
@@ -43,7 +48,8 @@ def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None,
       sources: a list of sources.
       weights: a positive number for each source. Only their proportions matter: [7, 3] is [0.7, 0.3]. They are rounded
         to fractions with a denominator of at most 16,384; `Mixture.weights` returns those. The default is equal
-        weights.
+        weights. For weights that change, a dict of such lists: `{0: [1, 0], 5000: [1, 1]}` has the second from record
+        5,000 of the mixture on, counted over all epochs and shards. In it, a weight may be 0. At most 16 entries.
       seed: from 0 to 2**63 - 1, for the order of the sources and for the shuffles. None takes the sources' common seed,
         or draws one.
 
@@ -57,15 +63,35 @@ def mix(sources: Iterable[RecordSource], weights: Sequence[float] | None = None,
     (1000, [3, 3, 3, 3])
     """
     parts = listed_parts(_WHAT, sources)
-    counts = proportions(_checked_weights(weights, len(parts)))
+    stages = _checked_stages(weights, len(parts))
     if seed is not None:
         options = agreed_options(_WHAT, parts, seed=arguments.seed(_WHAT, seed))
     else:
         options = agreed_options(_WHAT, parts)
-    return Mixture(parts, counts, options)
+    return Mixture(parts, stages, options)
 
 
-def _checked_weights(weights: Any, count: int) -> list[Fraction]:
+def _checked_stages(weights: Any, count: int) -> tuple[Stage, ...]:
+    if not isinstance(weights, Mapping):
+        return (Stage(0, proportions(_checked_weights(weights, count))),)
+    expected = "a dict of weights by the number of the record with which they begin, from 0 on"
+    if not 0 < len(weights) <= MOST_STAGES:
+        arguments.refuse(_WHAT, "weights", weights, f"{expected}, of at most {MOST_STAGES} entries", ValueError)
+    starts = [arguments.whole(_WHAT, "record number", start, 0, arguments.INT64_MAX, expected) for start in weights]
+    stages = []
+    for start, given in sorted(zip(starts, weights.values())):
+        shares = _checked_weights(given, count, least=0)
+        drawn = iter(proportions([share for share in shares if share]))
+        stages.append(Stage(start, tuple(next(drawn) if share else 0 for share in shares)))
+    if stages[0].start:
+        arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
+    if not all(map(any, zip(*(stage.counts for stage in stages)))):
+        arguments.refuse(_WHAT, "weights", weights, "a positive weight for each source at some time", ValueError)
+    return tuple(stages)
+
+
+def _checked_weights(weights: Any, count: int, least: int | None = None) -> list[Fraction]:
+    """Check the weights of one stage, which may be 0 where `least` is. Returns shares, whose sum is 1."""
     if weights is None:
         return [Fraction(1, count)] * count
     expected = f"a positive number for each of the {count} sources"
@@ -73,10 +99,10 @@ def _checked_weights(weights: Any, count: int) -> list[Fraction]:
     for weight in found:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
             arguments.refuse(_WHAT, "weights", weights, expected)
-        if not 0 < arguments.as_float(weight) < float("inf"):
+        if weight != least and not 0 < arguments.as_float(weight) < float("inf"):
             cure = f"{expected}. Leave out a source without weight"
             arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
-    if len(found) != count:
+    if len(found) != count or not any(found):
         arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
     exact = [_exact(weight) for weight in found]
     return [weight / sum(exact) for weight in exact]
@@ -92,28 +118,34 @@ def _exact(weight: Any) -> Fraction:
 class Mixture(Concatenation):
     """What `mix` makes. Record numbers are those of the concatenated sources."""
 
-    def __init__(self, parts: Sequence[RecordSource], counts: tuple[int, ...], options: Options) -> None:
-        self._counts = counts
+    def __init__(self, parts: Sequence[RecordSource], stages: tuple[Stage, ...], options: Options) -> None:
+        self._stages = stages
         sizes = [part.num_records for part in parts]
-        # Less than one record off, a source has at most its size if its share of the epoch is at most its size.
-        longest = min(size * sum(counts) // count for size, count in zip(sizes, counts))
-        super().__init__(_WHAT, parts, options, longest, _Mixing(counts, np.cumsum([0, *sizes])))
+        mixing = _Mixing(stages, np.cumsum([0, *sizes]))
+        super().__init__(_WHAT, parts, options, records_without_repetition(stages, sizes), mixing)
 
     @property
-    def weights(self) -> tuple[Fraction, ...]:
-        """The exact share of each source."""
-        return tuple(Fraction(count, sum(self._counts)) for count in self._counts)
+    def weights(self) -> tuple[Fraction, ...] | dict[int, tuple[Fraction, ...]]:
+        """The exact share of each source. For weights that change, a dict of them."""
+        shares = {
+            stage.start: tuple(Fraction(count, sum(stage.counts)) for count in stage.counts) for stage in self._stages
+        }
+        return shares if len(shares) > 1 else shares[0]
 
     def _recipe(self) -> str:
-        shares = ", ".join(f"{count}/{sum(self._counts)}" for count in self._counts)
-        return f"{super()._recipe()[:-1]}, weights=[{shares}])"
+        listed = {
+            stage.start: f"[{', '.join(f'{count}/{sum(stage.counts)}' for count in stage.counts)}]"
+            for stage in self._stages
+        }
+        changing = "{" + ", ".join(f"{start}: {text}" for start, text in listed.items()) + "}"
+        return f"{super()._recipe()[:-1]}, weights={changing if len(listed) > 1 else listed[0]})"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Mixing:
-    """Sources in the proportions of `counts`. `starts` are the numbers of their first records, and of all records."""
+    """Sources in the proportions of `stages`. `starts` are the numbers of their first records, and of all records."""
 
-    counts: tuple[int, ...]
+    stages: tuple[Stage, ...]
     starts: np.ndarray[Any, Any]
 
     is_random: ClassVar[bool] = True
@@ -127,7 +159,7 @@ class _Mixing:
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
         """Make the order of one shard."""
         assert seed is not None
-        return _MixedOrder(Pattern(self.counts, seed), self.starts, shuffle, chosen.size, seed, *shard)
+        return _MixedOrder(StagedPattern(self.stages, seed), self.starts, shuffle, chosen.size, seed, *shard)
 
 
 class _MixedOrder(Order):
@@ -135,7 +167,7 @@ class _MixedOrder(Order):
 
     def __init__(
         self,
-        pattern: Pattern,
+        pattern: StagedPattern,
         starts: np.ndarray[Any, Any],
         shuffle: bool,
         total_records: int,
