@@ -121,7 +121,7 @@ class Composable(Source):
             )
         return self._only(parts[0]), self._only(parts[1])
 
-    def pad(self: _Source, to: Any = None, *, value: Any = 0) -> _Source:
+    def pad(self: _Source, to: Any = None, *, value: Any = 0, mask: bool = False) -> _Source:
         """Return the source that pads its records to a common size, instead of requiring one size.
 
         For records that are read one by one: with the `parse_fn` of record files, or a `MapSource`.
@@ -131,11 +131,22 @@ class Composable(Source):
             per dimension. A dict gives these by component; all others must have one size.
           value: what to pad with, also a dict by component. Strings are padded with empty strings unless it is one.
 
+          mask: deliver pairs `(batch, mask)`. `mask` has the structure of the batch, with booleans that are True for
+            values of the record. It has the dimensions up to the last one that varies: [batch, size] for records
+            [size, 64], and [batch] for a component of one size.
+
         Raises:
           SpecError: (by `batch`) a record is longer than `to`, or has another dtype or rank than the first.
           TypeError, ValueError: an argument is invalid.
+
+        >>> from staging_tf1.sources import MapSource
+        >>> sentences = MapSource([[3, 1, 4], [1, 5]], batch_size=2, epochs=1)
+        >>> sentences.pad(mask=True).batch(0)
+        (array([[3, 1, 4],
+               [1, 5, 0]]), array([[ True,  True,  True],
+               [ True,  True, False]]))
         """
-        return self._arranged("pad()", layout=Padding(to, value))
+        return self._arranged("pad()", layout=Padding(to, value, mask))
 
     def ragged(self: _Source, rank: Any = 1) -> _Source:
         """Return the source whose batches keep the size of each record, without padding.

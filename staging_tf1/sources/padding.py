@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from staging_tf1.arguments import INT32_MAX, as_int, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.stacking import record_arrays, record_specs
-from staging_tf1.spec import ArraySpec, component_name, flatten, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
 from staging_tf1.spec.arrays import as_array, describe
 
 __all__ = ["Padding"]
@@ -31,17 +32,22 @@ class _Component(NamedTuple):
     target: tuple[int | None, ...]
     value: Any
 
+    @property
+    def masked(self) -> int:
+        """How many dimensions of a record a mask has: those up to the last one that varies."""
+        return max((axis for axis, varies in enumerate(self.varies, 1) if varies), default=0)
+
 
 class Padding:
     """Pads records to a size, or to the longest of their batch. See `RecordSource.pad`."""
 
-    def __init__(self, to: Any, value: Any) -> None:
+    def __init__(self, to: Any, value: Any, mask: bool = False) -> None:
         for each in to.values() if isinstance(to, Mapping) else (to,):
             _check_size(to, each)
         for each in value.values() if isinstance(value, Mapping) else (value,):
             if not isinstance(each, (int, float, complex, str, bytes, np.generic)):
                 arguments.refuse(_WHAT, "value", value, "a number or string, or a dict of them by component")
-        self.to, self.value = to, value
+        self.to, self.value, self.mask = to, value, arguments.flag(_WHAT, "mask", mask)
 
     # For messages.
     method, result = "pad()", "padded"
@@ -57,7 +63,8 @@ class Padding:
             unknown = [key for key in argument if key not in paths] if isinstance(argument, Mapping) else []
             if unknown:
                 raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
-        return Plan(specs, [self._component(path, spec) for path, spec in zip(paths, flatten(specs))])
+        components = [self._component(path, spec) for path, spec in zip(paths, flatten(specs))]
+        return Plan(specs, components, self.mask)
 
     def _component(self, path: str, spec: ArraySpec) -> _Component:
         dims = (spec.shape or ())[1:]
@@ -97,15 +104,21 @@ def _check_size(to: Any, size: Any) -> None:
 class Plan:
     """How to pad records of one structure."""
 
-    def __init__(self, like: Any, components: Sequence[_Component]) -> None:
-        self._like, self._components = like, components
+    def __init__(self, like: Any, components: Sequence[_Component], mask: bool) -> None:
+        self._like, self._components, self._mask = like, components, mask
 
     def spec(self, batch_dim: int | None) -> Any:
         """Return the spec of padded batches."""
-        return pack(
+        padded = pack(
             self._like,
             [ArraySpec((batch_dim, *each.target), each.spec.dtype, each.spec.name) for each in self._components],
         )
+        if not self._mask:
+            return padded
+        flags = np.dtype(bool)
+        masks = [ArraySpec((batch_dim, *each.target[: each.masked]), flags) for each in self._components]
+        both = (padded, pack(self._like, masks))
+        return pack(both, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(both)])
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Pad and stack pairs of number and record. Raises SpecError for a record that does not fit."""
@@ -118,7 +131,12 @@ class Plan:
                 _check_fits(each, array, place)
             rows.append(arrays)
         columns = [[row[place] for row in rows] for place in range(len(specs))]
-        return pack(self._like, [_padded(each, column) for each, column in zip(self._components, columns)])
+        padded = [_padded(each, column) for each, column in zip(self._components, columns)]
+        batch = pack(self._like, padded)
+        if not self._mask:
+            return batch
+        masks = [_mask(each, column, array.shape) for each, column, array in zip(self._components, columns, padded)]
+        return batch, pack(self._like, masks)
 
 
 def _check_fits(each: _Component, array: np.ndarray[Any, Any], place: str) -> None:
@@ -150,3 +168,13 @@ def _padded(each: _Component, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndar
         corner: tuple[Any, ...] = (row, *(slice(size) for size in array.shape))
         batch[corner] = array if array.ndim else array[()]
     return batch
+
+
+def _mask(each: _Component, arrays: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return which values of a padded component are a record's."""
+    mask = aligned_empty(shape[: 1 + each.masked], np.dtype(bool))
+    mask[...] = False
+    for row, array in enumerate(arrays):
+        corner: tuple[Any, ...] = (row, *(slice(size) for size in array.shape[: each.masked]))
+        mask[corner] = True
+    return mask

@@ -491,6 +491,7 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
         if isinstance(value, (int, float, complex, str, bytes, np.generic, dict))
     }
     yield "Composable.pad(value)", Row(lambda v: whole.pad(value=v), values)
+    yield "Composable.pad(mask)", Row(lambda v: whole.pad(mask=v), _FLAGS)
     yield "Composable.ragged(rank)", Row(lambda v: whole.ragged(v), {"dict"} | _whole(1, 31))
     yield "Composable.by_length(lengths)", Row(lambda v: whole.by_length(v), set(), shows=False)
     lengths = range(10)
