@@ -34,7 +34,7 @@ class _OnRecords:
 class _Unrecorded:
     # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
-        take, skip, select, split, pad, ragged = (_OnRecords() for _ in range(6))
+        take, skip, select, split, pad, ragged, packed = (_OnRecords() for _ in range(7))
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 
 

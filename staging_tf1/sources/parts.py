@@ -14,7 +14,7 @@ from staging_tf1.spec import component_name, flatten_with_paths
 from staging_tf1.spec.arrays import describe
 from staging_tf1.spec.composite import is_composite_spec
 
-__all__ = ["agreed_options", "check_part", "check_same_specs", "listed_parts"]
+__all__ = ["agreed_options", "check_part", "check_plain", "check_same_specs", "listed_parts"]
 
 # Combinations within combinations. Each level takes about ten calls, of the thousand that Python allows.
 _DEEPEST = 64
@@ -45,6 +45,17 @@ def check_part(what: str, name: str, source: Any) -> None:
         raise ValueError(
             f"{what} got {source!r} as {name}, which combines sources of sources, {source._depth} deep, expected at "
             f"most {_DEEPEST - 1}. Pass all sources to one call."
+        )
+
+
+def check_plain(what: str, part: RecordSource, kind: str, result: str) -> None:
+    """Raise ValueError if the graph parses a part, or if a transform would get other batches than those of the part."""
+    if part.features is not None:
+        raise ValueError(f"{what} got {part!r} with features=, which the graph parses. Use parse_fn=.")
+    if part._batches.options.transform is not None:
+        raise ValueError(
+            f"{what} got {part!r} with a transform, which would not get the {kind} batch. Pass it to the result: "
+            f"{result}.with_options(transform=...)."
         )
 
 

@@ -12,7 +12,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.concatenate import shortened
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.options import Options
-from staging_tf1.sources.parts import agreed_options, check_part
+from staging_tf1.sources.parts import agreed_options, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, pack
 
@@ -43,13 +43,7 @@ def zip_records(sources: Any) -> RecordSource:
     named = flatten_with_paths(sources)
     for path, part in named:
         check_part(_WHAT, f"source {path!r}", part)
-        if part.features is not None:
-            raise ValueError(f"{_WHAT} got {part!r} with features=, which the graph parses. Use parse_fn=.")
-        if part._batches.options.transform is not None:
-            raise ValueError(
-                f"{_WHAT} got {part!r} with a transform, which would not get the zipped batch. Pass it to the result: "
-                f"zip_records(...).with_options(transform=...)."
-            )
+        check_plain(_WHAT, part, "zipped", "zip_records(...)")
     sizes = {path: part.num_records for path, part in named}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{path!r} has {size}" for path, size in sizes.items())

@@ -48,6 +48,10 @@ def sentences(**options: Any) -> sources.MapSource:
     return sources.MapSource(records, **{**dict(batch_size=4, shuffle=True, seed=7, epochs=2), **options})
 
 
+def words() -> sources.MapSource:
+    return sources.MapSource([np.arange(n, n + 1 + n % 5) for n in range(29)], batch_size=3, shuffle=True, seed=7)
+
+
 def in_cache(folder: Path, **options: Any) -> sources.CachedSource:
     rows = lambda: ({"i": n, "words": np.arange(n % 3)} for n in range(11))  # noqa: E731
     return sources.cached(
@@ -91,6 +95,7 @@ SOURCES: dict[str, Callable[[Path], sources.RecordSource]] = {
     "selected": lambda _: numbered().select([3, 22, 3, 5, 0, 9]).skip(1),
     "weighted": lambda _: numbered(shuffle=False).weighted(range(23), num_records=40),
     "balanced": lambda _: numbered(seed=None).select(range(10)).balanced([n % 3 for n in range(10)], seed=2),
+    "packed": lambda _: words().skip(2).packed(7, [1 + n % 5 for n in range(2, 29)]).shard(1, 2),
     "subclass": lambda _: Squares(23, batch_size=4, shuffle=True, seed=7).skip(2),
     "files": lambda folder: of_files(folder),
     "parsed files": lambda folder: of_files(folder, parse_fn=int, cache_bytes=100).take(20).shard(1, 2),

@@ -1,0 +1,167 @@
+"""Rows of one length that hold several records, for sequences of different lengths.
+
+Which records share a row is computed once, from their lengths alone: so rows have numbers, and are shuffled,
+divided and resumed like any records.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT32_MAX
+from staging_tf1.errors import SpecError
+from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.batches import Memo
+from staging_tf1.sources.concatenate import shortened
+from staging_tf1.sources.files.file_list import ReadFile
+from staging_tf1.sources.lengths import checked_lengths
+from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.padding import Padding
+from staging_tf1.sources.parts import check_part, check_plain
+from staging_tf1.sources.records import RecordSource
+from staging_tf1.sources.selection import digest
+from staging_tf1.sources.stacking import record_arrays, record_specs
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+from staging_tf1.spec.arrays import describe
+
+__all__ = ["Packed", "packed_rows"]
+
+_WHAT = "packed()"
+# Records that are packed together. More waste less, but put records of distant places into one row.
+_BLOCK = 4096
+
+
+def packed_rows(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
+    """Return the numbers of the records in each row, ascending.
+
+    The records of a block go, longest first, where they leave the least room.
+
+    >>> packed_rows(np.array([5, 4, 3, 2]), 7)
+    [[0, 3], [1, 2]]
+    """
+    rows = []
+    for start in range(0, len(lengths), _BLOCK):
+        rows += [[start + number for number in row] for row in _best_fit(lengths[start : start + _BLOCK], length)]
+    return rows
+
+
+def _best_fit(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
+    rows: list[list[int]] = []
+    # The free places of each row, with its number, ascending.
+    free: list[tuple[int, int]] = []
+    for number in np.argsort(-lengths, kind="stable").tolist():
+        needed = int(lengths[number])
+        found = bisect.bisect_left(free, (needed, -1))
+        if found == len(free):
+            rows.append([])
+            room, row = length, len(rows) - 1
+        else:
+            room, row = free.pop(found)
+        rows[row].append(number)
+        bisect.insort(free, (room - needed, row))
+    return sorted(map(sorted, rows))
+
+
+class Packed(RecordSource):
+    """What `RecordSource.packed` makes. Its records are rows."""
+
+    def __init__(self, source: Any, length: Any, lengths: Any, value: Any) -> None:
+        check_part(_WHAT, "the source", source)
+        check_plain(_WHAT, source, "packed", "source.packed(...)")
+        total = source._check_whole(_WHAT)
+        self._length = arguments.whole(_WHAT, "length", length, 1, INT32_MAX, "values of a row")
+        self._lengths = checked_lengths(_WHAT, lengths, total)
+        outside = np.flatnonzero((self._lengths < 0) | (self._lengths > self._length))
+        if outside.size:
+            raise ValueError(
+                f"{_WHAT} got the length {self._lengths[outside[0]]} of record {outside[0]}, expected lengths from 0 "
+                f"to {self._length}. Crop long records, or leave them out: source.select(lengths <= {self._length})."
+            )
+        rows = packed_rows(self._lengths, self._length)
+        self._source = source
+        # The places of all records, row by row, and where each row begins.
+        self._members = np.concatenate([np.array(row, np.int64) for row in rows])
+        self._starts = np.cumsum([0, *map(len, rows)])
+        self._padding = Padding(self._length, value)
+        self._memo = Memo()
+        self._depth = source._depth + 1
+        self._text = f"packed({self._length}, lengths={digest(self._lengths)})"
+        self._start(len(rows), source._batches.options)
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        """Return the spec of packed records, segments and positions. See `RecordSource.record_spec`."""
+        shape, kind = (batch_dim, self._length), np.dtype(np.int32)
+        packed = (self._plan().spec(batch_dim), ArraySpec(shape, kind), ArraySpec(shape, kind))
+        return pack(packed, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(packed)])
+
+    def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
+        """Read all records of some rows, and pack them. See `RecordSource.gather`."""
+        rows = [self._members[self._starts[row] : self._starts[row + 1]] for row in numbers_of(records).tolist()]
+        read = iter(self._source._single(np.concatenate(rows)))
+        segments = aligned_empty((len(rows), self._length), np.dtype(np.int32))
+        positions = aligned_empty((len(rows), self._length), np.dtype(np.int32))
+        segments[...] = positions[...] = 0
+        joined = []
+        for number, places in enumerate(rows):
+            joined.append((number, self._joined([self._arrays(int(place), *next(read)) for place in places])))
+            begin = 0
+            for segment, size in enumerate(self._lengths[places].tolist(), 1):
+                segments[number, begin : begin + size] = segment
+                positions[number, begin : begin + size] = np.arange(size)
+                begin += size
+        return self._plan().stack(joined, lambda row: f"{_WHAT}: row {row}"), segments, positions
+
+    def _arrays(self, place: int, number: int, record: Any) -> list[np.ndarray[Any, Any]]:
+        """Return the components of a record, which all have its length."""
+        what = self._source._describe(number)
+        like, specs = self._specs()
+        arrays = []
+        for path, array in record_arrays(like, specs, record, what):
+            if array.ndim == 0 or len(array) != self._lengths[place]:
+                got = describe(array.dtype, array.shape)
+                raise SpecError(
+                    f"{what}: {component_name(path)} is {got}, but {_WHAT} got the length {self._lengths[place]}. All "
+                    f"components of a record must have as many rows as its length says."
+                )
+            arrays.append(array)
+        return arrays
+
+    def _joined(self, records: Sequence[list[np.ndarray[Any, Any]]]) -> Any:
+        return pack(self._specs()[0], [np.concatenate(arrays) for arrays in zip(*records, strict=True)])
+
+    def _specs(self) -> tuple[Any, list[ArraySpec]]:
+        """The structure of records, and their specs."""
+        return self._memo.get("specs", self._found_specs)  # type: ignore[no-any-return]
+
+    def _found_specs(self) -> tuple[Any, list[ArraySpec]]:
+        ((number, first),) = self._source._single(np.zeros(1, np.int64))
+        like = record_specs(first, None, self._source._describe(number))
+        return like, flatten(like)
+
+    def _plan(self) -> Any:
+        """How to pad rows."""
+        return self._memo.get("plan", self._found_plan)
+
+    def _found_plan(self) -> Any:
+        ((number, first),) = self._source._single(np.zeros(1, np.int64))
+        return self._padding.planned(self._joined([self._arrays(0, number, first)]), self._source._describe(number))
+
+    def _describe(self, number: int) -> str:
+        return f"{_WHAT}: row {number}"
+
+    def _read_files(self) -> list[ReadFile]:
+        files: list[ReadFile] = self._source._read_files()
+        return files
+
+    def _recipe(self) -> str:
+        return self._batches.chosen.text(f"{self._source._recipe()}.{self._text}")
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what `Source.fingerprint` describes, with the packing."""
+        return {**super().fingerprint(), "records": shortened(self._recipe())}
