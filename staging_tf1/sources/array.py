@@ -58,7 +58,7 @@ class ArraySource(RecordSource):
         mapped = [file for file in map(file_of, self._arrays) if file is not None]
         self._files = [MappedFile(self._owner, file) for file in mapped]
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
-        self._start(len(self._arrays[0]), options)
+        self._set_up(len(self._arrays[0]), options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""

@@ -181,7 +181,7 @@ class CachedSource(RecordSource):
         self._key = manifest.key
         self._varies = any(component.varies for component in manifest.components)
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
-        self._start(manifest.num_records, options)
+        self._set_up(manifest.num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the columns; of the first record if shapes differ. See `RecordSource.record_spec`."""

@@ -36,10 +36,10 @@ class Composable(Source):
     """
 
     # How the records become batches. Immutable: another source has another one.
-    _batches: Batches
+    _batching: Batches
 
     @abc.abstractmethod
-    def _with(self: _Source, **changes: Any) -> _Source:
+    def _rearranged(self: _Source, **changes: Any) -> _Source:
         """Return the source whose `Batches` have these changes."""
 
     @property
@@ -54,7 +54,7 @@ class Composable(Source):
         """
         total = self._check_whole("take()")
         count = arguments.whole("take()", "count", count, 1, INT64_MAX, "records")
-        return self._only(stretch(0, min(count, total), f"take({count})"))
+        return self._narrowed(stretch(0, min(count, total), f"take({count})"))
 
     def skip(self: _Source, count: int) -> _Source:
         """Return the source of all records but the first `count`.
@@ -66,7 +66,7 @@ class Composable(Source):
         """
         total = self._check_whole("skip()")
         count = arguments.whole("skip()", "count", count, 0, total - 1, f"it leaves at least one of {total} records")
-        return self._only(stretch(count, total - count, f"skip({count})"))
+        return self._narrowed(stretch(count, total - count, f"skip({count})"))
 
     def select(self: _Source, records: Any) -> _Source:
         """Return the source of some of the records.
@@ -82,7 +82,7 @@ class Composable(Source):
         >>> numbers.select([9, 2, 3]).batch(0), numbers.select(np.arange(10) % 3 == 0).batch(0)
         (array([9, 2, 3]), array([0, 3, 6, 9]))
         """
-        return self._only(listed("select()", records, self._check_whole("select()")))
+        return self._narrowed(listed("select()", records, self._check_whole("select()")))
 
     def split(
         self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
@@ -122,7 +122,7 @@ class Composable(Source):
                 f"{text} leaves {parts[0].size} and {parts[1].size} of {total} records, expected at least one in each "
                 f"part. Use more records{' or keys' if key is not None else ''}, or another fraction."
             )
-        return self._only(parts[0]), self._only(parts[1])
+        return self._narrowed(parts[0]), self._narrowed(parts[1])
 
     def pad(self: _Source, to: Any = None, *, value: Any = 0, mask: bool = False) -> _Source:
         """Return the source that pads its records to a common size, instead of requiring one size.
@@ -279,7 +279,7 @@ class Composable(Source):
     def _sampled(self: _Source, what: str, values: Any, num_records: int | None, seed: int | None) -> _Source:
         total = self._check_unarranged(what)
         weights = balancing(what, values, total) if what == "balanced()" else values
-        options = self._batches.options
+        options = self._batching.options
         if seed is not None:
             options = dataclasses.replace(options, seed=arguments.seed(what, seed))
         return self._arranged(what, arrangement=sampling(what, weights, total, num_records), options=options)
@@ -308,42 +308,42 @@ class Composable(Source):
         return self._with_options({name: value for name, value in changes.items() if value is not KEPT})
 
     def _with_options(self: _Source, changes: dict[str, Any]) -> _Source:
-        batches = self._batches
+        batches = self._batching
         options = dataclasses.replace(batches.options, **changes).checked(f"{self._owner}.with_options()")
         # A seed that is in use stays.
         drawn = batches.drawn_seed if batches.seed_was_drawn else draw_seed()
-        return self._with(options=options, drawn_seed=drawn)
+        return self._rearranged(options=options, drawn_seed=drawn)
 
     def _check_whole(self, what: str) -> int:
         """Return the number of records, or raise if `what`, which chooses records, comes too late."""
-        made = self._batches.arrangement
+        made = self._batching.arrangement
         if made is not None:
             raise ValueError(f"{what} comes after {made.maker}, {made.too_late.format(what=what)}")
-        if self._batches.shard[1] > 1:
+        if self._batching.shard[1] > 1:
             raise ValueError(
                 f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "
                 f"shard() on its result."
             )
-        return self._batches.chosen.size
+        return self._batching.chosen.size
 
     def _check_unarranged(self, what: str) -> int:
         """Return the number of records, or raise if `what`, which arranges them, comes after another arrangement."""
-        if self._batches.arrangement is not None:
+        if self._batching.arrangement is not None:
             raise ValueError(
-                f"{what} comes after {self._batches.arrangement.maker}, but only one of by_length(), weighted(), "
+                f"{what} comes after {self._batching.arrangement.maker}, but only one of by_length(), weighted(), "
                 f"balanced() and mix() can arrange the records."
             )
         return self._check_whole(what)
 
-    def _only(self: _Source, selection: Selection) -> _Source:
+    def _narrowed(self: _Source, selection: Selection) -> _Source:
         """Return the source of some of the records."""
-        return self._with(chosen=self._batches.chosen.only(selection))
+        return self._rearranged(chosen=self._batching.chosen.only(selection))
 
     def _arranged(self: _Source, what: str, **changes: Any) -> _Source:
         """Return the source with another layout or arrangement."""
         if self.features is not None:
             raise ValueError(f"{what} got {self!r} with features=, which the graph parses. Use parse_fn=.")
-        return self._with(**changes)
+        return self._rearranged(**changes)
 
 
 def _split(total: int, first: int, seed: int, text: str) -> tuple[Selection, Selection]:

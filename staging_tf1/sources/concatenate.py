@@ -66,7 +66,7 @@ class Concatenation(RecordSource):
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        self._start(num_records, options, arrangement=arrangement)
+        self._set_up(num_records, options, arrangement=arrangement)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first source. See `RecordSource.record_spec`."""
@@ -117,14 +117,14 @@ class Concatenation(RecordSource):
 
     def _describe(self, number: int) -> str:
         ((part, _, places),) = self._by_part(np.array([number]))
-        own = numbers_of(self._parts[part]._batches.chosen.numbers(places))
+        own = numbers_of(self._parts[part]._batching.chosen.numbers(places))
         return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
 
     def _read_files(self) -> list[ReadFile]:
         return [file for part in self._parts for file in part._read_files()]
 
     def _recipe(self) -> str:
-        return self._batches.chosen.text(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
+        return self._batching.chosen.text(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with all sources."""

@@ -123,7 +123,7 @@ class MapSource(RecordSource):
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
-        self._start(len(self._access), options, _LAYOUTS.get(collate) if isinstance(collate, str) else None)
+        self._set_up(len(self._access), options, _LAYOUTS.get(collate) if isinstance(collate, str) else None)
 
     @property
     def num_skipped(self) -> int:

@@ -92,7 +92,7 @@ class Packed(RecordSource):
         self._memo = Memo()
         self._depth = source._depth + 1
         self._text = f"packed({self._length}, lengths={digest(self._lengths)})"
-        self._start(len(rows), source._batches.options)
+        self._set_up(len(rows), source._batching.options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of packed records, segments and positions. See `RecordSource.record_spec`."""
@@ -160,7 +160,7 @@ class Packed(RecordSource):
         return files
 
     def _recipe(self) -> str:
-        return self._batches.chosen.text(f"{self._source._recipe()}.{self._text}")
+        return self._batching.chosen.text(f"{self._source._recipe()}.{self._text}")
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with the packing."""

@@ -52,7 +52,7 @@ def check_plain(what: str, part: RecordSource, kind: str, result: str) -> None:
     """Raise ValueError if the graph parses a part, or if a transform would get other batches than those of the part."""
     if part.features is not None:
         raise ValueError(f"{what} got {part!r} with features=, which the graph parses. Use parse_fn=.")
-    if part._batches.options.transform is not None:
+    if part._batching.options.transform is not None:
         raise ValueError(
             f"{what} got {part!r} with a transform, which would not get the {kind} batch. Pass it to the result: "
             f"{result}.with_options(transform=...)."
@@ -64,7 +64,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 
     Raises ValueError if they differ: one source's options would be ignored silently.
     """
-    each = [dataclasses.replace(part._batches.options, **given) for part in parts]
+    each = [dataclasses.replace(part._batching.options, **given) for part in parts]
     for option in vars(each[0]):
         values = [getattr(options, option) for options in each]
         if option == "seed":  # one without a seed takes any

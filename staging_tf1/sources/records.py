@@ -86,11 +86,11 @@ class RecordSource(Composable):
         across_epochs: bool = False,
         transform: Transform | None = None,
     ) -> None:
-        self._start(
+        self._set_up(
             num_records, Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         )
 
-    def _start(
+    def _set_up(
         self, num_records: int, options: Options, layout: Layout | None = None, arrangement: Arrangement | None = None
     ) -> None:
         """Do what `__init__` does. For sources of this package, which may arrange their records from the start."""
@@ -98,12 +98,12 @@ class RecordSource(Composable):
         num_records = arguments.whole(owner, "num_records", num_records, 1, INT64_MAX, "records of all shards")
         options = options.checked(owner)
         options = dataclasses.replace(options, shard=arguments.shard(owner, options.shard, num_records))
-        self._batches = Batches(owner, Chosen(num_records), options, layout=layout, arrangement=arrangement)
+        self._batching = Batches(owner, Chosen(num_records), options, layout=layout, arrangement=arrangement)
 
-    def _with(self: _Source, **changes: Any) -> _Source:
+    def _rearranged(self: _Source, **changes: Any) -> _Source:
         # A copy, because the source of a user's subclass keeps its class and its attributes.
         other = copy.copy(self)
-        other._batches = dataclasses.replace(self._batches, **changes)
+        other._batching = dataclasses.replace(self._batching, **changes)
         return other
 
     # What the records are. A subclass sets these before `super().__init__`, and nothing changes them.
@@ -149,17 +149,17 @@ class RecordSource(Composable):
         """Say what the records are, for the fingerprint of what is made of them."""
         own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS}
         listed = "".join(f", {key}={value!r}" for key, value in sorted(own.items()))
-        chosen = self._batches.chosen
+        chosen = self._batching.chosen
         return chosen.text(f"{self._owner}({chosen.own}{listed})")
 
     def _no_part(self) -> str:
         """Say why the source cannot be part of another one. Empty if it can."""
-        if self._batches.arrangement is not None:
-            return self._batches.arrangement.no_part
-        if self._batches.shard[1] > 1:
+        if self._batching.arrangement is not None:
+            return self._batching.arrangement.no_part
+        if self._batching.shard[1] > 1:
             return "a shard: records are arranged before they are divided. Call shard() on the result."
-        if self._batches.layout is not None:
-            return f"which is {self._batches.layout.result}. Call {self._batches.layout.method} on the result."
+        if self._batching.layout is not None:
+            return f"which is {self._batching.layout.result}. Call {self._batching.layout.method} on the result."
         if self._drops_records:
             return (
                 f"which may leave out records ({self._drops_records}=True). Write the good records to a new file, or "
@@ -171,15 +171,15 @@ class RecordSource(Composable):
 
     def _fetch(self, places: Records) -> Any:
         """Gather chosen records."""
-        return self._gathered(self._batches.chosen.numbers(places))
+        return self._gathered(self._batching.chosen.numbers(places))
 
     def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         """Read chosen records one by one: pairs of number and record, whose sizes may differ."""
-        return self._read_single(numbers_of(self._batches.chosen.numbers(places)))
+        return self._read_single(numbers_of(self._batching.chosen.numbers(places)))
 
     def _single_in_order(self, start: int, stop: int) -> list[tuple[int, Any]]:
         """Read the records at places of the first epoch one by one."""
-        return self._read_single(numbers_of(self._batches.order.records(Piece(0, start, stop))))
+        return self._read_single(numbers_of(self._batching.order.records(Piece(0, start, stop))))
 
     def _gathered(self, numbers: Records) -> Any:
         """Gather records by number. Raises SpecError unless there is one row for each."""
@@ -204,7 +204,7 @@ class RecordSource(Composable):
 
     def _laid_out(self) -> Any:
         """How to lay out batches, which the first record tells."""
-        layout, total = self._batches.layout, self._batches.chosen.size
+        layout, total = self._batching.layout, self._batching.chosen.size
         assert layout is not None
         each = (self._single(np.array([place])) for place in range(total))
         # A bad record may be left out.
@@ -216,27 +216,29 @@ class RecordSource(Composable):
     @property
     def seed(self) -> int | None:
         """The seed, passed or drawn. None if no seed was passed and nothing is random."""
-        return self._batches.seed
+        return self._batching.seed
 
     @property
     def seed_was_drawn(self) -> bool:  # type: ignore[override]
         """Whether the source drew its own seed. A restored run then uses the seed in the checkpoint."""
-        return self._batches.seed_was_drawn
+        return self._batching.seed_was_drawn
 
     def with_seed(self: _Source, seed: int) -> _Source:
         """Return a source with the same records and another seed."""
-        return self._with(options=dataclasses.replace(self._batches.options, seed=arguments.seed(self._owner, seed)))
+        return self._rearranged(
+            options=dataclasses.replace(self._batching.options, seed=arguments.seed(self._owner, seed))
+        )
 
     @property
     def spec(self) -> Any:
         """A nest of `ArraySpec`. With a transform, it is inferred from batch 0."""
-        return self._batches.memo.get("spec", self._find_spec)
+        return self._batching.memo.get("spec", self._find_spec)
 
     def _find_spec(self) -> Any:
-        batches = self._batches
+        batches = self._batching
         batch_dim = None if batches.schedule.has_partial else self.batch_size
         if batches.options.transform is not None:
-            return output_spec(self._owner, self._read(0), self.batch(0), batch_dim)
+            return output_spec(self._owner, self._read_batch(0), self.batch(0), batch_dim)
         if batches.layout is not None:
             return batches.memo.get("layout", self._laid_out).spec(batch_dim)
         return self.record_spec(batch_dim)
@@ -244,48 +246,48 @@ class RecordSource(Composable):
     @property
     def batch_size(self) -> int:
         """Records in a full batch."""
-        return self._batches.options.batch_size
+        return self._batching.options.batch_size
 
     @property
     def num_records(self) -> int:
         """Records of this shard, in one epoch."""
-        return self._batches.order.num_records
+        return self._batching.order.num_records
 
     @property
     def batches_per_epoch(self) -> int | None:
         """Batches in one epoch. None if batches cross epochs and do not divide them evenly."""
-        return self._batches.schedule.batches_per_epoch
+        return self._batching.schedule.batches_per_epoch
 
     @property
     def num_batches(self) -> int | None:
         """Batches over all epochs. None if endless."""
-        return self._batches.schedule.num_batches
+        return self._batching.schedule.num_batches
 
     @property
     def epochs(self) -> int | None:
         """The number of passes over the records. None if endless."""
-        return self._batches.schedule.epochs
+        return self._batching.schedule.epochs
 
     def epoch_of(self, index: int) -> int:
         """Return the epoch, from 0, in which batch `index` starts. Raises IndexError if it is out of range."""
-        return self._batches.schedule.epoch_of(self._checked_index(index))
+        return self._batching.schedule.epoch_of(self._checked_index(index))
 
     def record_ids(self, index: int) -> np.ndarray[Any, Any]:
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
         # A copy, because the order keeps its numbers.
-        return numbers_of(self._batches.numbers_in(self._checked_index(index))).copy()
+        return numbers_of(self._batching.numbers_in(self._checked_index(index))).copy()
 
     def batch(self, index: int) -> Any:
         """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
         index = self._checked_index(index)
-        batch, batches = self._read(index), self._batches
+        batch, batches = self._read_batch(index), self._batching
         if batches.options.transform is None:
             return batch
         random = (batches.rng(index),) if batches.wants_rng else ()
         return hand_over(self._owner, batches.options.transform(batch, *random))
 
-    def _read(self, index: int) -> Any:
-        batches = self._batches
+    def _read_batch(self, index: int) -> Any:
+        batches = self._batching
         numbers = batches.numbers_in(index)
         if batches.layout is None:
             return self._gathered(numbers)
@@ -298,17 +300,17 @@ class RecordSource(Composable):
     def shard(self: _Source, index: int, count: int) -> _Source:
         """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
-        own_index, own_count = self._batches.shard
+        own_index, own_count = self._batching.shard
         whole = own_index + own_count * index, own_count * count
-        return self._with(options=dataclasses.replace(self._batches.options, shard=whole))
+        return self._rearranged(options=dataclasses.replace(self._batching.options, shard=whole))
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random.
 
         `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
         """
-        chosen = self._batches.chosen
-        made = {"source": self._owner, **self._batches.fingerprint()}
+        chosen = self._batching.chosen
+        made = {"source": self._owner, **self._batching.fingerprint()}
         if chosen.selections:
             made["records"] = chosen.text(f"{self._owner}({chosen.own})")
         if self._file_list:
@@ -321,5 +323,5 @@ class RecordSource(Composable):
         return file_list(files) if files else ""
 
     def __repr__(self) -> str:
-        shard = f", shard={self._batches.shard}" if self._batches.shard[1] > 1 else ""
+        shard = f", shard={self._batching.shard}" if self._batching.shard[1] > 1 else ""
         return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{shard})"

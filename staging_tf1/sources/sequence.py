@@ -63,7 +63,7 @@ class SequenceSource(RecordSource):
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
         if not len(sequence):
             raise SpecError(f"{self._owner} got a sequence without batches, expected at least one.")
-        self._start(len(sequence), Options(1, shuffle, seed, epochs, shard, transform=transform))
+        self._set_up(len(sequence), Options(1, shuffle, seed, epochs, shard, transform=transform))
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first batch, whose number of rows may vary. See `RecordSource.record_spec`."""

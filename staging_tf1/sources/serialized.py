@@ -81,7 +81,7 @@ class SerializedSource(RecordSource):
         self._cache = RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
         self._drops_records = "skip_corrupt" if self._skip_corrupt else ""
-        self._start(files.num_records, options)
+        self._set_up(files.num_records, options)
 
     @property
     def num_skipped(self) -> int:
@@ -113,11 +113,11 @@ class SerializedSource(RecordSource):
 
     def _first_parsed(self) -> Any:
         """The first record of this shard that is not corrupt. It sets the structure of the batches."""
-        return self._batches.memo.get("first", self._found_first)
+        return self._batching.memo.get("first", self._found_first)
 
     def _found_first(self) -> Any:
         for place in range(self.num_records):
-            kept, found = self._records(numbers_of(self._batches.order.records(Piece(0, place, place + 1))))
+            kept, found = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
             if kept:
                 return next(iter(found))
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")

@@ -61,7 +61,7 @@ class Zipped(RecordSource):
         self._depth = 1 + max(part._depth for part in parts)
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        self._start(parts[0].num_records, options)
+        self._set_up(parts[0].num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
@@ -82,7 +82,7 @@ class Zipped(RecordSource):
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))
-        return self._batches.chosen.text(f"{_WHAT[:-1]}{parts})")
+        return self._batching.chosen.text(f"{_WHAT[:-1]}{parts})")
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes, with all sources."""

@@ -303,6 +303,32 @@ def test_a_record_is_gathered_from_one_source_only(monkeypatch: pytest.MonkeyPat
     assert Counted.gathered == 30
 
 
+# Private names that a subclass of a user's is likely to have.
+OWN_NAMES = """
+_data _rows _columns _records _batches _index _start _stop _first _last _length _size _path _file _files _cache
+_lock _order _seed _rng _spec _shape _dtype _transform _load _read _only _with _options _layout _memo""".split()
+
+
+def test_a_subclass_may_have_private_names_of_its_own() -> None:
+    class Mine(RecordSource):
+        def __init__(self, **options: Any) -> None:
+            for name in OWN_NAMES:
+                setattr(self, name, name)
+            super().__init__(10, **options)
+
+        def record_spec(self, batch_dim: int | None) -> Any:
+            return ArraySpec((batch_dim,), np.int64)
+
+        def gather(self, records: Any) -> Any:
+            assert all(getattr(self, name) == name for name in OWN_NAMES)
+            return np.arange(10)[records]
+
+    source = Mine(batch_size=4, epochs=1, shuffle=True, seed=1, transform=lambda batch: batch)
+    for each in (source, source.take(5), source.shard(1, 2), source.weighted(range(10)), source.with_seed(3)):
+        assert each.spec.dtype == np.int64 and each.batch(0).tolist() == each.record_ids(0).tolist()
+    assert concatenate([source, source.skip(3)]).num_records == 17 and repr(source) and source.fingerprint()
+
+
 # Fingerprints
 
 

@@ -262,7 +262,7 @@ def test_the_warning_of_a_random_generator_names_the_line(graph: Any) -> None:
     source = digits(transform=lambda batch: {**batch, "x": batch["x"] + rng.random()})
     for define in (staging.staged, staging.CustomRunner):
         with pytest.warns(
-            errors.StagingWarning, match="has a random generator: ArraySource._batches.options.transform"
+            errors.StagingWarning, match="has a random generator: ArraySource._batching.options.transform"
         ) as caught:
             define(source, num_processes=1)
         assert caught[0].filename == __file__

@@ -251,7 +251,7 @@ def test_a_source_that_cannot_be_pickled_names_the_attribute(tmp_path: Path) -> 
             assert text.startswith("staged(name='train') got num_processes= with a source that cannot be moved to ")
             assert expected in text and "Create it in the function that uses it, or use num_threads= instead." in text
         with pytest.raises(
-            TypeError, match="ArraySource._batches.options.transform .its variable 'file'. is a _io.TextIOWrapper"
+            TypeError, match="ArraySource._batching.options.transform .its variable 'file'. is a _io.TextIOWrapper"
         ):
             check_picklable("staged()", digits(transform=lambda batch: file))
 

@@ -215,14 +215,14 @@ def _of_source(source: Source, reading: Reading) -> Input:
 
 def _reads_records(source: RecordSource) -> bool:
     """Whether the records are read one by one, and not in batches that a function makes or changes."""
-    transform = source._batches.options.transform
+    transform = source._batching.options.transform
     makes_batches = source._makes_batches or transform is not None or isinstance(source, SequenceSource)
-    return not makes_batches and source._batches.shard[1] == 1
+    return not makes_batches and source._batching.shard[1] == 1
 
 
 def _order_key(source: Source) -> dict[str, int | str]:
     """Return the seed if it decides the order of the records even without a shuffle, as in a mixture."""
-    if not isinstance(source, RecordSource) or not source._batches.order_is_random:
+    if not isinstance(source, RecordSource) or not source._batching.order_is_random:
         return {}
     # Each process draws another seed. A user who passes none takes any order, also that of the cache.
     return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
@@ -235,13 +235,13 @@ def _is_repeatable(source: Source) -> bool:
 
 def _in_order(source: RecordSource, reading: Reading) -> RecordSource:
     """Return the source of the same records, once, in their own order."""
-    if source._batches.layout is not None or isinstance(source._batches.arrangement, (Grouping, Sampling)):
-        how = "drawn by weights" if isinstance(source._batches.arrangement, Sampling) else "arranged by_length()"
+    if source._batching.layout is not None or isinstance(source._batching.arrangement, (Grouping, Sampling)):
+        how = "drawn by weights" if isinstance(source._batching.arrangement, Sampling) else "arranged by_length()"
         raise ValueError(
             f"{reading.owner} got {source!r}, which is padded, ragged or {how}. Pass the source as it "
             f"was before, and call these methods on the CachedSource."
         )
-    if source._batches.wants_rng:
+    if source._batching.wants_rng:
         raise ValueError(
             f"{reading.owner} got {source!r} with a transform that draws random numbers, which would be the same in "
             f"each epoch. Pass the transform to {reading.owner} instead, and leave it out of the source."
