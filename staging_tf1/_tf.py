@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import gc
 import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +25,7 @@ from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import config as _config
+from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import deprecation as _deprecation
@@ -35,8 +39,11 @@ __all__ = [
     "abandon",
     "abandon_eager_context",
     "add_control_input",
+    "before_any_finalize",
+    "before_first_runs",
     "call_before_finalize",
     "close_summary_writers",
+    "context_of",
     "control_flow_context",
     "count_runs",
     "current_container",
@@ -46,16 +53,20 @@ __all__ = [
     "fast_callable",
     "function_def",
     "has_default_graph",
+    "has_open_session",
     "is_closed",
+    "is_stateful",
     "leave_to_close",
     "list_physical_devices",
     "log_no_renamed_names",
+    "makes_refs",
     "never_free_sessions",
     "original_stack",
     "replace_input",
     "run_unwrapped",
     "scope_device",
     "sessions_created",
+    "set_control_inputs",
     "tf",
 ]
 
@@ -291,7 +302,10 @@ def add_control_input(op: Any, control: Any) -> None:
 
 
 def replace_input(op: Any, index: int, tensor: Any) -> None:
-    """Give `op`, which no session has run, another input in place of the one at `index`. It may be a ref, too."""
+    """Give `op`, which no session has run, another input in place of the one at `index`. It may be a ref, too.
+
+    TensorFlow ignores it in a session that has run `op`, and accepts another dtype, a cycle, and a finalized graph.
+    """
     op._update_input(index, tensor)
 
 
@@ -321,3 +335,87 @@ def log_no_renamed_names(module: Any) -> None:
     """Stop an API module from logging, at the first use of a name, that the name is now in `tf.compat.v1`."""
     if isinstance(module, _TFModuleWrapper):
         module._tfmw_print_deprecation_warnings = False
+
+
+def context_of(op: Any) -> Any:
+    """The v1 `tf.cond` or `tf.while_loop` that `op` belongs to; None outside."""
+    return op._get_control_flow_context()
+
+
+def set_control_inputs(op: Any, controls: Sequence[Any]) -> None:
+    """Replace the ops that run before `op` by a control edge."""
+    op._remove_all_control_inputs()
+    op._add_control_inputs(list(controls))
+
+
+@functools.cache
+def is_stateful(kind: str) -> bool:
+    """Whether ops of that type have a state. True for a type that TensorFlow does not know."""
+    definition = _op_def_registry.get(kind)
+    return definition is None or bool(definition.is_stateful)
+
+
+@functools.cache
+def makes_refs(kind: str) -> bool:
+    """Whether ops of that type return references, as variables of the old kind do."""
+    definition = _op_def_registry.get(kind)
+    return definition is not None and any(output.is_ref for output in definition.output_arg)
+
+
+# The sessions that have been met, those among them that have run, and what to call before the first run of a session;
+# see `before_first_runs`.
+_met: weakref.WeakSet[Any] = weakref.WeakSet()
+_have_run: weakref.WeakSet[Any] = weakref.WeakSet()
+_before_first_run: list[Callable[[Any], None]] = []
+
+
+def before_first_runs(call: Callable[[Any], None]) -> None:
+    """Call `call(session)` before the first run of every session of this process, in the thread that runs.
+
+    It may set `run` and the like as attributes of that session: the run then goes there. A class is patched, because a
+    session is known to nobody else before it runs. A later run costs a look-up in a set.
+    """
+    if not _before_first_run:
+        # These may have run.
+        earlier = [each for each in gc.get_objects() if isinstance(each, _session.BaseSession)]
+        _met.update(earlier)
+        _have_run.update(earlier)
+        for name in ("run", "make_callable", "partial_run_setup", "_make_callable_from_options"):
+            _patch(name)
+    _before_first_run.append(call)
+
+
+def _patch(name: str) -> None:
+    original = getattr(_session.BaseSession, name)
+
+    @functools.wraps(original)
+    def method(session: Any, *args: Any, **kwargs: Any) -> Any:
+        if session in _met:
+            return original(session, *args, **kwargs)
+        _met.add(session)
+        before = vars(session).get(name)
+        for call in _before_first_run:
+            call(session)
+        _have_run.add(session)
+        now = vars(session).get(name)
+        return original(session, *args, **kwargs) if now is before else now(*args, **kwargs)
+
+    setattr(_session.BaseSession, name, method)
+
+
+def before_any_finalize(call: Callable[[Any], None]) -> None:
+    """Call `call(graph)` before any graph of this process is finalized for the first time."""
+    finalize = tf.Graph.finalize
+
+    @functools.wraps(finalize)
+    def finalized(graph: Any) -> None:
+        if not graph.finalized:
+            call(graph)
+        finalize(graph)
+
+    tf.Graph.finalize = finalized
+
+
+def has_open_session(graph: Any) -> bool:
+    """Whether a session of `graph` has run and is open; see `before_first_runs`."""
+    return any(session.graph is graph and not session._closed for session in list(_have_run))

@@ -8,12 +8,14 @@ the batch.
 from __future__ import annotations
 
 __all__ = [
+    "AutoStageError",
     "BuildError",
     "CheckpointError",
     "ClusterError",
     "CorruptRecordError",
     "ForkedError",
     "LeftoverWarning",
+    "NothingToStageError",
     "PlacementWarning",
     "RecordFileError",
     "RemovedModuleError",
@@ -146,3 +148,11 @@ class LeftoverWarning(StagingWarning):
 
 class UnclosedWarning(StagingWarning, ResourceWarning):
     """A session helper was garbage-collected without being closed."""
+
+
+class AutoStageError(StagingError, ValueError):
+    """`auto_stage()` cannot move the input of this graph, or a run of a staged graph has no meaning that is kept."""
+
+
+class NothingToStageError(AutoStageError):
+    """`auto_stage()` would gain nothing: the input is ready before the step, and little is computed from it."""

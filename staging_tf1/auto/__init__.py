@@ -1,0 +1,1 @@
+"""Finds which ops of a graph can run ahead of the step, and makes them do so."""

@@ -1,0 +1,104 @@
+"""What the types of ops mean for staging, and how long they take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from staging_tf1._tf import tf
+
+# Takes a batch from its first input, a handle.
+TAKING = re.compile(r"IteratorGetNext(Sync)?$|QueueDequeue(Many|UpTo)?V2$|ReaderRead(UpTo)?V2$")
+# Takes what another thread has made.
+DEQUEUES = re.compile(r"QueueDequeue(Many|UpTo)?V2$")
+ITERATOR_READS = re.compile(r"IteratorGetNext(Sync)?$")
+PREFETCHES = re.compile(r"PrefetchDataset$")
+DATASET_WRAPPERS = re.compile(r"(Options|Model|MaxIntraOpParallelism|PrivateThreadPool|AssertCardinality)Dataset$")
+PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+# Makes the features and labels that a program has names for, and often fetches.
+PARSING = re.compile(r"DecodeCSV|Parse(Single|Sequence|SingleSequence)?Example(V2)?$")
+# Names something that the session keeps. Running one twice, on both sides, changes nothing.
+HANDLES = re.compile(
+    r"(IteratorV2|OneShotIterator|(HashTable|MutableHashTable|MutableDenseHashTable|MutableHashTableOfTensors)V2"
+    r"|AnonymousHashTable|(FIFO|PaddingFIFO|RandomShuffle|Priority)QueueV2|\w+ReaderV2)$"
+)
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+# Stateful, but what they do depends on nothing outside of them, or on the order of their own runs alone.
+_MOVABLE = re.compile(
+    r"(Random\w+|Truncated(Normal)|ParameterizedTruncatedNormal|Multinomial|SampleDistortedBoundingBox(V2)?"
+    r"|\w+CandidateSampler|Assert|Print|PrintV2|TensorArray\w*V3|LookupTable(Find|Size|Export)V2|PyFunc|EagerPyFunc"
+    r"|StackV2|StackPushV2|StackPopV2|StackCloseV2|ReadFile|Stateless\w+)$"
+)
+# Of those, the ones that read a table through a handle.
+TABLE_READERS = re.compile(r"LookupTable(Find|Size|Export)V2$")
+TABLE_WRITERS = re.compile(r"LookupTable(Insert|Import|Remove)V2$|InitializeTable\w*$")
+# May take a resource that is not a variable.
+_OF_HANDLES = re.compile(r"(LookupTable\w+|TensorArray\w*V3|Stack(Push|Pop|Close)V2)$")
+# Run functions of the graph.
+CALLING = frozenset(
+    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "PartitionedCall"}
+    | {"StatefulPartitionedCall"}
+)
+AREAS = re.compile(r"(Ordered)?(Map)?(Stage|Unstage)(NoKey|Peek)?$")
+ENQUEUES = re.compile(r"QueueEnqueue(Many)?V2$")
+ITERATOR_STATE = frozenset({"SerializeIterator", "DeserializeIterator"})
+INITIALIZERS = frozenset({"MakeIterator"})
+
+# Nanoseconds for one run of an op that handles one record; others are counted by what they return.
+_TIMES = (
+    (re.compile(r"Decode(Jpeg|AndCropJpeg|Png|Image|Bmp|Gif|Webp)$"), 2_000_000),
+    (PYTHON, 1_000_000),
+    (re.compile(r"Resize\w+|CropAndResize|NonMaxSuppression\w*|SampleDistorted\w+|AdjustHue|AdjustSaturation|"
+                r"AdjustContrast\w*|RGBToHSV|HSVToRGB|AudioSpectrogram|Mfcc|DecodeWav|RFFT\w*"), 500_000),
+    (re.compile(r"ReadFile|ParseExample\w*|ParseSingle\w+|DecodeCSV|DecodeRaw|DecodeCompressed|ParseSequence\w+|"
+                r"ParseTensor|DecodeProto\w*"), 200_000),
+    (re.compile(r"Regex\w+|String\w+|LookupTable\w+|Unique\w*|AsString|Substr|SparseFill\w+"), 50_000),
+)  # fmt: skip
+_EACH_NS = 2_000
+# How many bytes of a result an op of arithmetic makes in a nanosecond.
+_BYTES_PER_NS = 1
+# How often a loop runs, and how large an unknown dimension is.
+ROUNDS = UNKNOWN_DIM = 32
+_STAGING_NS = 5_000
+
+
+@cache
+def may_move(kind: str, *, stateful: bool, has_resource: bool) -> bool:
+    """Whether a run of an op of that kind ahead of the step computes what it would in the step."""
+    if has_resource and not _OF_HANDLES.match(kind):
+        return False
+    return not stateful or bool(_MOVABLE.match(kind))
+
+
+def time_of(kind: str, result_bytes: int) -> int:
+    """Returns how many nanoseconds a run takes, roughly."""
+    fixed = _fixed_time(kind)
+    return _EACH_NS + result_bytes // _BYTES_PER_NS if fixed is None else fixed
+
+
+@cache
+def _fixed_time(kind: str) -> int | None:
+    for kinds, time in _TIMES:
+        if kind in kinds if isinstance(kinds, frozenset) else kinds.match(kind):
+            return time
+    return None
+
+
+def carrying_time(result_bytes: int) -> int:
+    """Returns how many nanoseconds it costs to carry a tensor across the boundary."""
+    return _STAGING_NS + result_bytes // 10
+
+
+def bytes_of(shape: Sequence[int | None] | None, item: int) -> int:
+    """Returns the size of a tensor; a dimension that is unknown counts as 32, and so do two of a shape that is."""
+    total = item
+    for dim in [None, None] if shape is None else shape:
+        total *= UNKNOWN_DIM if dim is None else int(dim)
+    return min(total, 1 << 40)
+
+
+def can_be_carried(tensor: Any) -> bool:
+    """Whether an area can hold a tensor."""
+    return tensor.dtype not in (tf.resource, tf.variant)
