@@ -211,6 +211,11 @@ def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
 
 
+def forget(run: PipelineRun) -> None:
+    """Lets the pipeline of a run that has ended be started again in its session."""
+    getattr(run.session, _RUNS).pop(run.pipeline, None)
+
+
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
     """Returns the runs of `pipeline` in all sessions of its graph that have not been freed."""
     return [run for run in list(getattr(graph, _ALL_RUNS, ())) if run.pipeline is pipeline]

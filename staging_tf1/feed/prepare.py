@@ -19,6 +19,7 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.pipeline_run import end_earlier, run_in
 from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
+from staging_tf1.graph.sink import Sink
 
 # An attribute of the session, so that it is freed with it.
 _PREPARED = "_staging_tf1_prepared"
@@ -39,6 +40,8 @@ class _Session:
     """The pipelines that are prepared but not started in one session."""
 
     prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
+    # Those that were started before, and can be started again.
+    reset: set[Sink] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -60,7 +63,9 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
             run_unwrapped(session, inits)
         for pipeline, begins in zip(new, starts, strict=True):
             fast_forward(pipeline, begins, session)
-        run_unwrapped(session, [sink.reset for pipeline in new for sink in pipeline.sinks])
+        sinks = [sink for pipeline in new for sink in pipeline.sinks]
+        run_unwrapped(session, [sink.renew if sink in of_session.reset else sink.reset for sink in sinks])
+        of_session.reset |= {sink for sink in sinks if sink.renew is not None}
         threaded = [sink for pipeline in new if not pipeline.lockstep for sink in pipeline.sinks]
         canceller = Canceller(session, threaded)
         of_session.prepared |= {

@@ -89,7 +89,7 @@ def register(pipeline: Pipeline) -> None:
     if not hasattr(graph, _RUNNERS):
         setattr(graph, _RUNNERS, {})
     runner = getattr(graph, _RUNNERS)[pipeline] = PipelineRunner(pipeline)
-    if not pipeline.lockstep:
+    if not (pipeline.lockstep or pipeline.on_demand):
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
 
 
@@ -122,9 +122,12 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
       UninitializedError: variables are uninitialized; the message lists them.
     """
     if not is_prepared(pipeline, session):
-        check_initialized(session, pipeline)
-        together = are_started_together(session.graph)
-        prepare(pipelines_of(session.graph) if together else [pipeline], session)
+        if not pipeline.on_demand:
+            check_initialized(session, pipeline)
+        together = are_started_together(session.graph) and not pipeline.on_demand
+        prepare(
+            [each for each in pipelines_of(session.graph) if not each.on_demand] if together else [pipeline], session
+        )
     return take_prepared(pipeline, session)
 
 

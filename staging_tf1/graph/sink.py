@@ -54,6 +54,8 @@ class Sink:
     ends: tuple[Any, ...] = ()
     # The queue of an area's slots.
     slots: Any | None = None
+    # Run instead of `reset` before every later start in a session. None if there is no later start.
+    renew: Any | None = None
     # Of a shuffle queue with a reproducible order.
     handshake: Handshake | None = None
 
@@ -78,6 +80,8 @@ class Staging:
     advance: Callable[[Any, Any], Any] | None
     # Whether a token holds how many batches its element stands for.
     counts: bool
+    # Whether it can be started again in a session, after the end of the data.
+    reopens: bool = False
 
 
 def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], how: Staging, label: Any = None) -> Sink:
@@ -97,6 +101,7 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         device=how.device,
         counts=how.counts,
         labels=label is not None,
+        reopens=how.reopens,
     )
     put = area.put(values, release=how.release, label=label)
     with on(how.device):
@@ -122,6 +127,7 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         take=area.take,
         ends=tuple(cut_before(put, values)) if how.lockstep and not placeholders else (),
         slots=area.slots,
+        renew=area.renew,
     )
 
 

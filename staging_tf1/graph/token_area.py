@@ -22,6 +22,9 @@ from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.get_stats import GetStats
 
+# The token of the end of the data, in an area that can be opened again.
+_END = -1
+
 
 @dataclass(frozen=True)
 class Repair:
@@ -40,6 +43,8 @@ class Repair:
 class TokenArea:
     """An area with a queue of `slots` and a queue of `tokens`, one scalar each per free slot and per element.
 
+    With `reopens`, the area can be used again after the end of the data. It then has neither counts nor labels.
+
     With `counts`, a token holds how many batches of the source its element stands for: itself, and those skipped just
     before it. For a `DealtPosition` it holds the number of the batch. With `labels`, a token also holds a string,
     because an area on a GPU cannot hold strings and the tokens are on the host.
@@ -54,8 +59,13 @@ class TokenArea:
         device: str | None,
         counts: bool = False,
         labels: bool = False,
+        reopens: bool = False,
     ) -> None:
         self.capacity = capacity
+        self._reopens = reopens
+        # Empties it and frees all slots, so that an input that has ended or was changed can be read again. Nothing may
+        # put or take meanwhile. None without `reopens`.
+        self.renew: Any = None
         # A placeholder of the op that enqueues the token; None without `counts`.
         self.count: Any = None
         # A run that depends on this op takes an element.
@@ -77,16 +87,46 @@ class TokenArea:
                 self.size = self.tokens.size(name="size")
                 # Shared by all enqueues, because each op makes the session start more slowly.
                 self._zero = tf.constant(0, name="zero")
-                refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = self._repair()
-                self.close = self.tokens.close(name="close")
-                cancelled = self.tokens.close(cancel_pending_enqueues=True)
+                if reopens:
+                    cancelled, resets = self._make_reopening()
+                else:
+                    self.close = self.tokens.close(name="close")
+                    cancelled = self.tokens.close(cancel_pending_enqueues=True)
+                    refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
+                    resets = [refill, self.area.clear()]
                 # Only then, because a put that gets the slot earlier goes in.
                 with tf.control_dependencies([cancelled]):
                     self.cancel = self.slots.enqueue(self._zero, name="cancel")
             # Cleared, because a server keeps areas between sessions.
-            self.reset = tf.group(refill, self.area.clear(), self.stats.reset, name="reset")
+            self.reset = tf.group(*resets, self.stats.reset, name="reset")
+
+    def _make_reopening(self) -> tuple[Any, list[Any]]:
+        """Makes the ops of an area whose tokens stay open. Returns the op that ends it, and those that begin it.
+
+        A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
+        same session. So the end is a token of its own, which whoever takes it puts back.
+        """
+        # Closed from the beginning: to take one element of it is the end of the data, to take none is nothing.
+        self._over = tf.FIFOQueue(1, tf.int32, [], name="over")
+        self.close = self.tokens.enqueue(tf.constant(_END, name="end"), name="close")
+        emptied = [queue.dequeue_many(queue.size()) for queue in (self.tokens, self.slots)]
+        with tf.control_dependencies([*emptied, self.area.clear()]):
+            filled = self.slots.enqueue_many(tf.zeros([self.capacity], tf.int32))
+        self.renew = tf.group(filled, name="renew")
+        return self.close, [self.renew, self._over.close(name="begin")]
+
+    def _take(self) -> Any:
+        if not self._reopens:
+            return self.tokens.dequeue()
+        token = self.tokens.dequeue()
+        ends = tf.cast(token < 0, tf.int32)
+        put_back = self.tokens.enqueue_many(tf.fill([ends], _END))
+        with tf.control_dependencies([put_back]):
+            ended = self._over.dequeue_many(ends)
+        with tf.control_dependencies([ended]):
+            return tf.identity(token)
 
     def _repair(self) -> Repair:
         return Repair(
@@ -123,7 +163,7 @@ class TokenArea:
           advance: makes the op that counts the element, from its token's count and label.
         """
         # In the caller's device scope, as with `StagingArea.get`.
-        taken, counted = self.stats.around(self.tokens.size, self.tokens.dequeue)
+        taken, counted = self.stats.around(self.tokens.size, self._take)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
         with tf.control_dependencies([counted]):

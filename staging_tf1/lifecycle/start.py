@@ -19,7 +19,7 @@ from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, stall_secs_or_default
 
-_RUNTIME = "_staging_tf1_runtime"
+RUNTIME = "_staging_tf1_runtime"
 
 
 def start(
@@ -77,12 +77,12 @@ def start(
     with sess.graph.as_default():
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
-        prepare(pipelines, sess)
+        prepare([pipeline for pipeline in pipelines if not pipeline.on_demand], sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
-    if not hasattr(sess, _RUNTIME):
+    if not hasattr(sess, RUNTIME):
         # Not wrapped a second time by a second start.
         runtime = SessionRuntime(sess, pipelines, observer, rule)
-        setattr(sess, _RUNTIME, runtime)
+        setattr(sess, RUNTIME, runtime)
         runtime.start()
     return threads
 

@@ -17,6 +17,7 @@ from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan, Watched
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
+from staging_tf1.lifecycle.on_demand import OnDemand
 from staging_tf1.watch.failed_batches import FailedBatches
 
 
@@ -31,6 +32,10 @@ class Demand(NamedTuple):
     lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
     # What it does with plain areas.
     plan: Plan
+    # The pipelines whose threads start with the first such run.
+    starts: tuple[Pipeline, ...] = ()
+    # The pipelines whose input the run changes.
+    renews: tuple[Pipeline, ...] = ()
 
 
 class Steps:
@@ -76,7 +81,7 @@ class Steps:
             for pipeline in pipelines
             if pipeline.lockstep
         }
-        self._runs = runs_in(session, pipelines)
+        self.on_demand = OnDemand(session, pipelines)
         self._demands = ByFetches(self._look_up)
         # Held by a step in lockstep: two at once would put one batch twice.
         self._one_at_a_time = threading.RLock()
@@ -85,6 +90,10 @@ class Steps:
         self.last_is_torn = False
         # Whether the batches of a failed step are still to be found.
         self._unsettled = False
+
+    @property
+    def _runs(self) -> list[PipelineRun]:
+        return runs_in(self._session, self._pipelines)
 
     def warm_up(self) -> None:
         """Puts the first batch of every lockstep pipeline."""
@@ -119,7 +128,8 @@ class Steps:
             return None
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
         plan = self._loops.plan(fetches, fed)
-        if not sinks and plan is NO_PLAN:
+        renews = tuple(each for each in self._pipelines if not each.renewed_by.isdisjoint(ops))
+        if not (sinks or renews) and plan is NO_PLAN:
             return None
         towers = {
             pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
@@ -135,6 +145,8 @@ class Steps:
             ),
             tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
             plan,
+            tuple(each for each in self._pipelines if each.on_demand and not sinks.isdisjoint(each.sinks)),
+            renews,
         )
 
     def waiting_for_others(self, demand: Demand | None) -> AbstractContextManager[Any]:
@@ -175,6 +187,7 @@ class Steps:
             self.settle()
         if self._in_step is not None:
             self._watched([], self._in_step.before_step)()
+        self.on_demand.before(demand.starts, demand.renews)
         puts, feeds = self._before(demand)
         with self._lock:
             self._under_way += 1
@@ -186,6 +199,7 @@ class Steps:
             self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
             if isinstance(error, tf.errors.OutOfRangeError) and not self._of_cluster.isdisjoint(demand.sinks):
                 self._data_has_ended()
+            self.on_demand.raise_cause(demand.starts, error)
             raise
         with self._lock:
             self.failed_batches.succeeded(demand.sinks)

@@ -1,0 +1,111 @@
+"""`OnDemand`: the pipelines of one session that start with the first step that takes a batch, and can start again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.errors import AutoStageError, StagingError
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun, forget, run_in, runs_in, stop_all
+from staging_tf1.feed.queue_runner import runner_of
+
+# How long a batch may take that is computed while its iterator is initialized again.
+_LAST_BATCH_SECS = 600.0
+
+
+class OnDemand:
+    """Starts the feed threads when a run first takes a batch, and ends them before a run that changes their input.
+
+    An Estimator and many loops initialize iterators after the queue runners have started, and initialize them again in
+    each epoch.
+    """
+
+    def __init__(self, session: Any, pipelines: Sequence[Pipeline]) -> None:
+        self._session = session
+        self._pipelines = [pipeline for pipeline in pipelines if pipeline.on_demand]
+        self._lock = threading.RLock()
+        self._stopped = False
+        # Called before each run that takes a batch.
+        self.before_step: Callable[[], None] = lambda: None
+
+    def before(self, starts: Sequence[Pipeline], renews: Sequence[Pipeline]) -> None:
+        """Called before a run that takes from `starts` and changes the input of `renews`."""
+        if not (starts or renews):
+            return
+        with self._lock:
+            for pipeline in renews:
+                if pipeline in starts:
+                    raise AutoStageError(
+                        f"{pipeline}: one run initializes its iterator and takes a batch of it. Run the initializer "
+                        f"first, and then the step."
+                    )
+                self._end(pipeline)
+            for pipeline in starts:
+                self._start(pipeline)
+        if starts:
+            self.before_step()
+
+    def _start(self, pipeline: Pipeline) -> None:
+        run = run_in(self._session, pipeline)
+        if run is not None or self._stopped:
+            return
+        if self._session.sess_str:
+            raise AutoStageError(
+                f"{pipeline}: the session runs on server {tf.compat.as_str(self._session.sess_str)}, where an area "
+                f"outlives it. auto_stage() needs a session of this process."
+            )
+        runner_of(self._session.graph, pipeline).create_threads(self._session, None, daemon=True, start=True)
+
+    def _end(self, pipeline: Pipeline) -> None:
+        run = run_in(self._session, pipeline)
+        if run is None:
+            return
+        stop_all([run])
+        left = run.join(_LAST_BATCH_SECS)
+        if left:
+            raise StagingError(
+                f"{pipeline}: cannot read its input again, because {left[0].name} still computes a batch after "
+                f"{_LAST_BATCH_SECS:.0f} s."
+            )
+        forget(run)
+
+    def raise_cause(self, taken: Sequence[Pipeline], error: BaseException) -> None:
+        """Raises what has ended a feed thread in place of `error`, a step's. The next step begins again after it."""
+        if not isinstance(error, tf.errors.OutOfRangeError):
+            self._restore_ends()
+            return
+        for pipeline in taken:
+            with self._lock:
+                run = run_in(self._session, pipeline)
+                cause = None if run is None else run.error
+                if cause is None:
+                    continue
+                self._end(pipeline)
+            raise cause from cause.__cause__
+
+    def _restore_ends(self) -> None:
+        """A step that failed for another reason may have taken the token of the end, and not put it back."""
+        ended = [run for run in self._runs if not any(thread.is_alive() for thread in run.threads)]
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):
+            for sink in [sink.sink for run in ended for sink in run.sinks]:
+                if not run_unwrapped(self._session, sink.size):
+                    run_unwrapped(self._session, sink.close)
+
+    @property
+    def _runs(self) -> list[PipelineRun]:
+        return runs_in(self._session, self._pipelines)
+
+    def stop(self) -> None:
+        """Tells the threads to end, before the session is closed. They are joined after it."""
+        self._stopped = True
+        for run in self._runs:
+            run.begin_to_stop()
+
+    def join(self, secs: float) -> None:
+        """Waits for the threads of a closed session."""
+        for run in self._runs:
+            run.join(secs)
