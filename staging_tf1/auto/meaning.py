@@ -1,0 +1,235 @@
+"""`Meaning`: what the fetches and feeds of a program mean after its input was staged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import tf
+from staging_tf1.auto.put_meter import PutMeter
+from staging_tf1.errors import AutoStageError
+from staging_tf1.graph.dependencies import ByFetches, ancestors, elements_of
+from staging_tf1.graph.sink import Sink
+
+_MEANING = "_staging_tf1_meaning"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops that run ahead together, and their area."""
+
+    sink: Sink
+    # The names of its ops, and of those among them that take batches.
+    ops: frozenset[str]
+    sources: frozenset[str]
+    # For each carried tensor, by name: the tensor that the step reads, and the sources that it depends on.
+    carried: Mapping[str, tuple[Any, frozenset[str]]]
+    # For ops of the step that ran after ops that run ahead: the sources of those.
+    after: Mapping[str, frozenset[str]]
+    # Measures how long a put takes; None if that cannot be.
+    meter: PutMeter | None = None
+
+
+class _Plan(NamedTuple):
+    fetches: Any
+    # For each fed tensor what is fed instead; None feeds nothing of its own.
+    feeds: dict[int, Any]
+    # Tensors to compute from the feeds first, and what to feed with each.
+    first: tuple[tuple[Any, Any], ...]
+
+
+class Meaning:
+    """Translates the runs of one graph.
+
+    Args:
+      graph: the staged graph.
+      groups: what runs ahead.
+    """
+
+    def __init__(self, graph: Any, groups: Sequence[Group]) -> None:
+        self._graph, self.groups = graph, groups
+        self._ahead = {name: group for group in groups for name in group.ops}
+        self._carried = {name: each[0] for group in groups for name, each in group.carried.items()}
+        self._plans = ByFetches(self._look_up)
+
+    def of_run(
+        self, fetches: Any, feed_dict: Any, compute: Callable[[Sequence[Any], Any], Sequence[Any]]
+    ) -> tuple[Any, Any]:
+        """Returns the fetches and feeds of the staged graph for those of the program.
+
+        Args:
+          fetches: as in `Session.run`.
+          feed_dict: as in `Session.run`.
+          compute: runs tensors that nothing takes a batch for.
+
+        Raises:
+          AutoStageError: the run has no meaning that is kept.
+        """
+        plan: _Plan = self._plans.of(fetches, feed_dict)
+        if not plan.feeds:
+            return plan.fetches, feed_dict
+        fed = {plan.feeds.get(place, key): value for place, (key, value) in enumerate(feed_dict.items())}
+        if plan.first:
+            values = compute([tensor for tensor, _ in plan.first], feed_dict)
+            fed.update((instead, value) for (_, instead), value in zip(plan.first, values, strict=True))
+        return plan.fetches, fed
+
+    def fetches(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Any:
+        """Returns the fetches of a callable.
+
+        Raises:
+          AutoStageError: a fed tensor runs ahead, or as in `of_run`.
+        """
+        plan: _Plan = self._plans.of(fetches, list(feed_list or ()))
+        if plan.feeds:
+            raise AutoStageError("make_callable() cannot feed a tensor that auto_stage() has moved. Use Session.run.")
+        return plan.fetches
+
+    def _look_up(self, fetches: Any, fed: list[Any]) -> _Plan:
+        mapped = _mapped(fetches, self._fetched)
+        feeds, first = self._fed(fed)
+        try:
+            given = {element.name for key in fed for element in elements_of(self._graph, key)}
+            wanted = elements_of(self._graph, mapped)
+        except (KeyError, TypeError, ValueError):
+            # Only Session.run can say what is wrong with it.
+            return _Plan(mapped, feeds, tuple(first))
+        given |= {tensor.name for tensor in feeds.values()} | {instead.name for _, instead in first}
+        self._check({op.name: op for op in ancestors(wanted, given)}, given)
+        return _Plan(mapped, feeds, tuple(first))
+
+    def _fetched(self, leaf: Any) -> Any:
+        try:
+            parts = tf.nest.flatten(leaf, expand_composites=True)
+            elements = [self._graph.as_graph_element(part) for part in parts]
+        except (KeyError, TypeError, ValueError):
+            return leaf
+        if not any(_op_of(element).name in self._ahead for element in elements):
+            return leaf
+        instead = [self._instead(element) for element in elements]
+        if len(parts) == 1 and parts[0] is leaf:
+            return instead[0]
+        return tf.nest.pack_sequence_as(leaf, instead, expand_composites=True)
+
+    def _instead(self, element: Any) -> Any:
+        group = self._ahead.get(_op_of(element).name)
+        if group is None:
+            return element
+        if element.name in self._carried:
+            return self._carried[element.name]
+        if isinstance(element, tf.Operation):
+            carried = [self._carried[output.name] for output in element.outputs if output.name in self._carried]
+            if carried and len(carried) == len(element.outputs):
+                return carried[0].op
+        raise AutoStageError(
+            f"'{element.name}' runs ahead of the step, so it cannot be fetched with it. To carry it to the step, call "
+            f"auto_stage(keep=['{element.name}'])."
+        )
+
+    def _fed(self, fed: Sequence[Any]) -> tuple[dict[int, Any], list[tuple[Any, Any]]]:
+        feeds: dict[int, Any] = {}
+        moved: dict[str, Any] = {}
+        for place, key in enumerate(fed):
+            try:
+                elements = elements_of(self._graph, key)
+            except (KeyError, TypeError, ValueError):
+                continue
+            for element in elements:
+                if _op_of(element).name not in self._ahead:
+                    continue
+                if len(elements) > 1:
+                    raise AutoStageError(
+                        f"'{element.name}' is a component of a sparse or ragged value that runs ahead of the step. "
+                        f"Feed its components one by one."
+                    )
+                moved[element.name] = element
+                # Not carried: fed as it is, for what is computed from it first.
+                feeds[place] = self._carried.get(element.name, element)
+        first = []
+        given = {element.name for key in fed for element in self._elements(key)}
+        for name, instead in self._carried.items() if moved else ():
+            if name in moved:
+                continue
+            tensor = self._graph.as_graph_element(name)
+            if not _depends_on(tensor, set(moved)):
+                continue
+            behind = {op.name for op in ancestors([tensor], given)}
+            sources = sorted(behind & self._ahead[tensor.op.name].sources)
+            if sources:
+                raise AutoStageError(
+                    f"{sorted(moved)} is fed, and '{name}' is computed from it and from '{sources[0]}', which runs "
+                    f"ahead of the step. Feed '{name}' too, or carry the fed tensor to the step with "
+                    f"auto_stage(keep=...)."
+                )
+            first.append((tensor, instead))
+        return feeds, first
+
+    def _elements(self, key: Any) -> list[Any]:
+        try:
+            return elements_of(self._graph, key)
+        except (KeyError, TypeError, ValueError):
+            return []
+
+    def _check(self, ops: Mapping[str, Any], given: set[str]) -> None:
+        for group in self.groups:
+            late = sorted(group.ops & ops.keys())
+            if late:
+                raise AutoStageError(
+                    f"the run computes '{late[0]}', which runs ahead of the step: it depends on it through an op that "
+                    f"was added after auto_stage(). Call auto_stage() when the graph is complete."
+                )
+            assert group.sink.take is not None
+            if len(group.sources) < 2 or group.sink.take.name not in ops:
+                continue
+            read: set[str] = set()
+            for output, sources in group.carried.values():
+                if output.op.name in ops and output.name not in given:
+                    read |= sources
+            for name, sources in group.after.items():
+                if name in ops:
+                    read |= sources
+            if read != group.sources:
+                raise AutoStageError(
+                    f"the run takes a batch of {sorted(read)} but not of {sorted(group.sources - read)}, which "
+                    f"auto_stage() has joined: they run ahead together. Run both in one step, or stage them apart."
+                )
+
+
+def _depends_on(tensor: Any, names: set[str]) -> bool:
+    return any(each.name in names for op in ancestors([tensor]) for each in op.inputs)
+
+
+def _op_of(element: Any) -> Any:
+    return element if isinstance(element, tf.Operation) else element.op
+
+
+def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
+    """Returns the containers that `Session.run` looks into, with other leaves; the same object if none changed."""
+    if isinstance(fetches, Mapping):
+        changed = {key: _mapped(value, fetched) for key, value in fetches.items()}
+        if all(changed[key] is value for key, value in fetches.items()):
+            return fetches
+        return changed if type(fetches) is dict else type(fetches)(changed)  # type: ignore[call-arg]
+    if isinstance(fetches, (list, tuple)):
+        parts = [_mapped(each, fetched) for each in fetches]
+        if all(new is old for new, old in zip(parts, fetches)):
+            return fetches
+        return type(fetches)(*parts) if hasattr(fetches, "_fields") else type(fetches)(parts)
+    if hasattr(type(fetches), "__attrs_attrs__"):
+        made = copy.copy(fetches)
+        for field in type(fetches).__attrs_attrs__:
+            object.__setattr__(made, field.name, _mapped(getattr(fetches, field.name), fetched))
+        return made
+    return fetched(fetches)
+
+
+def meaning_of(graph: Any) -> Meaning | None:
+    """Returns what runs of a staged graph mean; None for any other graph."""
+    return getattr(graph, _MEANING, None)
+
+
+def set_meaning(graph: Any, meaning: Meaning) -> None:
+    """Notes that a graph was staged."""
+    setattr(graph, _MEANING, meaning)
