@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from staging_tf1.define.staged import staged
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
+    from staging_tf1.lifecycle.auto import auto_stage
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
@@ -36,6 +37,7 @@ __all__ = [
     "StagingHook",
     "StagingSession",
     "StagingSummaryHook",
+    "auto_stage",
     "contrib",
     "errors",
     "legacy",
@@ -55,6 +57,7 @@ _HOMES = {
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "watch.summary_hook",
+    "auto_stage": "lifecycle.auto",
     "staged": "define.staged",
     "start": "lifecycle.start",
 }

@@ -11,19 +11,22 @@ from typing import Any
 
 from absl import logging
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import RECOVERED
-from staging_tf1.errors import StallError, StuckThreadWarning
+from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning
 from staging_tf1.feed.gated import gated_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
+from staging_tf1.lifecycle.auto_gain import GainWatch
 from staging_tf1.lifecycle.close import close_within
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
 from staging_tf1.lifecycle.last_save import LastSave
+from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.watch.lock_probe import LockProbe
 from staging_tf1.watch.snapshot import Observer, Pending
@@ -95,6 +98,8 @@ class SessionRuntime:
         self._stall_report: str | None = None
         self._trace: Trace | None = None
         self._cluster = next((each.cluster for each in pipelines if each.cluster is not None), None)
+        # Called while the session can still run.
+        self.before_close: Callable[[], None] = lambda: None
         # Whether the loop ended without an error.
         self.ended_well = False
         # In synchronous training, the chief's thread that applies the gradients waits for more of them until the
@@ -119,6 +124,13 @@ class SessionRuntime:
         self._last_save = last_save
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
         session.run, session.close = self._run, self._close
+        self.meaning = meaning_of(session.graph)
+        self.gain: GainWatch | None = None
+        if self.meaning is not None:
+            session.make_callable = self._make_callable
+            session.partial_run_setup = self._refuse_partial_run
+            self.gain = GainWatch(session, self.meaning, self.stats)
+            self.steps.on_demand.before_step = self.gain.before_step
         disarm_in_child(session)
 
     def _new_in_step(self) -> InStep | None:
@@ -189,6 +201,8 @@ class SessionRuntime:
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
         refuse_if_forked("A session")
+        if self.meaning is not None:
+            fetches, feed_dict = self.meaning.of_run(fetches, feed_dict, partial(run_unwrapped, self.session))
         demand = self.steps.demand(fetches, feed_dict)
         if demand is None:
             return self.run_step(fetches, feed_dict, options, run_metadata)
@@ -201,6 +215,17 @@ class SessionRuntime:
 
         with self.steps.refusing_others(demand):
             return self.steps.around(demand, run)
+
+    def _make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
+        if accept_options:
+            raise AutoStageError(
+                "make_callable(accept_options=True) has no meaning after auto_stage(). Use Session.run."
+            )
+        return make_stepper(self, fetches, feed_list)
+
+    @staticmethod
+    def _refuse_partial_run(fetches: Any, feeds: Any = None) -> None:
+        raise AutoStageError("partial_run_setup() cannot be used after auto_stage(). Use Session.run.")
 
     def run_step(self, fetches: Any, feed_dict: Any, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs the session's own `run`, timed."""
@@ -288,11 +313,15 @@ class SessionRuntime:
             # The session, and the files that closing it writes, belong to the parent.
             return
         self.session.run, self.session.close = self._run_before, self._close_before
+        if self.meaning is not None:
+            del self.session.make_callable, self.session.partial_run_setup
+        self.before_close()
         self.stop_watching()
         self.steps.stop()
         self.steps.warn_of_leftovers()
         if self._trace is not None:
             self._trace.write()
+        self.steps.on_demand.stop()
         try:
             self._save_if_interrupted()
         finally:
@@ -316,6 +345,7 @@ class SessionRuntime:
             close_within(_CANCEL_SECS, self._close_before, layout)
         else:
             self._close_before()
+        self.steps.on_demand.join(_CANCEL_SECS)
         for thread in self.ends_with_session:
             thread.join(_CANCEL_SECS)
         # After the last step, which consumes what it has been given.

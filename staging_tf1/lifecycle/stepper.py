@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import fast_callable, tf
 from staging_tf1.graph.dependencies import elements_of
-from staging_tf1.lifecycle.runtime import SessionRuntime
+
+if TYPE_CHECKING:
+    from staging_tf1.lifecycle.runtime import SessionRuntime
 
 
 def make_stepper(runtime: SessionRuntime, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
     """Returns a callable of the values of `feed_list` that runs `fetches` as a step."""
     session, steps = runtime.session, runtime.steps
-    plain = session.make_callable(fetches, feed_list or None)
+    if runtime.meaning is not None:
+        fetches = runtime.meaning.fetches(fetches, feed_list)
+    # Not the session's own, which makes a step in a graph that was staged by itself.
+    plain = type(session).make_callable(session, fetches, feed_list or None)
     demand = steps.demand(fetches, feed_list)
     if feed_list:
         # TensorFlow's callable goes through the session's run, which is wrapped.
