@@ -14,6 +14,7 @@ from staging_tf1.legacy.source_files import why_python_2
 _EPILOG = """
 example:
   staging-tf1 run train.py --data digits.npz
+  staging-tf1 run --auto-stage train.py
   staging-tf1 run --package my_models -m my_models.train -- --steps 100
 """
 _TAKE_A_VALUE = ("--package",)
@@ -45,6 +46,16 @@ def parser() -> argparse.ArgumentParser:
         help="do not restore np.object, ndarray.tostring, inspect.getargspec and other removed names, nor the way in "
         "which numpy 1 prints numbers",
     )
+    made.add_argument(
+        "--auto-stage",
+        nargs="?",
+        choices=("stage", "report"),
+        const="stage",
+        default="",
+        metavar="report",
+        help="compute the input of training steps ahead of them (docs/auto_stage.md); with =report only say what that "
+        "would change",
+    )
     return made
 
 
@@ -68,4 +79,5 @@ def main(argv: list[str]) -> int:
     if importlib.util.find_spec("tensorflow") is None:
         complain("staging-tf1 run", "TensorFlow is not installed: pip install tensorflow")
         return 2
-    launch(program, Settings(tuple(sorted(packages)), options.claim_version, not options.no_old_names))
+    old_names = not options.no_old_names
+    launch(program, Settings(tuple(sorted(packages)), options.claim_version, old_names, auto_stage=options.auto_stage))

@@ -140,8 +140,13 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
     tf1.attach(module, origin, settings)
     if _installed is settings and not settings.only:
         tf1.switch_off_v2(module)
-        if from_environment() is not None:
+        started_with = from_environment()
+        if started_with is not None:
             find_devices()
+            if started_with.auto_stage:
+                from staging_tf1.lifecycle.auto_run import stage_programs
+
+                stage_programs(changes=started_with.auto_stage != "report")
 
 
 def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:

@@ -19,6 +19,7 @@ class Settings:
     claim_version: bool = False  # tf.__version__ is 1.15.5 for the program
     old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
     only: tuple[str, ...] = ()  # the names of `tf` that programs see as in TF1; all, if there are none
+    auto_stage: str = ""  # "stage" stages the input of the program's graphs; "report" only says what that would do
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
         """Write these settings to `environment`, where every Python child process finds them."""
@@ -31,4 +32,9 @@ def from_environment() -> Settings | None:
     if not text:
         return None
     stored = json.loads(text)
-    return Settings(tuple(stored["packages"]), bool(stored["claim_version"]), bool(stored["old_names"]))
+    return Settings(
+        tuple(stored["packages"]),
+        claim_version=bool(stored["claim_version"]),
+        auto_stage=str(stored.get("auto_stage", "")),
+        old_names=bool(stored["old_names"]),
+    )

@@ -1,0 +1,75 @@
+"""Unmodified programs print the same under `staging-tf1 run` and `staging-tf1 run --auto-stage`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from legacy_support import PROGRAMS, Run, assert_same_numbers, goldens
+from load import slowdown
+
+AUTO = PROGRAMS / "auto"
+PREFIX = "staging-tf1 run --auto-stage:"
+
+
+def said(stderr: str) -> list[str]:
+    return [line.removeprefix(PREFIX).strip() for line in stderr.splitlines() if line.startswith(PREFIX)]
+
+
+# How many graphs are staged, and what is said of one.
+STAGED = {
+    "csv_tables": (1, "from IteratorGetNext"),
+    "two_graphs": (2, "from batch"),
+}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_a_staged_program_prints_the_same(name: str, staging_run: Run, legacy_run: Run) -> None:
+    plain, staged = legacy_run(AUTO / f"{name}.py"), staging_run("--auto-stage", AUTO / f"{name}.py")
+    assert staged.returncode == 0, staged.stderr[-3000:]
+    graphs, words = STAGED[name]
+    lines = said(staged.stderr)
+    assert sum("ops run ahead of the step" in line for line in lines) == graphs, lines
+    assert any(words in line for line in lines), lines
+    assert staged.stdout == plain.stdout
+
+
+def test_a_report_changes_nothing(staging_run: Run, legacy_run: Run) -> None:
+    plain, reported = legacy_run(AUTO / "csv_tables.py"), staging_run("--auto-stage=report", AUTO / "csv_tables.py")
+    assert reported.returncode == 0, reported.stderr[-3000:]
+    assert reported.stdout == plain.stdout
+    assert "ops would run ahead of the step" in reported.stderr
+    assert "IteratorGetNext:0 string (?,)" in reported.stderr
+    assert not any("ops run ahead" in line for line in said(reported.stderr))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("runner_endless", "nothing is worth moving"),
+        pytest.param("layers_model", "the step uses the graph's own staging area", marks=pytest.mark.slow),
+    ],
+)
+def test_a_program_that_is_refused_runs_as_it_was(name: str, words: str, staging_run: Run) -> None:
+    ran = staging_run("--auto-stage", PROGRAMS / f"{name}.py")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert_same_numbers(ran.stdout, goldens()[name])
+    lines = said(ran.stderr)
+    assert len(lines) == 1 and lines[0].startswith("not staged: ") and words in lines[0]
+
+
+def test_where_the_input_waits_a_step_takes_less(staging_run: Run) -> None:
+    """20 ms of waiting for the input, beside a step that waits as long."""
+    took, printed = [], []
+    for flags in ([], ["--auto-stage"]):
+        ran = staging_run(*flags, AUTO / "waiting_input.py", 60)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        found = re.search(r"([\d.]+) ms a step", ran.stderr)
+        assert found is not None
+        took.append(float(found.group(1)))
+        printed.append(ran.stdout)
+    assert printed[0] == printed[1]
+    gained = [line for line in said(ran.stderr) if "Unstaged it would take about" in line]
+    assert len(gained) == 1
+    # On an idle machine 1.8 times as fast. Both wait most of the time, so load matters little.
+    assert took[0] / took[1] > (1.5 if slowdown() < 1.5 else 1.2), took
