@@ -1,7 +1,7 @@
 """Draws the pictures of the documentation: `make pictures`, or `python tools/pictures/draw.py NAME...` for some.
 
-Those of RUNS show a run on this machine, so their numbers differ from time to time. `--check` compares the others with
-the code, and draws nothing.
+Those of RUNS show a run on this machine, or a graph of the installed TensorFlow, so they differ from time to time.
+`--check` compares the others with the code, and draws nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for scalars.py, which imports TensorFlow
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for scalars.py and auto_cut.py, which import TensorFlow
 
+import auto_cut
 import pipeline
 import protocol
 import rooms
@@ -27,7 +28,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "cluster-run": protocol.draw_cluster_run,
     "rooms": rooms.draw,
 }
-RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw}
+RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw, "auto-cut": auto_cut.draw}
 
 
 def main(names: list[str]) -> int:
