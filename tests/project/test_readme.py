@@ -80,3 +80,16 @@ def test_the_readme_says_what_ci_runs() -> None:
     expected = install.replace("-c constraints.txt", '--quiet -c "$constraints"')
     assert installs == [expected, expected.replace("test", "site")]  # the second for the documentation site
     assert script[-1].startswith(test)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_the_names_on_the_page_exist(page: Path) -> None:
+    import staging_tf1
+    from staging_tf1 import sources
+
+    inline = re.findall(
+        r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    )
+    for module, owner in (("staging", staging_tf1), ("sources", sources)):
+        names = {name for text in inline for name in re.findall(rf"(?<![\w./]){module}\.(\w+)", text)}
+        assert [name for name in sorted(names) if not hasattr(owner, name)] == []
