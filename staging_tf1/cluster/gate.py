@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from staging_tf1.cluster.clock import Clock
 
 # How often a closed gate looks again at what does not wake it.
 _LOOK_SECS = 0.02
@@ -17,11 +18,15 @@ class Gate:
     A run that waits for its batch may last until another worker goes on, so it counts as at rest: nothing that depends
     on the batch has happened, and while the gate is closed no batch is put.
 
+    Args:
+      clock: that of this process.
+
     Attributes:
       only_wait: whether all runs under way that take a batch still wait for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.only_wait: Callable[[], bool] = lambda: False
         self._changed = threading.Condition()
         self._closed = False
@@ -39,12 +44,12 @@ class Gate:
     @property
     def closed_secs(self) -> float:
         """For how long the gate has been closed, if it is."""
-        return time.monotonic() - self._closed_at
+        return self._clock.now() - self._closed_at
 
     def close(self, holder: int | None = None) -> None:
         """Lets no further run begin, but those of the thread `holder`."""
         with self._changed:
-            self._closed, self._holder, self._closed_at = True, holder, time.monotonic()
+            self._closed, self._holder, self._closed_at = True, holder, self._clock.now()
 
     def open(self) -> None:
         """Lets runs begin."""
@@ -87,9 +92,9 @@ class Gate:
 
     def await_rest(self, secs: float) -> bool:
         """Waits until the runs under way have ended, for at most `secs` seconds. Returns `is_at_rest()`."""
-        end = time.monotonic() + secs
+        end = self._clock.now() + secs
         while not self.is_at_rest():
-            if time.monotonic() > end:
+            if self._clock.now() > end:
                 return False
             with self._changed:
                 self._changed.wait_for(lambda: not (self._taking or self._others), _LOOK_SECS)

@@ -102,7 +102,7 @@ class Member:
         self.clock = clock or Clock()
         self.signs = Signs(layout, silence_secs, start_secs, self.clock)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
-        self.gate = Gate()
+        self.gate = Gate(self.clock)
         self._watch = Watch(self) if self.task in layout.workers else None
         self._pauses = Pauses(self)
         self._ledger = ledger

@@ -178,7 +178,7 @@ class Watch:
             return
         gate.close()
         try:
-            began, at_rest = time.monotonic(), gate.is_at_rest()
+            began, at_rest = member.clock.now(), gate.is_at_rest()
             member.ledger.write({_still(member.task): [pause["id"], at_rest]})
             while not stop.is_set():
                 if not at_rest and gate.await_rest(_LOOK_SECS):
@@ -186,7 +186,7 @@ class Watch:
                     member.ledger.write({_still(member.task): [pause["id"], True]})
                 if (bells.await_end(_LOOK_SECS) if at_rest else bells.look()) != text:
                     return
-                if time.monotonic() - began > _CHIEF_SECS and self._is_left():
+                if member.clock.now() - began > _CHIEF_SECS and self._is_left():
                     # Before the gate is opened, so that copies that are made later are not used.
                     member.ledger.remove([PAUSE])
                     logging.warning("%s goes on: the chief, for which it stood still, is gone.", member.task)
@@ -261,12 +261,12 @@ class Pauses:
 
     def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float, settled: Settled) -> None:
         """Waits until the workers that were asked, with their fences, stand still; for some of them in vain."""
-        member, began, waiting = self._member, time.monotonic(), list(asked)
+        member, began, waiting = self._member, self._member.clock.now(), list(asked)
         given_up: set[Task] = set()
         if not member.gate.await_rest(_STUCK_SECS if member.task in self._stuck else secs):
             self._give_up(member.task)
         while waiting:
-            passed = time.monotonic() - began
+            passed = member.clock.now() - began
             said = member.ledger.read([_still(task) for task in waiting])
             still = {task for task in waiting if said.get(_still(task)) == [pause, True]}
             self._stuck -= still
@@ -280,7 +280,7 @@ class Pauses:
                     self._give_up(task, None if answered else asked[task])
             if waiting:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
-        while not settled(time.monotonic() - began):
+        while not settled(member.clock.now() - began):
             time.sleep(_POLL_SECS)
 
     def _give_up(self, task: Task, fence: Any = None) -> None:

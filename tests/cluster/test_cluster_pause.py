@@ -17,6 +17,7 @@ import tensorflow.compat.v1 as tf
 from clusters import free_addresses, until
 
 from staging_tf1.cluster import pause
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
@@ -91,7 +92,7 @@ class Run:
 
 
 def test_a_closed_gate_lets_nobody_begin_but_its_holder() -> None:
-    gate = Gate()
+    gate = Gate(Clock())
     gate.close(threading.get_ident())
     run = Run(gate)
     with gate.passing(takes=True):
@@ -102,7 +103,7 @@ def test_a_closed_gate_lets_nobody_begin_but_its_holder() -> None:
 
 
 def test_a_gate_is_at_rest_when_the_runs_under_way_have_ended() -> None:
-    gate = Gate()
+    gate = Gate(Clock())
     run = Run(gate)
     assert run.began.wait(60)
     gate.close()
@@ -111,9 +112,20 @@ def test_a_gate_is_at_rest_when_the_runs_under_way_have_ended() -> None:
     assert gate.await_rest(60)
 
 
+def test_a_closed_gate_does_not_count_the_time_in_which_this_process_stood_still() -> None:
+    now = iter([0.0, 0.1, 0.2, 60.0, 60.1])
+    clock = Clock(lambda: next(now))
+    gate = Gate(clock)
+    gate.close()
+    clock.now()
+    # It was stopped for a minute.
+    clock.now()
+    assert gate.closed_secs < 1.0
+
+
 @pytest.mark.parametrize(("takes", "at_rest"), [(True, True), (False, False)])
 def test_a_run_that_waits_for_its_batch_is_at_rest(takes: bool, at_rest: bool) -> None:
-    gate = Gate()
+    gate = Gate(Clock())
     run = Run(gate, takes=takes)
     assert run.began.wait(60)
     gate.close()
