@@ -7,7 +7,7 @@ Entries of the ledger, each written by one task only::
     ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right
     fence/WORKER      that worker: a token that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
-    task/TASK         each task: its process, and a number that counts up every few seconds
+    task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds
     joined/WORKER     each worker, in synchronous training: the id of the run that it has joined
     ended/WORKER      each worker, in synchronous training: the id of the run in which its data has ended
     done/WORKER       each worker: the id of the run that it has finished
@@ -163,7 +163,7 @@ class Member:
         """Gives a sign of life, and passes on the news."""
         asked = self.clock.now()
         try:
-            self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number}})
+            self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self._run_id}})
             entries = self.read()
             if self.task.job == "ps" and f"layout/{self.task}" not in entries:
                 # Not in each sign of life, because it is long in a large cluster.
@@ -297,12 +297,17 @@ class Member:
         """
         self._run_id = uuid.uuid4().hex
         self._variables = variables or self._variables
-        names = list(self._ledger.read())
-        self._ledger.remove([name for name in names if not name.startswith(("task/", "layout/"))])
+        entries = self._ledger.read()
+        self._ledger.remove([name for name in entries if not name.startswith(("task/", "layout/"))])
         self._write_run("starting")
-        if any(f"task/{task}" in names for task in self.layout.workers if task != self.task):
+        stepping = [
+            task
+            for task in self.layout.workers
+            if task != self.task and (f"fence/{task}" in entries or entries.get(f"task/{task}", {}).get("run"))
+        ]
+        if stepping:
             # A step that has passed its fence before would apply its gradient to the restored model.
-            with self.pause(_BEGIN_SECS):
+            with self._pauses.pause(_BEGIN_SECS, only=stepping):
                 return
 
     def pause(self, secs: float | None = None, settled: Settled = lambda secs: True) -> AbstractContextManager[str]:

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ PAUSE = "pause"
 _ANSWER_SECS = 5.0
 # How often the chief looks for answers: at first, and when they take long.
 _POLL_SECS, _LONG_POLL_SECS = 0.002, 0.05
+# How many workers it looks at together. The server pays for each.
+_LOOKED_AT = 20
 # How often a worker that stands still looks whether that is over, and from when on whether the chief is gone.
 _LOOK_SECS, _CHIEF_SECS = 0.25, 1.0
 # How long a worker waits after an error.
@@ -218,13 +220,16 @@ class Pauses:
         self._lock = threading.RLock()
 
     @contextmanager
-    def pause(self, secs: float, settled: Settled = lambda secs: True) -> Iterator[str]:
+    def pause(
+        self, secs: float, settled: Settled = lambda secs: True, only: Collection[Task] | None = None
+    ) -> Iterator[str]:
         """Returns a context in which all workers stand still, but for this thread. Its value is the pause's text.
 
         Args:
           secs: how long to wait for a step to end.
           settled: called with the seconds since the begin, when they stand still, until nothing is under way on the
             parameter servers either.
+          only: the workers that may be in a step; None is all that are there.
 
         Raises:
           tf.errors.OpError: the first parameter server does not answer.
@@ -236,7 +241,7 @@ class Pauses:
             try:
                 member.ledger.write({PAUSE: pause})
                 # Afterwards: see `Member.await_no_pause`.
-                asked = self._asked()
+                asked = self._asked(member.layout.workers if only is None else only)
                 self._member.bells.ask(list(asked))
                 self._await_rest(asked, pause["id"], secs, settled)
                 yield text_of(PAUSE, pause)
@@ -247,12 +252,12 @@ class Pauses:
                     member.ledger.remove([PAUSE])
                     self._member.bells.resume()
 
-    def _asked(self) -> dict[Task, Any]:
-        """Returns the other workers that are there, with their fences."""
+    def _asked(self, workers: Collection[Task]) -> dict[Task, Any]:
+        """Returns those of `workers` that are there, without this one, with their fences."""
         member, entries = self._member, self._member.ledger.read()
         run = entries.get("run", {"id": ""})["id"]
         asked = {}
-        for task in member.layout.workers:
+        for task in workers:
             sign, fence = entries.get(f"task/{task}"), entries.get(f"fence/{task}")
             away = sign is not None and entries.get(f"away/{task}") == sign["process"]
             if task != member.task and (sign or fence) and not away and entries.get(f"done/{task}") != run:
@@ -267,18 +272,20 @@ class Pauses:
             self._give_up(member.task)
         while waiting:
             passed = member.clock.now() - began
-            said = member.ledger.read([_still(task) for task in waiting])
-            still = {task for task in waiting if said.get(_still(task)) == [pause, True]}
+            # All must stand still, so the order does not matter.
+            looked = waiting[:_LOOKED_AT]
+            said = member.ledger.read([_still(task) for task in looked])
+            still = {task for task in looked if said.get(_still(task)) == [pause, True]}
             self._stuck -= still
-            waiting = [task for task in waiting if task not in still | given_up]
-            for task in waiting:
+            for task in (task for task in looked if task not in still):
                 answered = said.get(_still(task), [""])[0] == pause
                 known = task in self._stuck and (answered or asked[task] is None)
                 patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
                 if passed > patience or (passed > _STUCK_SECS and not is_listening(member.layout, task)):
                     given_up.add(task)
                     self._give_up(task, None if answered else asked[task])
-            if waiting:
+            waiting = [task for task in waiting if task not in still | given_up]
+            if waiting and not still:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
         while not settled(member.clock.now() - began):
             time.sleep(_POLL_SECS)

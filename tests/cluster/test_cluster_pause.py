@@ -255,3 +255,44 @@ def test_a_chief_that_begins_lets_steps_end_first(tasks: Callable[..., Tasks]) -
     threading.Timer(0.2, run.end).start()
     cluster.chief.begin_run()
     assert run.ended.is_set()
+
+
+def test_a_chief_that_begins_does_not_wait_for_workers_that_have_not_begun(
+    tasks: Callable[..., Tasks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = tasks()
+    asked: list[Any] = []
+    monkeypatch.setattr(cluster.chief.bells, "ask", asked.append)
+    # It has a sign of life and waits for the chief, as at the start of a cluster.
+    cluster.chief.ledger.remove(["fence/worker 1"])
+    cluster.worker.start()
+    until(lambda: "beat" in cluster.chief.ledger.read()["task/worker 1"], "it gives signs of life")
+    cluster.chief.begin_run()
+    assert asked == []
+    # A worker whose steps show no fence tells in its signs of life that it has joined a run.
+    cluster.chief.mark_initialized()
+    run_id = cluster.worker.await_run([], 60.0)
+    until(lambda: cluster.chief.ledger.read()["task/worker 1"]["run"] == run_id, "it tells the run")
+    cluster.chief.begin_run()
+    assert asked == [[WORKER]]
+
+
+def test_a_pause_of_many_workers_reads_few_entries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ps, *workers = free_addresses(102)
+    server = tf.train.Server({"ps": [ps]}, "ps", 0)
+    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 0)
+    chief = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
+    others = layout.workers[1:]
+    chief.ledger.write({f"fence/{task}": "1" for task in others})
+    read, sizes = chief.ledger.read, []
+
+    def answer(names: Any = None) -> dict[str, Any]:
+        sizes.append(len(names or ()))
+        found = read(names)
+        return found if names is None else {**found, **{name: [read([PAUSE])[PAUSE]["id"], True] for name in names}}
+
+    monkeypatch.setattr(chief.ledger, "read", answer)
+    with chief.pause():
+        # First all entries, to know who is there.
+        assert sizes == [0, 20, 20, 20, 20, 20]
+    chief.stop()
