@@ -16,6 +16,8 @@ from staging_tf1.errors import ClusterError
 _served: set[str] = set()
 # How long a parameter server lets the others read that the run has ended. The first one also waits for the others.
 _LEAVE_SECS = 5.0
+# How long it waits for a worker to be started again when all have ended after a failed start.
+_RETURN_SECS = 10.0
 
 
 def start_server(layout: Layout) -> Any:
@@ -72,15 +74,23 @@ def await_end(member: Member) -> None:
     """
     workers, signs = member.layout.workers, member.signs
     gone: list[Task] = []
+    # Since when all workers have ended after a failed start; None if they have not.
+    ended_at: float | None = None
 
     def over(entries: dict[str, Any]) -> bool:
+        nonlocal ended_at
         run = entries.get("run", {"id": None, "state": "absent"})
         finished = [task for task in workers if run["id"] is not None and entries.get(f"done/{task}") == run["id"]]
         gone[:] = [task for task in workers if task not in finished]
         all_gone = all(map(signs.is_gone, gone))
         if "cluster" in run:
             member.check_chief(run)
-        if all_gone and run["state"] in ("absent", "starting", "failed"):
+        if run["state"] != "failed" or not all(member.has_left(task, entries) for task in workers):
+            ended_at = None
+        elif ended_at is None:
+            ended_at = member.clock.now()
+        in_vain = all_gone or (ended_at is not None and member.clock.now() - ended_at > _RETURN_SECS)
+        if in_vain and run["state"] in ("absent", "starting", "failed"):
             raise ClusterError(
                 f"{member.task} ends, because no run has begun{_why(run)} and all workers are gone: "
                 f"{', '.join(map(signs.described, gone))}. See their logs, and start the cluster again."
@@ -93,8 +103,8 @@ def await_end(member: Member) -> None:
         if run is None or run["state"] != "failed":
             return None
         return (
-            f"{member.layout.chief} to begin again{_why(run)}. {member.task} ends when no worker has given a sign of "
-            f"life for {member.silence_secs:g} s"
+            f"{member.layout.chief} to begin again{_why(run)}. {member.task} ends {_RETURN_SECS:g} s after all workers "
+            f"have ended, or when none has given a sign of life for {member.silence_secs:g} s"
         )
 
     entries = member.await_entries(over, said)

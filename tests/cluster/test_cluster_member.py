@@ -85,6 +85,36 @@ def test_a_parameter_server_ends_without_the_first_one(member_of: Callable[..., 
         await_end(member_of("ps", 1, [RUN] * 1200 + [unavailable()] * 7000))
 
 
+FAILED = {
+    "run": {"id": "1", "state": "failed", "why": "CheckpointError: damaged"},
+    "task/worker 0": {"process": "first"},
+    "away/worker 0": "first",
+}
+
+
+def test_a_parameter_server_ends_soon_after_a_failed_start(
+    member_of: Callable[..., member.Member], caplog: pytest.LogCaptureFixture
+) -> None:
+    # A look every half a second. The other worker was never started.
+    server = member_of("ps", 0, [FAILED] * 60)
+    with caplog.at_level("INFO", logger="absl"), pytest.raises(ClusterError) as caught:
+        await_end(server)
+    assert 10.0 < server.clock.now() < 15.0
+    assert str(caught.value).startswith(
+        "ps 0 ends, because no run has begun (CheckpointError: damaged) and all workers are gone: worker 0 at h:3 ("
+    )
+    assert caplog.messages == [
+        "ps 0 waits for worker 0 to begin again (CheckpointError: damaged). ps 0 ends 10 s after all workers have "
+        "ended, or when none has given a sign of life for 60 s"
+    ]
+
+
+def test_a_chief_may_return_after_a_failed_start(member_of: Callable[..., member.Member]) -> None:
+    returned = {**FAILED, "task/worker 0": {"process": "second"}}
+    ended = {**returned, "run": {"id": "2", "state": "ended"}}
+    await_end(member_of("ps", 0, [*[FAILED] * 15, *[returned] * 50, *[ended] * 50]))
+
+
 def test_a_chief_does_not_wait_forever_for_a_parameter_server(member_of: Callable[..., member.Member]) -> None:
     with pytest.raises(ClusterError, match="worker 0: ps 0 at h:1 has not answered for 600 s: connection refused"):
         member_of("worker", 0, [unavailable()] * 7000).await_workers()
