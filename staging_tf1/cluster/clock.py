@@ -1,4 +1,4 @@
-"""`Clock`: the seconds in which this process has run, for whoever measures how long somebody else is silent."""
+"""`Clock`: counts the seconds in which this process runs, to measure how long other tasks are silent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-# How often somebody must look at the clock. Between two looks that are further apart than `_MOST_SECS`, the process
+# How often a thread must look at the clock. Between two looks that are further apart than `_MOST_SECS`, the process
 # stood still: it was stopped (SIGSTOP, Ctrl-Z) or frozen with its machine or container.
 TICK_SECS = 0.25
 _MOST_SECS = 1.0
@@ -16,7 +16,7 @@ class Clock:
     """Seconds that pass only while this process runs. Thread-safe.
 
     `time.monotonic` goes on while a process is stopped. What it measures then is not the silence of others: this
-    process could not have heard them. Somebody must call `now` every `TICK_SECS`.
+    process could not have heard them. A thread must call `now` every `TICK_SECS`.
 
     Args:
       monotonic: a clock that goes on.

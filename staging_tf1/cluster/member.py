@@ -201,7 +201,7 @@ class Member:
     def read(self) -> dict[str, Any]:
         """Returns all entries of the ledger, and takes note of the signs of life among them.
 
-        The server pays for each entry: whoever waits for some entries reads these only, from `ledger`.
+        Each entry costs the server time. To wait for a few of them, use `await_entries` with their names.
         """
         asked = self.clock.now()
         try:

@@ -1,8 +1,8 @@
 """`InStep`: the steps of all workers in synchronous training, and their common end.
 
-A step of `tf.train.SyncReplicasOptimizer` waits for as many gradients as there are workers, whoever sends them. So a
-fast worker makes the steps of a slow one; and if the data of one has ended, or it is gone, the others may wait forever
-(TensorFlow issues 5022, 7970, 24338).
+A step of `tf.train.SyncReplicasOptimizer` waits for as many gradients as there are workers. It does not matter which
+worker sends them, so a fast worker makes the steps of a slow one. If the data of one worker has ended, or it is gone,
+the others may wait forever (TensorFlow issues 5022, 7970, 24338).
 """
 
 from __future__ import annotations
