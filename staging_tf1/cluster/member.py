@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import socket
 import threading
 import time
@@ -51,6 +52,8 @@ from staging_tf1.errors import ClusterError
 
 # A MonitoredSession begins again after these.
 RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
+# How TensorFlow lists them if a step has several errors. It raises the first one, whichever that is.
+_ONE_OF_SEVERAL = re.compile(r"^(ABORTED|UNAVAILABLE): ", re.MULTILINE)
 _CHECK_SECS = 1.0
 # How often a worker looks whether a pause is over that it has not been asked for.
 _PAUSE_SECS = 0.02
@@ -598,6 +601,24 @@ class Member:
             f"again to train what {self.task} has left."
         )
         return Patience(max(self._silence_secs, FIRST_LOG_SECS), reason)
+
+
+def recovered_from(error: Exception) -> Exception | None:
+    """Returns `error` as one after which a MonitoredSession begins again; None if it is none.
+
+    A step that a lost server interrupts may have been cancelled first.
+
+    >>> both = "=====\\nCANCELLED: RecvFromRemoteAsync is cancelled.\\nABORTED: Session handle is not found.\\n====="
+    >>> type(recovered_from(tf.errors.CancelledError(None, None, both))).__name__
+    'AbortedError'
+    """
+    if isinstance(error, RECOVERED):
+        found: Exception = error
+        return found
+    if isinstance(error, tf.errors.CancelledError) and _ONE_OF_SEVERAL.search(error.message):
+        aborted: Exception = tf.errors.AbortedError(error.node_def, error.op, error.message)
+        return aborted
+    return None
 
 
 def model_lost(task: Task, reason: str) -> str:

@@ -15,7 +15,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
-from staging_tf1.cluster.member import RECOVERED
+from staging_tf1.cluster.member import recovered_from
 from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning
 from staging_tf1.feed.gated import gated_runs
 from staging_tf1.feed.pipeline import Pipeline
@@ -264,8 +264,11 @@ class SessionRuntime:
                 raise StallError(self._stall_report) from error
             if self._cluster is not None and isinstance(error, tf.errors.OpError):
                 self._cluster.member.check_layout()
-                if isinstance(error, RECOVERED):
+                recovered = recovered_from(error)
+                if recovered is not None:
                     check_not_left_behind(self._cluster)
+                    if recovered is not error:
+                        raise recovered from error
             raise
         finally:
             self.pending.pop(ident, None)

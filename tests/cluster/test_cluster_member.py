@@ -162,3 +162,34 @@ def test_signs_of_life_cost_the_server_as_much_with_any_large_number_of_workers(
     assert beat_secs(2, sync=True) == 0.5
     # Reading all signs takes time in proportion to the workers, and so does the pause.
     assert beat_secs(1000) == 10 * beat_secs(100)
+
+
+# Of a worker, while a parameter server restarted.
+SEVERAL = """From /job:worker/replica:0/task:1:
+=====================
+CANCELLED: From /job:worker/replica:0/task:1:
+RecvFromRemoteAsync is cancelled.
+\t [[{{node ResourceScatterAdd_S26}}]]
+ABORTED: From /job:ps/replica:0/task:1:
+Session handle is not found: b8269f1382b680d3. Possibly this worker ("/job:ps/replica:0/task:1") just restarted.
+====================="""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "recovers"),
+    [
+        (tf.errors.CancelledError, SEVERAL, True),
+        (tf.errors.CancelledError, SEVERAL.replace("ABORTED", "UNAVAILABLE"), True),
+        (tf.errors.CancelledError, "Step was cancelled by an explicit call to `Session::Close()`.", False),
+        (tf.errors.InvalidArgumentError, SEVERAL, False),
+        (tf.errors.AbortedError, "Session handle is not found", True),
+        (tf.errors.UnavailableError, "Socket closed", True),
+    ],
+)
+def test_a_step_that_a_lost_server_has_cancelled_begins_again(kind: Any, message: str, recovers: bool) -> None:
+    error = kind(None, None, message)
+    found = member.recovered_from(error)
+    assert (found is not None) == recovers
+    # What a MonitoredSession begins again after.
+    assert found is None or isinstance(found, member.RECOVERED)
+    assert found is error or not isinstance(error, member.RECOVERED)
