@@ -213,8 +213,13 @@ def shard(what: str, value: Any, records: int) -> tuple[int, int]:
         return 0, 1
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         refuse(what, "shard", value, "a pair (index, count), as in shard=(0, 4)")
-    count = whole(what, "shard count", value[1], 1, INT64_MAX, "shards")
-    index = whole(what, "shard index", value[0], 0, count - 1, f"of {count} shard{'s' if count > 1 else ''}")
+    first, second = map(as_int, value)
+    hint = ""
+    if first is not None and second is not None and 0 <= second < first <= INT64_MAX:
+        hint = f"; the index comes first, other than in tf.data: shard({second}, {first})"
+    count = whole(what, "shard count", value[1], 1, INT64_MAX, f"shards{hint}")
+    shards = f"of {count} shard{'s' if count > 1 else ''}"
+    index = whole(what, "shard index", value[0], 0, count - 1, shards + hint)
     if index >= records:
         raise ValueError(
             f"{what} got shard=({index}, {count}), which would be empty: {records} records are divided into {count} "

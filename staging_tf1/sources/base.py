@@ -31,14 +31,55 @@ class _OnRecords:
         )
 
 
-class _Unrecorded:
+class _Elsewhere:
+    """A name that people try who know other libraries. It says what to use, also for a stream."""
+
+    def __init__(
+        self, cure: str, in_stream: str = "A stream is read in order: do it where its batches are made."
+    ) -> None:
+        self._cure, self._in_stream = cure, in_stream
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = {"__len__": "len()", "__getitem__": "[]"}.get(name, f"{name}()")
+
+    def __get__(self, source: Any, kind: type) -> Any:
+        cure = self._in_stream if issubclass(kind, StreamSource) else self._cure
+        # An AttributeError, so that hasattr() says that the source has no such method.
+        raise AttributeError(f"{kind.__name__} has no {self._name}. {cure}")
+
+
+class _Batched:
+    """What sources of both kinds answer alike."""
+
     # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
+        __len__ = _Elsewhere(
+            "source.num_records counts records, source.num_batches batches.", "The length of a stream is unknown."
+        )
+        __getitem__ = _Elsewhere("source.batch(i) returns batch i. For record i: source.select([i]).batch(0).")
+        map = _Elsewhere("Pass the function to the source: transform= gets batches, load= or parse_fn= records.")
+        filter = _Elsewhere("source.select(mask) chooses records.")
+        shuffle = _Elsewhere("Pass shuffle=True to the source, or source.with_options(shuffle=True).")
+        repeat = _Elsewhere("Pass epochs= to the source, or source.with_options(epochs=...). None is endless.")
+        prefetch = _Elsewhere(*["staged(source) prefetches: see its capacity= and num_threads=."] * 2)
         take, skip, select, split, pad, ragged, packed = (_OnRecords() for _ in range(7))
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 
+    def __bool__(self) -> bool:
+        # Otherwise `if source` would ask for its length.
+        return True
 
-class Source(_Unrecorded, abc.ABC):
+    @property
+    def element_spec(self) -> Any:
+        """The `spec`, by its name in `tf.data`: that of a batch."""
+        return self.spec  # type: ignore[attr-defined]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over all batches, which may be endless."""
+        return self.batches()  # type: ignore[attr-defined, no-any-return]
+
+
+class Source(_Batched, abc.ABC):
     """Batches with random access, numbered from 0.
 
     To write your own source, subclass this class, or `RecordSource` if your records have numbers. Test it with
@@ -131,7 +172,7 @@ class Source(_Unrecorded, abc.ABC):
         return bytes_per_batch(self.spec, self.batch_size)
 
 
-class StreamSource(_Unrecorded, abc.ABC):
+class StreamSource(_Batched, abc.ABC):
     """Batches that are read in order, by one thread at a time.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
+from staging_tf1.sources.base import Source
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import component_name, flatten_with_paths
@@ -23,6 +24,8 @@ _SOURCES = "a list of sources with numbered records, such as ArraySource, TFReco
 
 def listed_parts(what: str, sources: Any) -> list[RecordSource]:
     """Check a list of sources."""
+    if isinstance(sources, Source):  # an iterable of batches
+        arguments.refuse(what, "sources", sources, _SOURCES)
     found = arguments.listed(what, "sources", sources, _SOURCES)
     if not found:
         arguments.refuse(what, "sources", sources, _SOURCES, ValueError)

@@ -323,5 +323,14 @@ class RecordSource(Composable):
         return file_list(files) if files else ""
 
     def __repr__(self) -> str:
-        shard = f", shard={self._batching.shard}" if self._batching.shard[1] > 1 else ""
-        return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{shard})"
+        options = self._batching.options
+        if not self._batching.is_random:
+            options = dataclasses.replace(options, seed=None)
+        defaults = Options(options.batch_size, shard=(0, 1))
+        changed = [name for name, value in vars(options).items() if value != vars(defaults)[name]]
+        listed = "".join(f", {name}={_shown(vars(options)[name])}" for name in changed)
+        return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{listed})"
+
+
+def _shown(option: Any) -> str:
+    return getattr(option, "__name__", "<function>") if callable(option) else repr(option)

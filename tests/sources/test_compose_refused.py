@@ -107,8 +107,8 @@ REFUSED: dict[str, tuple[Callable[[ArraySource], Any], type[Exception], str]] = 
     "a shard": (
         lambda s: s.shard(0, 2).take(1),
         ValueError,
-        "take() got ArraySource(5 records, batch_size=4, shard=(0, 2)), a shard: records are counted before they are "
-        "divided. Call take() first, and shard() on its result.",
+        "take() got ArraySource(5 records, batch_size=4, epochs=1, shard=(0, 2)), a shard: records are counted before "
+        "they are divided. Call take() first, and shard() on its result.",
     ),
     "take after by_length": (
         lambda s: s.by_length(range(10)).take(3),
