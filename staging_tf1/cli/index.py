@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = made.add_argument
-    add("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip or zlib files")
+    add("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip, zlib or zstd files")
     add("--check", action="store_true", help="read every record and compare its checksum")
     add("--force", action="store_true", help="rebuild the index even if it seems up to date")
     add("--skip-corrupt", action="store_true", help="index a corrupt file up to the corrupt place")

@@ -22,9 +22,9 @@ class TFRecordSource(SerializedSource):
     """Batches of records from TFRecord files, with random access.
 
     The checksum of each record is verified. The first use of a file writes an index of its records next to it, in one
-    pass over the record headers. `staging-tf1 index` does this in advance. A compressed file is also decompressed
-    there, once, which takes its uncompressed size on disk. The index is memory-mapped, so memory and startup time do
-    not grow with the number of records.
+    pass over the record headers. `staging-tf1 index` does this in advance. A file compressed with gzip, zlib or zstd is
+    also decompressed there, once, which takes its uncompressed size on disk. The index is memory-mapped, so memory and
+    startup time do not grow with the number of records.
 
     The content of a batch depends on the options:
       by default: the serialized records, an object array of bytes, [batch];
@@ -49,6 +49,7 @@ class TFRecordSource(SerializedSource):
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
+      ImportError: a file is compressed with zstd, and the package `zstandard` is not installed.
       RecordFileError: a file does not exist, a glob matches nothing, or an index is invalid; (by `batch`) a file has
         changed.
       CorruptRecordError: a file is truncated or corrupt; (by `batch`) a record is corrupt.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -213,6 +214,33 @@ def test_concatenated_gzip_members_are_one_file(write: Write, tmp_path: Path) ->
     both = tmp_path / "both.gz"
     both.write_bytes(b"".join(map(gzip.compress, parts)))
     assert _everything(TFRecordSource(both, batch_size=2, epochs=1)) == _records(6)
+
+
+def test_a_zstd_file_is_read_like_any_other(write: Write, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    parts = [Path(write(_records(300, first), f"p{first}")).read_bytes() for first in (0, 300)]
+    path = tmp_path / "both.zst"
+    path.write_bytes(b"".join(map(zstandard.compress, parts)))
+    source = TFRecordSource(path, batch_size=7, epochs=1)
+    assert _everything(source) == _records(600)
+    assert_resumes_everywhere(TFRecordSource(path, batch_size=70, epochs=1, shuffle=True, seed=1))
+    cut = tmp_path / "cut.zst"
+    cut.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CorruptRecordError, match=r"the compressed stream is truncated\. Copy the file"):
+        TFRecordSource(cut, batch_size=4)
+    # The second frame was cut, so the records of the first one are there.
+    assert 300 <= TFRecordSource(cut, batch_size=4, skip_corrupt=True).num_records < 600
+    cut.write_bytes(path.read_bytes()[:30] + bytes(30) + path.read_bytes()[60:])
+    with pytest.raises(CorruptRecordError, match=r"the compressed stream is (corrupt|truncated)"):
+        TFRecordSource(cut, batch_size=4)
+
+
+def test_the_package_for_zstd_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    path = tmp_path / "a.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(20))
+    with pytest.raises(ImportError, match=r"a\.zst is compressed with zstd.*pip install 'staging-tf1\[zstd\]'"):
+        TFRecordSource(path, batch_size=4)
 
 
 def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -> None:

@@ -80,7 +80,7 @@ def open_index(
     force: bool = False,
     delay_secs: float = SILENT_SECS,
 ) -> RecordIndex:
-    """Open the index of a TFRecord file, plain, gzip or zlib. Creates it if it is missing, outdated or with `force`.
+    """Open the index of a TFRecord file, plain or compressed. Creates it if it is missing, outdated or with `force`.
 
     The index is stored next to the file, or in `cache_dir()` if that folder is not writable. It is written to a
     temporary file and renamed, so several processes can do this at the same time. It is outdated if the size or the

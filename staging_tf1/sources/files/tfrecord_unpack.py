@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import zlib
 from collections.abc import Callable
@@ -13,28 +15,47 @@ from staging_tf1.sources.files.tfrecord_scan import HEADER_BYTES, plain_header
 __all__ = ["is_compressed", "unpacked"]
 
 _EITHER_FORMAT = 32 + zlib.MAX_WBITS  # makes zlib detect whether a stream is gzip or zlib
+_ZSTD = b"\x28\xb5\x2f\xfd"  # the first bytes of a zstd frame
 _CHUNK_BYTES = 1 << 20
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file starts with a gzip or zlib header rather than a record header."""
+    """Whether a file starts with a gzip, zlib or zstd header rather than a record header."""
     with open(path, "rb") as file:
         head = file.read(HEADER_BYTES)
     gzip = head[:2] == b"\x1f\x8b"
     zlib_stream = len(head) > 1 and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-    return (gzip or zlib_stream) and not plain_header(head)
+    return (gzip or zlib_stream or head.startswith(_ZSTD)) and not plain_header(head)
+
+
+def _format_of(path: str) -> tuple[Callable[[], Any], type[Exception]]:
+    """Return what makes a decompressor for the file, and the exception of a corrupt stream."""
+    with open(path, "rb") as file:
+        if file.read(len(_ZSTD)) != _ZSTD:
+            return functools.partial(zlib.decompressobj, _EITHER_FORMAT), zlib.error
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError as error:
+        raise ImportError(
+            f"{path} is compressed with zstd, which needs the package zstandard. Install it: "
+            f"pip install 'staging-tf1[zstd]'"
+        ) from error
+    # Files written with `zstd --long` need more than the default of 128 MB.
+    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj, zstandard.ZstdError
 
 
 def unpacked(
     path: str, out: IO[bytes], skip_corrupt: bool, progress: Callable[[int], Any] = lambda nbytes: None
 ) -> bool:
-    """Decompress `path` to `out`. Supports concatenated gzip members. Returns whether the stream is complete.
+    """Decompress `path` to `out`. Supports concatenated members. Returns whether the stream is complete.
 
     `progress` is called with the number of bytes that were read since the last call.
-    Raises CorruptRecordError if it is corrupt or truncated, and `skip_corrupt` is False.
+    Raises CorruptRecordError if it is corrupt or truncated, and `skip_corrupt` is False; ImportError if the package
+    that decompresses it is missing.
     """
+    decompressor, corrupt = _format_of(path)
     with open(path, "rb") as file:
-        stream = zlib.decompressobj(_EITHER_FORMAT)
+        stream = decompressor()
         problem = ""
         try:
             for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""):
@@ -43,10 +64,10 @@ def unpacked(
                     out.write(stream.decompress(chunk))
                     chunk = stream.unused_data
                     if stream.eof:
-                        stream = zlib.decompressobj(_EITHER_FORMAT) if chunk else stream
+                        stream = decompressor() if chunk else stream
             if not stream.eof:
                 problem = "the compressed stream is truncated"
-        except zlib.error as error:
+        except corrupt as error:
             problem = f"the compressed stream is corrupt ({error})"
         if problem and not skip_corrupt:
             raise CorruptRecordError(
