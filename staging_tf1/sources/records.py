@@ -37,9 +37,9 @@ _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Pyth
 class RecordSource(Composable):
     """A source over numbered records.
 
-    Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`, `split`,
-    `pad`, `ragged`, `by_length` and `with_options`. A subclass implements `record_spec` and `gather`. Its `__init__`
-    must set what these need before it calls `super().__init__`.
+    Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`,
+    `select`, `split`, `pad`, `ragged`, `packed`, `by_length`, `weighted`, `balanced` and `with_options`. A subclass
+    implements `record_spec` and `gather`. Its `__init__` must set what these need before it calls `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):

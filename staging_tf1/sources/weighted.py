@@ -78,5 +78,8 @@ class _Drawn(Order):
         key = np.uint64(mix_int(mix_int(self.seed) ^ mix_int(epoch + 1)))
         hashes = mix64(mix64(places.astype(np.uint64) * _ODD + key))
         drawn = (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
-        found: np.ndarray[Any, Any] = self._bounds.searchsorted(drawn, side="right")
+        # Ascending, because a search at random places of many bounds takes five times as long.
+        rows = drawn.argsort()
+        found = np.empty_like(places)
+        found[rows] = self._bounds.searchsorted(drawn[rows], side="right")
         return found
