@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_workers import pools
+from pools import pools
 
 from staging_tf1.errors import RecordFileError, SourceError, StagingError
 from staging_tf1.sources import ArraySource, MapSource, concatenate

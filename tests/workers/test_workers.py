@@ -8,14 +8,13 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import worker_sources
+from pools import pools
 from worker_sources import Many, Reporting, digits, noisy
 
 from staging_tf1 import sources
@@ -23,21 +22,8 @@ from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArrayRecordSource, MapSource, Source, TFRecordSource
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import flatten
-from staging_tf1.workers.pool import Job, WorkerPool
-from staging_tf1.workers.shipping import SharedShipment, Shipment, unloaded
+from staging_tf1.workers.shipping import Shipment, unloaded
 from staging_tf1.workers.slots import Lent
-
-
-@contextmanager
-def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list[WorkerPool]]:
-    """A pool of worker processes for each of `sources`, without a session."""
-    shipment = SharedShipment(sources, len(sources))
-    made = [WorkerPool(Job(f"test/{place}", processes, shipment, place, **options)) for place in range(len(sources))]
-    try:
-        yield made
-    finally:
-        for pool in made:
-            pool.end()
 
 
 def assert_same(first: Any, second: Any) -> None:

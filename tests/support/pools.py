@@ -1,0 +1,23 @@
+"""Pools of worker processes without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from staging_tf1.sources import Source
+from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.shipping import SharedShipment
+
+
+@contextmanager
+def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list[WorkerPool]]:
+    """A pool of worker processes for each of `sources`, without a session."""
+    shipment = SharedShipment(sources, len(sources))
+    made = [WorkerPool(Job(f"test/{place}", processes, shipment, place, **options)) for place in range(len(sources))]
+    try:
+        yield made
+    finally:
+        for pool in made:
+            pool.end()
