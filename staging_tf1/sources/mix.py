@@ -61,6 +61,9 @@ def mix(
     >>> mixture = mix(parts, weights=[0.7, 0.3], seed=1)
     >>> mixture.num_records, [int(mixture.batch(k).sum()) for k in range(4)]
     (1000, [3, 3, 3, 3])
+    >>> curriculum = mix(parts, weights={0: [1, 0], 20: [0.5, 0.5], 40: [0, 1]}, seed=1)
+    >>> [int(curriculum.batch(k).sum()) for k in range(6)]
+    [0, 0, 5, 5, 10, 10]
     """
     parts = listed_parts(_WHAT, sources)
     stages = _checked_stages(weights, len(parts))
