@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from staging_tf1._tf import function_def, has_open_session
+from staging_tf1._tf import function_def, has_open_session, tf
 from staging_tf1.auto import kinds
 from staging_tf1.auto.reading import GraphReader
 from staging_tf1.errors import AutoStageError
@@ -52,8 +52,20 @@ def check_input(reader: GraphReader) -> None:
                 f"steps. Remove make_saveable_from_iterator() or CheckpointInputPipelineHook, or leave the graph "
                 f"unstaged."
             )
+    _check_devices(reader)
     if not reader.sources:
         raise AutoStageError(_without_source(reader))
+
+
+def _check_devices(reader: GraphReader) -> None:
+    """Checks that the step runs in this process: on a server, areas outlive the session."""
+    devices = {reader.index.ops[number].device for number in reader.needed}
+    servers = sorted(each for each in devices if tf.DeviceSpec.from_string(each).job not in (None, "localhost"))
+    if servers:
+        raise AutoStageError(
+            f"{WHAT}: the step runs on servers ({', '.join(servers[:3])}), where areas outlive the session. Use "
+            f"staged(..., cluster=) with StagingSession."
+        )
 
 
 def _without_source(reader: GraphReader) -> str:

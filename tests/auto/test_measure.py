@@ -52,12 +52,6 @@ def with_a_python_function() -> None:
     auto_graphs.python()
 
 
-def on_a_server() -> None:
-    with tf.device("/job:worker/task:1"):
-        x = tf.data.make_one_shot_iterator(tf.data.Dataset.range(6)).get_next()
-    trained(x)
-
-
 def fed_initializer() -> None:
     trained(tf.data.make_initializable_iterator(tf.data.Dataset.range(tf.placeholder(tf.int64, []))).get_next())
 
@@ -70,7 +64,6 @@ def trained(x: Any) -> None:
 UNMEASURED = {
     "a Python function": (with_a_python_function, "would call the Python function of 'PyFunc'"),
     "a shared name": (shared, "takes from 'numbers', a shared name"),
-    "another server": (on_a_server, "is on /job:worker/task:1, another server"),
     "an initializer that is fed": (fed_initializer, "'MakeIterator' must be fed"),
 }
 

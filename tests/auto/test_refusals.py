@@ -103,6 +103,11 @@ def finalized() -> None:
     tf.get_default_graph().finalize()
 
 
+def on_servers() -> None:
+    with tf.device("/job:worker/task:1"):
+        train(numbers())
+
+
 def only_a_dequeue() -> None:
     train(tf.train.batch([tf.constant(1.0)], 1)[0])
 
@@ -133,6 +138,7 @@ REFUSED: dict[str, tuple[Callable[[], None], str]] = {
     "no train op": (no_train_op, r"no train op in the collection .*auto_stage\(train_op\)"),
     "an input behind a variable": (input_behind_a_variable, "'IteratorGetNext' cannot run ahead"),
     "a finalized graph": (finalized, "finalized"),
+    "a step on servers": (on_servers, r"the step runs on servers \(/job:worker/task:1\).*staged\(..., cluster=\)"),
     "only a dequeue": (only_a_dequeue, "nothing is worth moving.*what another thread has prepared"),
     "only a prefetched dataset": (only_a_prefetched_dataset, "nothing is worth moving: 'IteratorGetNext'"),
     "the same, initialized": (only_a_prefetched_initializable_dataset, "nothing is worth moving: 'IteratorGetNext'"),
