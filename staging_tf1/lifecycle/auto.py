@@ -23,8 +23,9 @@ from staging_tf1.lifecycle.start import RUNTIME
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, stall_secs_or_default
 
-# An attribute of the graph: made while it is open.
+# Attributes of the graph: what is made while it is open, and what trains it.
 _OBSERVER = "_staging_tf1_auto_observer"
+_TRAIN_OP = "_staging_tf1_train_op"
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -58,8 +59,7 @@ def auto_stage(
         tower's part of a batch is ready on its own device; else the host's CPU.
       num_threads: feed threads. More than one changes the order of the batches.
       measure: whether to run the input three times in a session of its own, and to use the times and sizes that were
-        measured. Else they are estimates by the types of the ops. Not for Python functions, shared names and other
-        servers.
+        measured. Else they are estimates by the types of the ops. Not for Python functions and shared names.
       dry_run: whether to change nothing and only return the report.
       name: name for ops, threads and messages.
 
@@ -114,14 +114,25 @@ def stage_default_graph(train_op: Any, options: AutoOptions, site: CallSite) -> 
     return report
 
 
+def note_train_op(train_op: Any) -> None:
+    """Notes what a training step of the default graph runs, where the collection need not say it: an Estimator."""
+    setattr(tf.get_default_graph(), _TRAIN_OP, train_op)
+
+
+def train_ops_of(graph: Any) -> list[Any]:
+    """Returns what a training step of a graph runs, as far as the graph says so."""
+    noted = getattr(graph, _TRAIN_OP, None)
+    return list(graph.get_collection(tf.GraphKeys.TRAIN_OP)) if noted is None else [noted]
+
+
 def _train_ops(graph: Any, train_op: Any) -> list[Any]:
     if train_op is None:
-        found = graph.get_collection(tf.GraphKeys.TRAIN_OP)
+        found = train_ops_of(graph)
         if not found:
             raise AutoStageError(
                 "auto_stage() found no train op in the collection GraphKeys.TRAIN_OP. Pass it: auto_stage(train_op)."
             )
-        return list(found)
+        return found
     try:
         return [graph.as_graph_element(each) for each in tf.nest.flatten(train_op, expand_composites=True)]
     except (KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.auto.stage import AutoOptions
 from staging_tf1.errors import AutoStageError, BuildError
 from staging_tf1.graph.callsite import call_site
-from staging_tf1.lifecycle.auto import on_adopted, stage_default_graph, watch_sessions
+from staging_tf1.lifecycle.auto import on_adopted, stage_default_graph, train_ops_of, watch_sessions
 from staging_tf1.lifecycle.runtime import SessionRuntime
 
 _PREFIX = "staging-tf1 run --auto-stage:"
@@ -32,7 +32,7 @@ def stage_programs(*, changes: bool) -> None:
     """
     options = AutoOptions(dry_run=not changes)
     # Before sessions are served.
-    before_first_runs(lambda session: _try(session.graph, options))
+    before_first_runs(lambda session: _try(session.graph, options, session.sess_str))
     # A MonitoredSession, a Supervisor and an Estimator finalize the graph before they create the session.
     before_any_finalize(lambda graph: _try(graph, options))
     watch_sessions()
@@ -40,14 +40,17 @@ def stage_programs(*, changes: bool) -> None:
     atexit.register(_name_early_graphs)
 
 
-def _try(graph: Any, options: AutoOptions) -> None:
+def _try(graph: Any, options: AutoOptions, server: Any = None) -> None:
     if graph in _tried or meaning_of(graph) is not None or graph.finalized or graph.building_function:
         return
-    if not graph.get_collection(tf.GraphKeys.TRAIN_OP):
+    if not train_ops_of(graph):
         _early.add(graph)
         return
     _tried.add(graph)
     _early.discard(graph)
+    if server:
+        _say(f"not staged: the session runs on server {tf.compat.as_str(server)}, where areas outlive it.")
+        return
     try:
         with graph.as_default():
             report = stage_default_graph(None, options, call_site())
@@ -61,7 +64,7 @@ def _try(graph: Any, options: AutoOptions) -> None:
 
 
 def _name_early_graphs() -> None:
-    early = [graph for graph in list(_early) if graph.get_collection(tf.GraphKeys.TRAIN_OP)]
+    early = [graph for graph in list(_early) if train_ops_of(graph)]
     for _ in early:
         _say("not staged: the program ran a session before it had built its train op.")
     if _early and not (early or _said):

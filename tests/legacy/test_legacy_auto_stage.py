@@ -34,6 +34,26 @@ def test_a_staged_program_prints_the_same(name: str, staging_run: Run, legacy_ru
     assert staged.stdout == plain.stdout
 
 
+ESTIMATORS = ["text_columns", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iris_premade", "warm_start"))]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_is_staged_and_gives_the_numbers_of_tensorflow_1(name: str, staging_run: Run) -> None:
+    ran = staging_run("--auto-stage", PROGRAMS / "estimator" / f"{name}.py")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert any("ops run ahead of the step, from IteratorGetNext" in line for line in said(ran.stderr))
+    assert_same_numbers(ran.stdout, goldens("estimator")[name], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_with_deterministic_ops_there_are_no_figures(staging_run: Run, legacy_run: Run) -> None:
+    plain = legacy_run(AUTO / "csv_tables.py")
+    ran = staging_run("--auto-stage", AUTO / "csv_tables.py", env={"TF_DETERMINISTIC_OPS": "1"})
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout == plain.stdout
+    assert [line for line in said(ran.stderr) if "ops run ahead" not in line] == []
+
+
 def test_a_report_changes_nothing(staging_run: Run, legacy_run: Run) -> None:
     plain, reported = legacy_run(AUTO / "csv_tables.py"), staging_run("--auto-stage=report", AUTO / "csv_tables.py")
     assert reported.returncode == 0, reported.stderr[-3000:]
