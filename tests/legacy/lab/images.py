@@ -113,6 +113,19 @@ def tf_cnn_benchmarks(clone: Path, data: Path) -> Job:
     )
 
 
+def tf_cnn_benchmarks_jpeg(clone: Path, data: Path) -> Job:
+    """Records of JPEGs in the format of ImageNet, which its preprocessing decodes and distorts."""
+    for number in range(64):
+        picture(data / "pictures" / f"{number}.jpg", 256, 256, number)
+    records = [MAKERS, "imagenet_records", "{data}/pictures", "{data}/train-00000-of-00001"]
+    return Job(
+        "tf_cnn_benchmarks.py --device=cpu --data_format=NHWC --model=trivial --batch_size=8 --num_batches=20 "
+        "--num_warmup_batches=1 --display_every=1 --num_gpus=1 --tf_random_seed=3 --data_name=imagenet "
+        "--data_dir={data} --datasets_num_private_threads=1 --variable_update=parameter_server".split(),
+        prepare=[records],
+    )
+
+
 def gazeml(clone: Path, data: Path) -> Job:
     """Pictures and JSON files as UnityEyes writes them."""
     import json

@@ -116,7 +116,15 @@ def version_of(python: str) -> str:
 
 
 def _start(row: Row, how: Sequence[str], command: Sequence[str], clone: Path, work: Path, label: str) -> Result:
-    """Run a command in a copy of the clone, which programs write into."""
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / f"{label}.txt").open("w") as log:
+        return start(row, how, command, clone, work, label, log)
+
+
+def start(
+    row: Row, how: Sequence[str], command: Sequence[str], clone: Path, work: Path, label: str, log: Any
+) -> Result:
+    """Run a command in a copy of the clone, which programs write into; what it prints goes to `log`, line by line."""
     folder = work / label
     shutil.rmtree(folder, ignore_errors=True)
     program = folder / clone.name
@@ -140,8 +148,7 @@ def _start(row: Row, how: Sequence[str], command: Sequence[str], clone: Path, wo
     }
     # -m: the program is a module
     arguments = [*how, str(HERE / "seeded.py"), *words]
-    with (folder / "output.txt").open("w") as log:
-        return follow(arguments, row, environment, program / row.folder, log)
+    return follow(arguments, row, environment, program / row.folder, log)
 
 
 def _placed(word: str, places: Mapping[str, str]) -> str:
