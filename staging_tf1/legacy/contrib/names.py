@@ -14,10 +14,25 @@ UNREGISTERED: dict[str, tuple[str, ...]] = {
 
 # Module of tf.contrib -> expression -> expression in its place, for what numpy and TensorFlow no longer take.
 _MAKE_OP = {"ops.Operation(": "ops.Operation.from_node_def("}
+# SLSQP and TNC of newer releases of scipy take only arrays of float64.
+_DOUBLES = {
+    "    constraints = []\n": (
+        "    double = lambda of: lambda x: np.asarray(of(x), 'float64')\n"
+        "    initial_val = initial_val.astype('float64') if method in ('SLSQP', 'TNC') else initial_val\n"
+        "    constraints = []\n"
+    ),
+    "'fun': func, 'jac': grad_func}": "'fun': double(func), 'jac': double(grad_func)}",
+    "return loss, gradient.astype('float64')": "return loss.astype('float64'), gradient.astype('float64')",
+}
+# Keras 2 passes training= to a layer whose call() takes any keyword.
+_NO_TRAINING = {"init_kwargs = kwargs": "init_kwargs = {name: kwargs[name] for name in kwargs if name != 'training'}"}
 REWRITTEN: dict[str, dict[str, str]] = {
     "tensorflow.contrib.copy_graph.python.util.copy_elements": _MAKE_OP,
     "tensorflow.contrib.framework.python.ops.variables": {"ckpt_value[slice_dims]": "ckpt_value[tuple(slice_dims)]"},
     "tensorflow.contrib.graph_editor.transform": _MAKE_OP,
+    "tensorflow.contrib.opt.python.training.external_optimizer": _DOUBLES,
+    "tensorflow.contrib.seq2seq.python.ops.beam_search_decoder": _NO_TRAINING,
+    "tensorflow.contrib.seq2seq.python.ops.decoder": _NO_TRAINING,
 }
 
 _IO = "the package tensorflow-io"
