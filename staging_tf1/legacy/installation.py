@@ -25,6 +25,10 @@ from staging_tf1.legacy.settings import Settings, from_environment
 from staging_tf1.legacy.tensorflow_names import FACES
 from staging_tf1.quiet import find_devices, importing
 
+_KERAS_TWO: dict[str, AfterLoad] = {
+    "src.layers.convolutional.base_conv": seeds.attach_convolution,
+    "src.layers.normalization.batch_normalization": seeds.attach_normalization,
+}
 _LENDABLE = ("contrib", "estimator")
 _installed: Settings | None = None
 _lending: tuple[Finder, Origin] | None = None
@@ -84,8 +88,11 @@ def install(
     finder.add(
         {
             "tensorflow.python.framework.random_seed": seeds.attach,
-            "tensorflow.python.ops.nn_ops": static_shapes.attach,
+            "tensorflow.python.ops.gen_array_ops": seeds.attach_split,
+            "tensorflow.python.ops.nn_ops": _change_nn_ops,
+            "tensorflow.python.ops.random_ops": seeds.attach_uniform,
             "tensorflow.python.ops.variable_scope": regularizers.attach,
+            **{f"{keras}.{module}": act for module, act in _KERAS_TWO.items() for keras in ("tf_keras", "keras")},
         }
     )
     if wanted.old_names:
@@ -163,6 +170,11 @@ def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
 
 def _other(names: dict[str, str], name: str) -> Any:
     return old_names.value_at(names[name]) if name in names else views.UNCHANGED
+
+
+def _change_nn_ops(module: ModuleType) -> None:
+    static_shapes.attach(module)
+    seeds.attach_dropout(module)
 
 
 def _as_package(module: ModuleType) -> None:
