@@ -27,9 +27,10 @@ def v1_control_flow() -> None:
 
 
 def build(seed: int) -> tuple[Any, list[Any], list[Any]]:
-    """Adds one or two iterators, 15 values made of what they give, and a train op. Returns it, what to fetch, and initializers.
+    """Adds a random graph. Returns its train op, what to fetch, and the initializers of its iterators.
 
-    Some depend on a variable, so that they belong to the step. Some run after another by a control edge alone.
+    It has one or two iterators and 15 values. Some depend on a variable, so that they belong to the step. Some run
+    after another by a control edge alone.
     """
     draw = random.Random(seed)
     iterators = [

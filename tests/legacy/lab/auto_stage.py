@@ -31,6 +31,7 @@ JPEGS = replace(
     name="tf_cnn_benchmarks_jpeg",
     driver=images.tf_cnn_benchmarks_jpeg,
     steps=20,
+    deterministic=False,  # threads shuffle its input
 )
 SAID = re.compile(r"staging-tf1 run --auto-stage: (.*)")
 
