@@ -1,17 +1,27 @@
-"""How long `auto_stage()` takes to analyze a graph: `python benchmarks/auto_stage.py [ops ...]`.
+"""How long `auto_stage()` takes to analyze a graph, and what it gains where the input waits.
 
-A third of the ops prepares the input, column by column, a third is the model, and a third its gradients. The seconds
+    python benchmarks/auto_stage.py            # an analysis of 10,000 and of 100,000 ops, and the gain
+    python benchmarks/auto_stage.py 10000      # an analysis alone, of so many ops
+    python benchmarks/auto_stage.py --gain     # the gain alone
+
+Of the analyzed graph a part prepares the input, column by column; the rest is the model and its gradients. The seconds
 are those of a dry run, with the graph built before, in the CPU time of the process.
+
+For the gain, an input waits 20 ms for each batch, beside a step that waits as long: unstaged, with `staged()` by hand,
+and with `auto_stage()`, in turns within one process.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 import time
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
@@ -46,8 +56,57 @@ def measured(ops: int) -> tuple[int, int, float]:
         return len(graph.get_operations()), len(report.moved), time.process_time() - began
 
 
-def main(sizes: list[int]) -> None:
-    """Prints a row for each size."""
+WAYS = ("unstaged", "staged() by hand", "auto_stage()")
+
+
+def gain(steps: int = 50, rounds: int = 3) -> dict[str, float]:
+    """Returns the milliseconds of a step, for each of `WAYS`: the medians of some rounds."""
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        for way in WAYS:
+            found[way].append(_step_ms(way, steps))
+    return {way: statistics.median(each) for way, each in found.items()}
+
+
+def _step_ms(way: str, steps: int) -> float:
+    def load() -> Any:
+        time.sleep(0.02)
+        return np.ones([8, 4], np.float32)
+
+    def work(value: Any) -> Any:
+        time.sleep(0.02)
+        return value
+
+    with tf.Graph().as_default():
+        raw = tf.py_func(load, [], tf.float32)
+        raw.set_shape([8, 4])
+        x = tf.log1p(raw)
+        if way == "staged() by hand":
+            x = staging.staged(x)
+        w = tf.get_variable("w", [4, 1], initializer=tf.ones_initializer(), use_resource=True)
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, w)))
+        worked = tf.py_func(work, [loss], tf.float32)
+        train = tf.train.GradientDescentOptimizer(1e-3).minimize(loss)
+        if way == "auto_stage()":
+            staging.auto_stage()
+        with staging.StagingSession() as sess:
+            for step in range(steps + 5):
+                if step == 5:
+                    began = time.perf_counter()
+                sess.run([worked, train])
+            return 1000 * (time.perf_counter() - began) / steps
+
+
+def main(arguments: list[str]) -> None:
+    """Prints a row for each size of a graph, and one for each way to feed a step."""
+    if arguments != ["--gain"]:
+        _print_analyses([int(each) for each in arguments] or [10_000, 100_000])
+    if not arguments or arguments == ["--gain"]:
+        for way, step_ms in gain().items():
+            print(f"{way:20} {step_ms:6.1f} ms a step")
+
+
+def _print_analyses(sizes: list[int]) -> None:
     print(f"{'ops':>8} {'run ahead':>10} {'seconds':>8}")
     for size in sizes:
         ops, moved, secs = measured(size)
@@ -55,4 +114,4 @@ def main(sizes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(each) for each in sys.argv[1:]] or [10_000, 100_000])
+    main(sys.argv[1:])
