@@ -4,7 +4,7 @@ PYTHON ?= python
 # With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak lab fmt docs site pictures screenshots pre-commit matrix clean
+.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak lab contrib-unit-tests fmt docs site pictures screenshots pre-commit matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
@@ -76,6 +76,12 @@ screenshots:
 lab:
 	$(PYTHON) tests/legacy/lab/run_lab.py --clones $(CLONES) $(if $(ORACLE),--oracle $(ORACLE)) $(LAB)
 	$(PYTHON) tests/legacy/lab/run_lab.py --page docs/compatibility.md
+
+# Runs TensorFlow's own unit tests of tf.contrib from CHECKOUT, a checkout of TensorFlow 1.15, beside the interpreter
+# ORACLE, and writes their tables in docs/compatibility.md.
+contrib-unit-tests:
+	$(PYTHON) tests/legacy/lab/run_unit_tests.py --checkout $(CHECKOUT) $(if $(ORACLE),--oracle $(ORACLE)) $(LAB)
+	$(PYTHON) tests/legacy/lab/run_unit_tests.py --page docs/compatibility.md
 
 fmt:
 	$(PYTHON) -m ruff check --fix .

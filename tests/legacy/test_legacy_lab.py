@@ -16,6 +16,8 @@ pytest.importorskip("libcst")
 sys.path.insert(0, str(Path(__file__).with_name("lab")))
 
 import run_lab
+import run_unit_tests
+import unit_file
 from jobs import Job
 from table import ROWS, Row
 
@@ -131,3 +133,78 @@ def test_a_clone_at_another_commit_is_refused(lab: argparse.Namespace) -> None:
 )
 def test_what_counts_as_the_same(theirs: list[str], ours: list[str], expected: bool) -> None:
     assert run_lab.same(theirs, ours) == expected
+
+
+# TensorFlow's own unit tests
+
+UNIT_TESTS = """
+import os, unittest
+class Cases(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual(1, 1)
+    def test_other(self):
+        self.assertEqual(1, 2)
+    def test_parts(self):
+        for part in range(3):
+            with self.subTest(part):
+                self.assertNotEqual(part, 1, "bad part")
+    def test_later(self):
+        self.skipTest("not here")
+    def test_dies(self):
+        os._exit(3)
+"""
+
+
+def test_the_page_has_the_tables_of_the_unit_tests(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    run_unit_tests.write_page(copy, run_unit_tests.read_results())
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8"), (
+        "run_unit_tests.py --page docs/compatibility.md"
+    )
+
+
+def test_every_unit_test_that_fails_has_a_cause() -> None:
+    results = run_unit_tests.read_results()
+    assert sum(map(len, results[run_unit_tests.ORACLE].values())) > 1500
+    failed = [
+        (test, error)
+        for version, files in results.items()
+        if version != run_unit_tests.ORACLE
+        for errors in files.values()
+        for test, error in errors.items()
+    ]
+    assert failed and [each for each in failed if run_unit_tests.cause_of(*each) is None] == []
+
+
+def test_unit_tests_are_recorded_also_behind_one_that_ends_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "tensorflow" / "contrib" / "crf" / "small_test.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(UNIT_TESTS)
+    assert (
+        run_unit_tests.files_of(tmp_path, ["crf"])
+        == run_unit_tests.files_of(tmp_path, None)
+        == {"crf.small_test": file}
+    )
+    options = argparse.Namespace(work=tmp_path / "work", checkout=tmp_path)
+    outcomes = run_unit_tests.run_file([sys.executable], file, options, "here")
+    assert {name.rpartition(".")[2]: outcome for name, outcome in outcomes.items()} == {
+        "test_dies": "the process ended",
+        "test_equal": "",
+        "test_later": "skipped",
+        "test_other": "AssertionError: 1 != 2",
+        "test_parts": "AssertionError: 1 == 1 : bad part",
+    }
+    results: run_unit_tests.Results = {}
+    run_unit_tests.add(results, run_unit_tests.ORACLE, "crf.small_test", {"a": "", "b": "", "c": "skipped"})
+    run_unit_tests.add(results, "2.21.0", "crf.small_test", {"a": "ValueError: x"})
+    assert results["2.21.0"]["crf.small_test"] == {"a": "ValueError: x", "b": "not found"}
+    assert "| `crf` | 1 | 2 | 0 |" in run_unit_tests.tables(results)
+
+
+def test_errors_of_unit_tests_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        assert unit_file.said(sys.exc_info()) == "ValueError: two lines"
+    assert "Traceback" in capsys.readouterr().err

@@ -243,10 +243,15 @@ BEGIN, END = "<!-- lab: begin -->", "<!-- lab: end -->"
 
 def write_page(page: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Replace the table between the two marks of a page."""
+    replace_block(page, BEGIN, END, table(results))
+
+
+def replace_block(page: Path, begin: str, end: str, block: str) -> None:
+    """Replace what is between two marks of a page."""
     text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{table(results)}\n{END}{after}", encoding="utf-8")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{block}\n{end}{after}", encoding="utf-8")
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:

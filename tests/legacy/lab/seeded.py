@@ -4,7 +4,8 @@ Usage: python seeded.py [-m] PROGRAM ARGUMENTS... ; with -m, PROGRAM is the name
 It must also run on Python 3.7, for TensorFlow 1.15.5.
 
 Initial values, dropout and shuffles come from ops whose seed TensorFlow derives from the number of ops, and programs
-set no graph seed. Here the seed of such an op comes from its name scope, which all releases share.
+set no graph seed. Here the seed of such an op comes from its name scope, which all releases share. Orthogonal initial
+values come from numpy.linalg.svd, whose vectors have other signs in each release of LAPACK. Here the signs are fixed.
 """
 
 from __future__ import annotations
@@ -35,13 +36,34 @@ def same_seeds():
     random_seed.get_seed = get_seed
 
 
+def same_signs(numpy):
+    """Replace numpy.linalg.svd by one that makes the largest component of each right vector positive."""
+    genuine = numpy.linalg.svd
+
+    def svd(a, full_matrices=True, compute_uv=True, **how):
+        found = genuine(a, full_matrices, compute_uv, **how)
+        if not compute_uv or numpy.ndim(a) != 2:
+            return found
+        left, values, right = (numpy.array(each) for each in found)
+        largest = numpy.argmax(numpy.abs(right), axis=1)
+        signs = numpy.where(right[numpy.arange(len(right)), largest] < 0, -1, 1).astype(right.dtype)
+        right *= signs[:, None]
+        count = min(left.shape[1], len(signs))
+        left[:, :count] *= signs[:count]
+        return type(found)([left, values, right]) if type(found) is tuple else type(found)(left, values, right)
+
+    numpy.linalg.svd = svd
+
+
 def main():
     as_module = sys.argv[1] == "-m"
     sys.argv = sys.argv[2 if as_module else 1 :]
-    random.seed(1)
     same_seeds()
     import numpy
 
+    same_signs(numpy)
+    # After the imports, which draw numbers, too.
+    random.seed(1)
     numpy.random.seed(1)
     if as_module:
         sys.path[0] = os.getcwd()
