@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from forked import QUIET, ForkServer
 from legacy_support import Run, last_json
 
 from staging_tf1.legacy import scipy_images
-from staging_tf1.legacy.contrib import homes, store
+from staging_tf1.legacy.contrib import homes, loader, store
 
 IMPORTS = """
 import importlib, json, sys
@@ -209,3 +210,27 @@ def test_rows_of_unequal_lengths(fork_server: ForkServer) -> None:
         "print(np.array([[1, 2], [3]]).dtype, np.array([[1, 2], [3, 4]]).dtype, eigsh.__name__)"
     )
     assert fork_server.run("-c", code).stdout == "object int64 eigsh\n"
+
+
+def test_another_version_of_this_package_compiles_genuine_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python keeps the compiled form next to the file, which is rewritten while it is compiled."""
+    path = tmp_path / "genuine.py"
+    path.write_text("value = 1\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+
+    def value() -> Any:
+        module = types.ModuleType("genuine")
+        loader.GenuineLoader("genuine", str(path)).exec_module(module)
+        return module.value
+
+    assert value() == 1 and list(tmp_path.glob("__pycache__/*.pyc"))
+    monkeypatch.setitem(loader.REWRITTEN, "genuine", {"value = 1": "value = 2"})
+    assert value() == 1, "the same version reads the compiled form"
+    monkeypatch.setattr(loader, "_version", lambda: 7)
+    assert value() == 2
+    monkeypatch.setitem(loader.REWRITTEN, "genuine", {"value = 3": "value = 4"})
+    monkeypatch.setattr(loader, "_version", lambda: 8)
+    with pytest.raises(ImportError, match="expected 'value = 3'"):
+        value()
