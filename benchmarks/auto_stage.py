@@ -3,6 +3,7 @@
     python benchmarks/auto_stage.py            # an analysis of 10,000 and of 100,000 ops, and the gain
     python benchmarks/auto_stage.py 10000      # an analysis alone, of so many ops
     python benchmarks/auto_stage.py --gain     # the gain alone
+    python benchmarks/auto_stage.py --quick    # a small graph and few steps, to check that it runs
 
 Of the analyzed graph a part prepares the input, column by column; the rest is the model and its gradients. The seconds
 are those of a dry run, with the graph built before, in the CPU time of the process.
@@ -13,9 +14,9 @@ and with `auto_stage()`, in turns within one process.
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
-import sys
 import time
 from typing import Any
 
@@ -101,12 +102,17 @@ def _step_ms(way: str, steps: int) -> float:
             return 1000 * (time.perf_counter() - began) / steps
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Prints a row for each size of a graph, and one for each way to feed a step."""
-    if arguments != ["--gain"]:
-        _print_analyses([int(each) for each in arguments] or [10_000, 100_000])
-    if not arguments or arguments == ["--gain"]:
-        for way, step_ms in gain().items():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("sizes", nargs="*", type=int, metavar="OPS", help="numbers of ops of the graphs to analyze")
+    flags.add_argument("--gain", action="store_true", help="measure only the gain")
+    flags.add_argument("--quick", action="store_true", help="a small graph and few steps")
+    options = flags.parse_args()
+    if not options.gain:
+        _print_analyses(options.sizes or ([1000] if options.quick else [10_000, 100_000]))
+    if options.gain or not options.sizes:
+        for way, step_ms in (gain(5, 1) if options.quick else gain()).items():
             print(f"{way:20} {step_ms:6.1f} ms a step")
 
 
@@ -118,4 +124,4 @@ def _print_analyses(sizes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

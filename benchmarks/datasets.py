@@ -110,7 +110,7 @@ def down(source: RecordSource, numbers: np.ndarray[Any, Any]) -> None:
     if not parts:
         return
     for part, _, places in source._by_part(numbers):  # type: ignore[attr-defined]
-        down(parts[part], parts[part]._numbers(places))
+        down(parts[part], parts[part]._batching.chosen.numbers(places))
 
 
 def by_length(block: int, count: int) -> tuple[float, float, float]:
