@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import function_def, has_open_session, tf
+from staging_tf1.arguments import shown
 from staging_tf1.auto import kinds
 from staging_tf1.auto.reading import GraphReader
 from staging_tf1.errors import AutoStageError
@@ -135,7 +136,9 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
         try:
             tensor = graph.as_graph_element(each, allow_operation=False)
         except (KeyError, TypeError, ValueError) as error:
-            raise AutoStageError(f"{WHAT} got keep={each!r}, which is no tensor of the graph.") from error
+            raise AutoStageError(
+                f"{WHAT} got {shown(each)} in keep, expected tensors of the graph, or their names."
+            ) from error
         if tensor.op.name in region:
             if not kinds.can_be_carried(tensor) or not graph.is_fetchable(tensor):
                 raise AutoStageError(

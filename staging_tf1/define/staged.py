@@ -24,6 +24,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.dealt_position import DYNAMIC, DealtPosition
 from staging_tf1.graph.guards import building
+from staging_tf1.graph.placement import check_device
 from staging_tf1.graph.position import Position, Share
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 from staging_tf1.graph.token_area import on
@@ -265,7 +266,7 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
 
 def _check_devices(device: str | None, devices: Sequence[str] | None, what: str) -> list[str | None]:
     if devices is None:
-        _check_device(device, what)
+        check_device(what, device)
         return [device]
     if device is not None:
         raise ValueError(
@@ -277,19 +278,8 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
     if not 0 < len(devices) <= MOST_THREADS:
         refuse(what, "devices", devices, expected, ValueError)
     for each in devices:
-        _check_device(each, what)
+        check_device(what, each)
     return list(devices)
-
-
-def _check_device(device: Any, what: str) -> None:
-    if device is None:
-        return
-    if not isinstance(device, str):
-        refuse(what, "device", device, "a string such as '/device:GPU:0'")
-    try:
-        tf.DeviceSpec.from_string(device)
-    except ValueError as error:
-        raise ValueError(f"{what} got device={shown(device)}, expected a name such as '/device:GPU:0'.") from error
 
 
 def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> None:

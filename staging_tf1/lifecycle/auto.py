@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import before_first_runs, is_closed, tf
-from staging_tf1.arguments import MOST_STAGED, MOST_THREADS, flag, op_name, whole
+from staging_tf1.arguments import MOST_STAGED, MOST_THREADS, flag, listed, op_name, shown, whole
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.auto.report import AutoStageReport
 from staging_tf1.auto.stage import AutoOptions, stage_graph
@@ -17,6 +17,7 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.queue_runner import are_started_together
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
+from staging_tf1.graph.placement import check_device
 from staging_tf1.lifecycle.auto_measure import measured_costs
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.lifecycle.start import RUNTIME
@@ -85,14 +86,11 @@ def auto_stage(
     """
     what = "auto_stage()"
     op_name(what, name)
-    if device is not None:
-        if not isinstance(device, str):
-            raise TypeError(f"{what} got device={device!r}, expected a string such as '/device:GPU:0'.")
-        tf.DeviceSpec.from_string(device)
+    check_device(what, device)
     if isinstance(keep, (str, tf.Tensor)):
         keep = [keep]
     options = AutoOptions(
-        tuple(keep),
+        tuple(listed(what, "keep", keep, "tensors of the graph, or their names")),
         whole(what, "capacity", capacity, 1, MOST_STAGED, "batches"),
         device,
         whole(what, "num_threads", num_threads, 1, MOST_THREADS),
@@ -133,10 +131,14 @@ def _train_ops(graph: Any, train_op: Any) -> list[Any]:
                 "auto_stage() found no train op in the collection GraphKeys.TRAIN_OP. Pass it: auto_stage(train_op)."
             )
         return found
+    refusal = f"auto_stage() got train_op={shown(train_op)}, expected ops or tensors of the default graph."
     try:
-        return [graph.as_graph_element(each) for each in tf.nest.flatten(train_op, expand_composites=True)]
+        found = [graph.as_graph_element(each) for each in tf.nest.flatten(train_op, expand_composites=True)]
     except (KeyError, TypeError, ValueError) as error:
-        raise AutoStageError(f"auto_stage() got train_op={train_op!r}, which is not of this graph.") from error
+        raise AutoStageError(refusal) from error
+    if not found:
+        raise AutoStageError(refusal)
+    return found
 
 
 _watching = False
