@@ -55,7 +55,8 @@ def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestClus
     two.start_ps(silence_secs=3.0)
     gone = two.gate(4)
     options = {"silence_secs": 3.0}
-    session_options = {"stall_secs": 1.0}
+    # Late enough for the other worker to have been let go: a step is reported once.
+    session_options = {"stall_secs": 5.0}
     two.start("train_in_step", "worker0", two.jobs, 0, options=options, session_options=session_options)
     two.start("train_in_step", "worker1", two.jobs, 1, gone, options=options)
     two.await_notes("worker1", "got", 4)
