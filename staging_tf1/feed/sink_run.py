@@ -56,11 +56,12 @@ class SinkRun:
       sink: the sink.
       session: the session.
       producers: how many producers fill it.
-      gate: no put begins while it is closed; None in no cluster.
+      gate: no put into an area begins while it is closed; None in no cluster. A queue does not show whether a step
+        waits for it, so its puts go on, and that step ends.
     """
 
     def __init__(self, sink: Sink, session: Any, producers: int, gate: Gate | None = None) -> None:
-        self.sink, self._gate = sink, gate
+        self.sink, self._gate = sink, gate if sink.repair is not None else None
         self._session = session
         self._open_producers = producers
         self._closed = self._cancelled = False

@@ -17,6 +17,8 @@ from running import graphs_as_built
 from slow import examples
 
 import staging_tf1 as staging
+from staging_tf1.cluster.clock import Clock
+from staging_tf1.cluster.gate import Gate
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.sequencer import Stopped
@@ -423,3 +425,19 @@ def test_stranded_elements_are_released_with_the_count_that_their_put_had(graph:
         assert release_stranded(asked, sess) == [0, 0]
         assert [int(sess.run(taken[0])[0]) for _ in range(2)] == [0, 1]
         assert position(sess) == [8, 0]
+
+
+def test_only_puts_into_areas_wait_while_a_cluster_stands_still(pool: ThreadPoolExecutor, graph: Any) -> None:
+    # A step that waits for a queue would never end.
+    (of_area,), _ = area()
+    of_queue, dequeued = queue()
+    gate = Gate(Clock())
+    with begun(of_area, of_queue) as sess:
+        runs = SinkRun(of_area, sess, 1, gate), SinkRun(of_queue, sess, 1, gate)
+        gate.close()
+        waits = pool.submit(runs[0].put, batch(1))
+        runs[1].put(batch(2))
+        assert sess.run(dequeued).tolist() == [2]
+        assert runs[0].puts() == (0, 0) and not waits.done()
+        gate.open()
+        waits.result(LIMIT_SECS)
