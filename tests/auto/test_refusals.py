@@ -158,9 +158,9 @@ def test_a_refusal_says_why_and_changes_nothing(case: str, graph: Any) -> None:
 
 
 ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "an unknown name": ({"keep": ["nothing:0"]}, AutoStageError, "keep='nothing:0', which is no tensor"),
+    "an unknown name": ({"keep": ["nothing:0"]}, AutoStageError, "'nothing:0' in keep, expected tensors"),
     "a tensor within a loop": ({"keep": ["while/Mul:0"]}, AutoStageError, "keep='while/Mul:0' is within a loop"),
-    "a train op of another graph": ({"train_op": tf.Graph}, AutoStageError, "train_op=.*not of this graph"),
+    "a train op of another graph": ({"train_op": tf.Graph}, AutoStageError, "train_op=.*expected ops or tensors"),
     "a device that is none": ({"device": 3}, TypeError, "device=3, expected a string"),
     "capacity": ({"capacity": 0}, ValueError, "capacity=0"),
     "threads": ({"num_threads": -1}, ValueError, "num_threads=-1"),
