@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 import traceback
 import unittest
@@ -53,7 +54,9 @@ class Recorder(unittest.TestResult):
 def said(err):
     """Return the error in one line, and print its traceback."""
     traceback.print_exception(*err)
-    return " ".join("".join(traceback.format_exception_only(*err[:2])).split())[:300]
+    line = " ".join("".join(traceback.format_exception_only(*err[:2])).split())
+    # Without the folders of this machine.
+    return re.sub(r'"/[^"]*/', '"', line)[:300]
 
 
 def tests_of(suite):
