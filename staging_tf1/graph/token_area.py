@@ -106,7 +106,7 @@ class TokenArea:
         """Makes the ops of an area whose tokens stay open. Returns the op that ends it, and those that begin it.
 
         A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
-        same session. So the end is a token of its own, which whoever takes it puts back.
+        same session. So the end is a token of its own. A get that takes it puts it back.
         """
         # Closed from the beginning: to take one element of it is the end of the data, to take none is nothing.
         self._over = tf.FIFOQueue(1, tf.int32, [], name="over")

@@ -104,7 +104,7 @@ def auto_stage(
 
 
 def stage_default_graph(train_op: Any, options: AutoOptions, site: CallSite) -> AutoStageReport:
-    """`auto_stage()` with checked arguments, also for a graph of which a session is about to run."""
+    """`auto_stage()` with checked arguments. A session of the graph may be about to run."""
     graph = tf.get_default_graph()
     report = stage_graph(graph, _train_ops(graph, train_op), options, site)
     if not options.dry_run:

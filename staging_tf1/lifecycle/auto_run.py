@@ -17,7 +17,7 @@ from staging_tf1.lifecycle.runtime import SessionRuntime
 
 _PREFIX = "staging-tf1 run --auto-stage:"
 _tried: weakref.WeakSet[Any] = weakref.WeakSet()
-# Graphs of which a session has run before they had a train op.
+# Graphs that a session has run before they had a train op.
 _early: weakref.WeakSet[Any] = weakref.WeakSet()
 _said: list[str] = []
 
