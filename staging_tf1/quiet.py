@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from staging_tf1.garbage import without_collections
 
 __all__ = ["find_devices", "import_quietly", "importing", "without_noise"]
 
@@ -69,7 +70,8 @@ def importing() -> Iterator[None]:
     """
     if os.environ.get(_LEVEL) is None:
         os.environ[_LEVEL] = os.environ[_OWN_LEVEL] = _ERRORS
-    with _without_collections(), _filtered():
+    # A search for garbage among a million new objects takes a fifth of the import.
+    with without_collections(), _filtered():
         yield
 
 
@@ -84,18 +86,6 @@ def find_devices() -> None:
 
     with _filtered():
         list_physical_devices()
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """A search for garbage among a million new objects that all stay takes a fifth of TensorFlow's import."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from staging_tf1._tf import context_of, tf
@@ -62,15 +60,3 @@ class GraphIndex:
                     found.add(each)
                     pending.append(each)
         return found
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keeps Python from searching for garbage: with a graph of 100,000 ops that would be half of an analysis."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -8,7 +8,6 @@ from typing import Any
 
 from staging_tf1.auto import kinds
 from staging_tf1.auto.costs import Costs
-from staging_tf1.auto.graph_index import uncollected
 from staging_tf1.auto.reading import GraphReader
 from staging_tf1.auto.refusals import (
     WHAT,
@@ -22,6 +21,7 @@ from staging_tf1.auto.refusals import (
 from staging_tf1.auto.region import Node, groups_of, region_of
 from staging_tf1.auto.rewire import Boundary, boundary_of
 from staging_tf1.errors import AutoStageError, NothingToStageError
+from staging_tf1.garbage import without_collections
 
 Measure = Callable[[GraphReader, Sequence[Any]], Costs]
 
@@ -58,7 +58,8 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
       AutoStageError: nothing can, or nothing is worth it.
     """
     check_graph(graph)
-    with uncollected():
+    # With a graph of 100,000 ops, searches for garbage would be half of the analysis.
+    with without_collections():
         reader = GraphReader(graph, train_ops)
         check_input(reader)
         costs = Costs() if measure is None else measure(reader, reader.free_ops())
