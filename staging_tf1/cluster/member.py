@@ -164,7 +164,6 @@ class Member:
 
     def _tell(self, number: int) -> None:
         """Gives a sign of life, and passes on the news."""
-        asked = self.clock.now()
         try:
             self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self._run_id}})
             entries = self.read()
@@ -174,7 +173,6 @@ class Member:
             if self.on_news is not None:
                 self.on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
-            self.signs.missed(asked)
             logging.vlog(1, "%s: no news: %s", self.task, error)
 
     @property
@@ -206,13 +204,8 @@ class Member:
 
         Each entry costs the server time. To wait for a few of them, use `await_entries` with their names.
         """
-        asked = self.clock.now()
-        try:
-            entries = self._ledger.read()
-        except tf.errors.OpError:
-            self.signs.missed(asked)
-            raise
-        self.signs.note(entries, asked)
+        entries = self._ledger.read()
+        self.signs.note(entries)
         self._still_secs = self.clock.stood_still_secs
         done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
         different = self._different_layout(entries)

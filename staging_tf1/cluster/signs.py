@@ -8,15 +8,15 @@ from typing import Any
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
 
-# A ledger that takes longer to answer stood still.
-_ANSWER_SECS = 1.0
+# How much of the silence that is allowed counts between two answers of the ledger.
+_MOST_BETWEEN = 0.25
 
 
 class Signs:
     """The signs of life that this task has seen in the ledger. Thread-safe.
 
-    A task is silent while this one listens and hears nothing of it. Time in which the ledger does not answer does not
-    count: if its server stands still, nobody's signs arrive.
+    A task is silent while this one listens and hears nothing of it. Time in which the ledger does not answer, or this
+    task does not ask, hardly counts: if its server stands still, nobody's signs arrive.
 
     Args:
       layout: the cluster.
@@ -38,38 +38,18 @@ class Signs:
             self._seen: dict[Task, tuple[Any, float]] = {}
             self._listened = 0.0
             self._heard_at = self._clock.now()
-            self._missed = False
 
-    def note(self, entries: dict[str, Any], asked_at: float) -> None:
-        """Takes note of the signs among the entries of the ledger.
-
-        Args:
-          entries: what the ledger has answered.
-          asked_at: when it was asked, by the clock.
-        """
-        now = self._clock.now()
+    def note(self, entries: dict[str, Any]) -> None:
+        """Takes note of the signs among the entries that the ledger has just answered."""
         with self._lock:
-            self._listen_until(now if now - asked_at <= _ANSWER_SECS else asked_at)
-            self._heard_at, self._missed = now, False
+            now = self._clock.now()
+            self._listened += min(now - self._heard_at, _MOST_BETWEEN * self._silence_secs)
+            self._heard_at = now
             for task in [*self._layout.workers, *self._layout.servers]:
                 sign = entries.get(f"task/{task}")
                 # The clocks of two machines differ, so a sign counts as of when it is seen.
                 if sign is not None and (task not in self._seen or self._seen[task][0] != sign):
                     self._seen[task] = (sign, self._listened)
-
-    def missed(self, asked_at: float) -> None:
-        """Told when the ledger has not answered.
-
-        Args:
-          asked_at: when it was asked, by the clock.
-        """
-        with self._lock:
-            self._listen_until(asked_at)
-            self._missed = True
-
-    def _listen_until(self, moment: float) -> None:
-        if not self._missed:
-            self._listened += max(0.0, moment - self._heard_at)
 
     def silent_secs(self, task: Task) -> float:
         """Returns for how many seconds this task has listened without a sign of life of `task`."""
