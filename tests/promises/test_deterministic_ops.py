@@ -56,7 +56,8 @@ def test_no_text_draws_a_conclusion(figures: tuple[Any, Any], name: str) -> None
         assert "steps waited" not in text and "nan" not in text and "; feed threads waited " in text
     assert len(deterministic["trace"]["waits"]) == len(ordinary["trace"]["waits"]) > 0
     for wait, timed in zip(deterministic["trace"]["waits"], ordinary["trace"]["waits"], strict=True):
-        assert wait["batches"] == timed["batches"]
+        # How far an area has read ahead from a queue is a matter of time.
+        assert wait["batches"] == timed["batches"] or wait["pipeline"] == "queue" != name
         assert wait["steps_waited_secs"] is wait["steps_waited_share"] is None
         assert wait["verdict"] == f"unknown who waited for whom: {UNKNOWN}"
     slow, timed = deterministic["trace"]["slowest"], ordinary["trace"]["slowest"]

@@ -146,7 +146,10 @@ def shuffle(folder: Path) -> Figures:
 def chained(folder: Path) -> Figures:
     """A queue, and an area behind it."""
     made = staging.CustomRunner(source(), queue="fifo", name="queue").get_inputs()
-    return train(staging.staged(made, name="train"), folder)
+    figures = train(staging.staged(made, name="train"), folder)
+    # How far the area has read ahead from the queue is a matter of time.
+    figures["counts"] = figures["counts"][1:]
+    return figures
 
 
 def classic(folder: Path) -> Figures:
