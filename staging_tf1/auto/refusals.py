@@ -104,7 +104,7 @@ def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) 
     """Checks that nobody else uses an input that will be read ahead.
 
     Raises:
-      AutoStageError: an op outside of the region reads it, or the step fills it.
+      AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again without a word.
     """
     index = reader.index
     handles = {reader.handle_of(op).name: op for op in sources if op.type not in kinds.PYTHON}
@@ -113,6 +113,16 @@ def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) 
             op, kind = index.ops[number], index.kinds[number]
             if op.name in region:
                 continue
+            if kind in kinds.INITIALIZERS and number in reader.needed:
+                raise AutoStageError(
+                    f"{WHAT}: '{op.name}' initializes the iterator of '{source.name}' in each step. Run it on its own, "
+                    f"before the steps."
+                )
+            if any(output.dtype == tf.resource for output in op.outputs):
+                raise AutoStageError(
+                    f"{WHAT}: '{op.name}' passes the input of '{source.name}' on, into a cond or loop. Whether a run "
+                    f"reads it or begins it again cannot be told from what it fetches. Initialize and read it outside."
+                )
             if kinds.TAKING.match(kind) or kind in kinds.CALLING:
                 raise AutoStageError(
                     f"{WHAT}: '{op.name}' reads the same input as '{source.name}', but not for the train op. With "

@@ -120,6 +120,30 @@ def only_a_prefetched_initializable_dataset() -> None:
     train(tf.data.make_initializable_iterator(tf.data.Dataset.range(6).prefetch(1)).get_next())
 
 
+def begun_again(make: Callable[[Any], None]) -> Callable[[], None]:
+    """A step whose iterator is also initialized by what `make` adds."""
+
+    def build() -> None:
+        iterator = tf.data.make_initializable_iterator(tf.data.Dataset.range(6))
+        train(iterator.get_next())
+        make(iterator)
+
+    return build
+
+
+def within_a_cond(iterator: Any) -> None:
+    def begin() -> Any:
+        with tf.control_dependencies([iterator.make_initializer(tf.data.Dataset.range(9), name="again")]):
+            return tf.constant(1)
+
+    tf.cond(tf.placeholder(tf.bool, []), begin, lambda: tf.constant(0))
+
+
+def in_each_step(iterator: Any) -> None:
+    (step,) = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
+    tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)[:] = [tf.group(step, iterator.initializer)]
+
+
 REFUSED: dict[str, tuple[Callable[[], None], str]] = {
     "only fed input": (fed, r"the step's input is fed \(Placeholder\).*Use staged\(\) or CustomRunner"),
     "a placeholder with a default": (fed_with_a_default, r"the step's input is fed \(PlaceholderWithDefault\)"),
@@ -139,6 +163,14 @@ REFUSED: dict[str, tuple[Callable[[], None], str]] = {
     "an input behind a variable": (input_behind_a_variable, "'IteratorGetNext' cannot run ahead"),
     "a finalized graph": (finalized, "finalized"),
     "a step on servers": (on_servers, r"the step runs on servers \(/job:worker/task:1\).*staged\(..., cluster=\)"),
+    "an initializer in a cond": (
+        begun_again(within_a_cond),
+        r"'\S+Switch' passes the input of 'IteratorGetNext' on, into a cond or loop.*Initialize and read it outside",
+    ),
+    "an initializer in a step": (
+        begun_again(in_each_step),
+        "'MakeIterator' initializes the iterator of 'IteratorGetNext' in each step. Run it on its own",
+    ),
     "only a dequeue": (only_a_dequeue, "nothing is worth moving.*what another thread has prepared"),
     "only a prefetched dataset": (only_a_prefetched_dataset, "nothing is worth moving: 'IteratorGetNext'"),
     "the same, initialized": (only_a_prefetched_initializable_dataset, "nothing is worth moving: 'IteratorGetNext'"),
