@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.dealing import Dealing, Names
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.member import Member
+from staging_tf1.graph.acked import Acked
 
 # A worker asks for about a second of work ahead, so it does not wait for a round.
 _ROUND_SECS = 0.1

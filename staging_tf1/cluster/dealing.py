@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from staging_tf1.cluster.acked import Acked
+from staging_tf1.graph.acked import Acked
 
 
 @dataclass

@@ -9,7 +9,7 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import refuse, shown
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError, LeftoverWarning
-from staging_tf1.graph.dealt_position import DYNAMIC
+from staging_tf1.graph.position import DYNAMIC
 from staging_tf1.sources import Source, StreamSource
 
 # How the workers share an input. "static": a shard each. "own": each has an input of its own. "dynamic": what the chief

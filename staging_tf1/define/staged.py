@@ -10,7 +10,6 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, MOST_STAGED, MOST_THREADS, choice, flag, op_name, refuse, shown, whole
-from staging_tf1.cluster.acked import WINDOW
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define.inputs import Input, fitted, inputs_for
@@ -22,10 +21,9 @@ from staging_tf1.feed.resume import RESUME_MODES
 from staging_tf1.feed.skip import SkipRule, skip_rule
 from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
-from staging_tf1.graph.dealt_position import DYNAMIC, DealtPosition
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
-from staging_tf1.graph.position import Position, Share
+from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, Share
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 from staging_tf1.graph.token_area import on
 
@@ -194,7 +192,7 @@ def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options
     position: Position | None = None
     if options.share == DYNAMIC:
         assert first.fingerprint is not None
-        position = DealtPosition(first.fingerprint, _share(1, options.cluster)._replace(first=0, all_towers=1), WINDOW)
+        position = DealtPosition(first.fingerprint, _share(1, options.cluster))
     elif first.fingerprint is not None:
         position = Position(first.fingerprint, _share(len(inputs), options.cluster), keeps_state=first.keeps_state)
     sinks: list[Sink] = []
@@ -241,8 +239,10 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
         release=len(options.devices) == 1 or options.lockstep,
         advance=None if position is None else partial(position.advance, tower),
         # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-        counts=options.share == DYNAMIC
-        or (position is not None and bool(options.skip_rule.types) and each.source is not None and not each.shared),
+        counts=position is not None
+        and (
+            position.skip is not None or (bool(options.skip_rule.types) and each.source is not None and not each.shared)
+        ),
     )
 
 

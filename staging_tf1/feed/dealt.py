@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped
-from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.dealer import Dealer
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.resume import Start
 from staging_tf1.feed.supply import LeasedSupply, LocalSupply, Supply
-from staging_tf1.graph.dealt_position import DealtPosition
+from staging_tf1.graph.acked import Acked
+from staging_tf1.graph.position import Position
 from staging_tf1.sources import Source
 
 
@@ -35,18 +35,21 @@ class _InTask:
 def supplied(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> list[Start]:
     """Returns `starts` with a supply, if the workers share the batches dynamically. The chief begins to deal."""
     position = pipeline.position
-    if not isinstance(position, DealtPosition):
+    if position is None or position.skip is None:
         return list(starts)
-    ((producer, _),) = starts
+    ((producer, first),) = starts
     assert isinstance(producer.source, Source)
-    return [(replace(producer, supply=_supply(pipeline, position, producer.source.num_batches, session)), 0)]
+    supply = _supply(pipeline, position, position.skip, producer.source.num_batches, session)
+    return [(replace(producer, supply=supply), first)]
 
 
-def _supply(pipeline: Pipeline, position: DealtPosition, num_batches: int | None, session: Any) -> Supply:
+def _supply(
+    pipeline: Pipeline, position: Position, skips: tuple[Any, Any], num_batches: int | None, session: Any
+) -> Supply:
     sink, cluster, variable = pipeline.sinks[0], pipeline.cluster, position.saved[0]
 
     def skip(batch: int) -> None:
-        run_unwrapped(session, position.skip, {position.skipped: batch})
+        run_unwrapped(session, skips[0], {skips[1]: batch})
 
     def look() -> tuple[int, Acked]:
         staged, slots = run_unwrapped(session, (sink.size, variable))

@@ -9,12 +9,11 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import fast_callable, run_unwrapped, tf
-from staging_tf1.errors import ClusterError, ResumeError
-from staging_tf1.feed.dealt_resume import acked_of, as_tower, is_dealt, slots_after, undealt
+from staging_tf1.errors import ClusterError, ResumeError, StagingError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.skip import SkipCounter, SkipRule
-from staging_tf1.graph.dealt_position import SHARE, STATIC
-from staging_tf1.graph.position import Position, Saved, Share
+from staging_tf1.graph.acked import Acked
+from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, Share, undealt
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
 from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
@@ -112,54 +111,35 @@ class _Resumption:
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
         held = position.parsed(values)
         saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
-        if is_dealt(saved.fingerprint) or is_dealt(position.fingerprint):
-            self._resume_dealt(held, saved)
-            return
-        share, present = position.share, position.fingerprint
-        first = (0,) * share.all_towers
+        present, positions = position.fingerprint, position.beginning_at((0,) * position.share.all_towers)
         if any(saved.positions):
-            before = _Before(pipeline.name, saved.positions, saved.fingerprint)
             try:
                 producers, present = _with_saved_seed(producers, present, saved.fingerprint)
-                first = before.resume(producers, present, pipeline.resume, share)
-            except ResumeError:
+                positions = self._positions(saved, producers, present)
+            except StagingError:
                 raise
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
                 position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
-        if (first, present) != (held.positions, held.fingerprint):
-            self.to_store = position.to_store(first, present)
-        elif any(first) and pipeline.resume == "exact":
-            _restore_stream(producers[0].source, first[0], saved.state())
-        self.starts = list(zip(producers, first[share.own], strict=True))
+        if (positions, present) != (held.positions, held.fingerprint):
+            self.to_store = position.to_store(positions, present)
+        elif any(positions) and pipeline.resume == "exact":
+            _restore_stream(producers[0].source, positions[0], saved.state())
+        self.starts = list(zip(producers, position.starts(positions), strict=True))
 
-    def _resume_dealt(self, held: Saved, saved: Saved) -> None:
-        """As `resume`, if the workers share the batches dynamically, or did so before.
-
-        `saved` is what the variables held, with what an earlier release did not save.
-        """
-        pipeline, position, share = self.pipeline, _position(self.pipeline), _position(self.pipeline).share
-        producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
-        if present == saved.fingerprint and len(saved.positions) == position.length:
-            acked_of(position, saved)
-            if held.fingerprint != present:
-                self.to_store = position.to_store(saved.positions, present)
-            self.starts = [(producer, 0) for producer in producers]
-            return
-        window = [] if present != saved.fingerprint else [f"window was {len(saved.positions)}, is {position.length}"]
-        differences = "; ".join(_differences(saved.fingerprint, present) + window)
-        tower = as_tower(position, saved, pipeline.name, pipeline.resume, differences)
-        first = (0,) * share.all_towers
-        if any(tower.positions):
-            before = _Before(pipeline.name, tower.positions, tower.fingerprint)
-            try:
-                first = before.resume(producers, undealt(present), pipeline.resume, share)
-            except ResumeError:
-                raise
-            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-                position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
-        dealt = is_dealt(position.fingerprint)
-        self.to_store = position.to_store(slots_after(first[0]) if dealt else first, present)
-        self.starts = list(zip(producers, (0,) if dealt else first[share.own], strict=True))
+    def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
+        """Returns what the variable of the positions is to hold, where `present` is the fingerprint."""
+        pipeline, position = self.pipeline, _position(self.pipeline)
+        # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
+        in_rotation = any(producer.source is None or producer.shares_input for producer in producers)
+        if present == saved.fingerprint and position.length == len(saved.positions) and not in_rotation:
+            return saved.positions
+        before = _Before(pipeline.name, saved.positions, saved.fingerprint)
+        if saved.acked is not None:
+            before = _in_order(before, saved.acked, pipeline.resume, present, position.length)
+        share = position.share
+        if not any(before.positions):
+            return position.beginning_at((0,) * share.all_towers)
+        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, share))
 
     def follow(self, values: Sequence[Any]) -> None:
         """Finds the starts from what the chief has stored."""
@@ -181,8 +161,7 @@ class _Resumption:
                 f"chief's). Give every worker the same whole source; staged(cluster=...) divides it. For a source that "
                 f"you divide yourself, use share='own'."
             )
-        first = (0,) if is_dealt(present) else saved.positions[position.share.own]
-        self.starts = list(zip(producers, first, strict=True))
+        self.starts = list(zip(producers, position.starts(saved.positions), strict=True))
 
 
 def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
@@ -235,8 +214,8 @@ def _restore_stream(source: Any, position: int, state: bytes | None) -> None:
 
 
 def _with_saved_seed(
-    producers: tuple[Producer, ...], present: dict[str, int | str], saved: dict[str, int | str]
-) -> tuple[tuple[Producer, ...], dict[str, int | str]]:
+    producers: tuple[Producer, ...], present: Fingerprint, saved: Fingerprint
+) -> tuple[tuple[Producer, ...], Fingerprint]:
     """The producers and the fingerprint with the checkpoint's seed, if the source's own was drawn and not given."""
     seed = saved.get("seed", -1)
     sources = [each.source for each in producers if isinstance(each.source, Source) and each.source.seed_was_drawn]
@@ -261,21 +240,15 @@ class _Before:
     name: str
     # One a tower.
     positions: tuple[int, ...]
-    fingerprint: dict[str, int | str]
+    fingerprint: Fingerprint
 
-    def resume(
-        self, producers: tuple[Producer, ...], present: dict[str, int | str], mode: str, share: Share
-    ) -> tuple[int, ...]:
+    def resume(self, producers: tuple[Producer, ...], present: Fingerprint, mode: str, share: Share) -> tuple[int, ...]:
         """The first batch of each tower, of all workers.
 
         Raises:
           ResumeError: `mode` is "exact", and that would repeat or skip records.
         """
         towers = share.all_towers
-        # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
-        in_rotation = any(producer.source is None or producer.shares_input for producer in producers)
-        if present == self.fingerprint and towers == len(self.positions) and not in_rotation:
-            return self.positions
         if present == self.fingerprint and towers == len(self.positions) > share.towers:
             # Each worker has an input and a rotation of its own.
             alone = share._replace(first=0, all_towers=share.towers)
@@ -302,7 +275,7 @@ class _Before:
         logging.warning("%s resume='ignore' continues %s anyway.", said, where)
         return first
 
-    def _is_of_another_shard(self, present: dict[str, int | str]) -> bool:
+    def _is_of_another_shard(self, present: Fingerprint) -> bool:
         """Whether the checkpoint is that of another shard, and not of another number of shards."""
         had, has = ((each.get("shard_count"), each.get("shard_index")) for each in (self.fingerprint, present))
         return had[0] == has[0] and had[1] != has[1]
@@ -311,7 +284,7 @@ class _Before:
         """As many batches in all, for an order that has nothing to do with the one before."""
         return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
 
-    def _difference(self, present: dict[str, int | str], towers: int, carried: Carried | None) -> str:
+    def _difference(self, present: Fingerprint, towers: int, carried: Carried | None) -> str:
         parts = _differences(self.fingerprint, present)
         if towers != len(self.positions):
             parts.append(f"towers was {len(self.positions)}, is {towers}")
@@ -325,7 +298,37 @@ class _Before:
         )
 
 
-def _differences(saved: dict[str, int | str], present: dict[str, int | str]) -> list[str]:
+def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, length: int) -> _Before:
+    """Returns what one tower would have saved that reads the whole source, in place of dynamic shares.
+
+    Args:
+      before: what the checkpoint holds.
+      acked: which batches had been consumed.
+      mode: what to do if batches would be repeated; see `RESUME_MODES`.
+      present: the fingerprint of the source now.
+      length: how many numbers the present position has.
+
+    Raises:
+      ResumeError: `mode` is "exact", and batches would be repeated.
+    """
+    if acked.ahead:
+        window = [] if present != before.fingerprint else [f"window was {len(before.positions)}, is {length}"]
+        differences = "; ".join(_differences(before.fingerprint, present) + window)
+        said = (
+            f"'{before.name}': the checkpoint was saved with share='dynamic', whose workers consume batches out of "
+            f"order: all before batch {acked.base}, and {acked.ahead} after it. In another order of batches "
+            f"({differences}), to continue at batch {acked.base} repeats those {acked.ahead}."
+        )
+        if mode == "exact":
+            raise ResumeError(
+                f"{said} Give staged() the same source and share='dynamic' as before, or resume='ignore' to repeat "
+                f"them, or resume='restart' to begin with the first batch."
+            )
+        logging.warning("%s resume='ignore' repeats them.", said)
+    return _Before(before.name, (acked.base,), undealt(before.fingerprint))
+
+
+def _differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
     return [
         (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)
         or (f"share was {saved.get(key, STATIC)!r}, is {present.get(key, STATIC)!r}" if key == SHARE else None)

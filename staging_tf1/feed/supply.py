@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealing import Lease, Names
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.waiting import Backoff
 from staging_tf1.errors import ClusterError
+from staging_tf1.graph.acked import Acked
 
 # How soon a worker that asks for batches in time looks whether it has been given some.
 _POLL_SECS = 0.1

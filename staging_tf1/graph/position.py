@@ -3,6 +3,9 @@
 The step that consumes a batch updates the position. Batches that were only read ahead do not count, so a restored run
 resumes with the first batch that no step has consumed. A skipped batch counts together with the next consumed one,
 because the position is a number in the source's order.
+
+There are two kinds. `Position` has a number for each tower. `DealtPosition` is for workers that share the batches of
+one source dynamically: they consume them out of order, so it marks each batch by itself (`graph/acked.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +17,26 @@ from typing import Any, NamedTuple, NoReturn
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import CheckpointError
+from staging_tf1.graph.acked import WINDOW, Acked
+
+Fingerprint = dict[str, int | str]
+
+# The entry of the fingerprint that tells the kinds of positions apart. A `Position` has none, or another value.
+SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
+
+
+def undealt(fingerprint: Fingerprint) -> Fingerprint:
+    """Returns the fingerprint of the source alone."""
+    dealt = fingerprint.get(SHARE) == DYNAMIC
+    return {key: value for key, value in fingerprint.items() if key != SHARE} if dealt else fingerprint
 
 
 class Saved(NamedTuple):
     """What the variables of a position hold."""
 
-    # One per tower.
+    # One per tower; of a `DealtPosition` one per slot of its window.
     positions: tuple[int, ...]
-    fingerprint: dict[str, int | str]
+    fingerprint: Fingerprint
     # The state of the stream, labelled with its position (see `labelled`); None if no state is kept.
     labelled_state: bytes | None
 
@@ -32,6 +47,11 @@ class Saved(NamedTuple):
         # Of two concurrent steps, one may have saved the state and the other the position.
         of, _, state = self.labelled_state.partition(b":")
         return state if of == b"%d" % self.positions[0] else None
+
+    @property
+    def acked(self) -> Acked | None:
+        """Which batches had been consumed, where a `DealtPosition` was saved; None where a `Position` was."""
+        return Acked(self.positions) if self.fingerprint.get(SHARE) == DYNAMIC else None
 
 
 class Share(NamedTuple):
@@ -65,9 +85,15 @@ class Position:
       share: the towers of this process.
       keeps_state: whether each batch carries the state of its stream as a label. The checkpoint then holds the state
         after the last consumed batch.
+
+    Attributes:
+      skip: an op that marks one batch as consumed, which no step takes because it is bad, and the placeholder for its
+        number. None if the position counts such a batch together with the next consumed one.
     """
 
-    def __init__(self, fingerprint: dict[str, int | str], share: Share, *, keeps_state: bool = False) -> None:
+    skip: tuple[Any, Any] | None = None
+
+    def __init__(self, fingerprint: Fingerprint, share: Share, *, keeps_state: bool = False) -> None:
         self.fingerprint = fingerprint
         self.share = share
         with self._on_its_device():
@@ -81,17 +107,30 @@ class Position:
         self.initializers = [each.initializer for each in self.variables]
         self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
 
-    def _initial(self) -> Any:
-        return [0] * self.length
+    @property
+    def name(self) -> str:
+        """The name under which servers know the variable of the positions."""
+        return str(self._batches.handle.op.get_attr("shared_name").decode())
 
     @property
     def length(self) -> int:
         """How many numbers the variable of the positions holds."""
         return self.share.all_towers
 
+    def _initial(self) -> Any:
+        return [0] * self.length
+
     def consumed(self, saved: Any) -> tuple[int, ...]:
         """Returns how many batches each tower has consumed, from the value of the variable of the positions."""
         return tuple(map(int, saved))
+
+    def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns what the variable holds after the first `batches` of each tower of all workers."""
+        return batches
+
+    def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the first batch of each tower of this process, from what the variable holds."""
+        return positions[self.share.own]
 
     def first_of_all(self) -> Any:
         """Returns the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
@@ -105,16 +144,20 @@ class Position:
 
         Args:
           tower: the number of the tower in this process.
-          count: how many batches of the source to count: this one, and those skipped just before it. None is 1.
-          label: the state of the stream after this batch; ignored unless `keeps_state`.
+          count: how many batches of the source to count: this one, and those skipped just before it. None is 1. For a
+            `DealtPosition`, the number of the batch.
+          label: the state of the stream after this batch; None unless `keeps_state`.
         """
+        with self._behind_fence():
+            counted = self._count(tower, count)
+            return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
+
+    def _count(self, tower: int, count: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
         one = [int(other == self.share.first + tower) for other in range(self.share.all_towers)]
-        with self._behind_fence():
-            passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
-            counted = self._batches.assign_add(passed, read_value=False)
-            return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
+        passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
+        return self._batches.assign_add(passed, read_value=False)
 
     @contextmanager
     def _on_its_device(self) -> Iterator[None]:
@@ -149,7 +192,10 @@ class Position:
             fingerprint = None
         if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
             self.refuse("fingerprint", text, "a JSON object of integers and strings")
-        return Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
+        found = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
+        if found.acked is not None and not found.acked.is_valid:
+            self.refuse("position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
+        return found
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
         """Raises CheckpointError for a value that no run of this package can have saved."""
@@ -160,12 +206,59 @@ class Position:
             f"checkpoint, or use staged(resume='restart') to begin with the first batch."
         )
 
-    def to_store(self, positions: Sequence[int], fingerprint: dict[str, int | str]) -> tuple[list[Any], dict[Any, Any]]:
+    def to_store(self, positions: Sequence[int], fingerprint: Fingerprint) -> tuple[list[Any], dict[Any, Any]]:
         """Returns the ops, with their feeds, that set the position of each tower and the fingerprint."""
         values = (positions, json.dumps(fingerprint, sort_keys=True))
         ops = [self._batches.initializer, self._print.initializer]
         # The second input of an assignment is its value.
         return ops, {op.inputs[1]: value for op, value in zip(ops, values, strict=True)}
+
+
+class DealtPosition(Position):
+    """Which batches of a source have been consumed, where the workers of a cluster share them dynamically.
+
+    The variables have the names that `Position` gives them, so a checkpoint of either can be restored for the other.
+
+    Args:
+      fingerprint: that of the whole source.
+      share: one tower; the others of a cluster have the same position.
+      window: how many batches may be under way at once.
+    """
+
+    def __init__(self, fingerprint: Fingerprint, share: Share, window: int = WINDOW) -> None:
+        self._window = window
+        super().__init__({**fingerprint, SHARE: DYNAMIC}, share._replace(first=0, all_towers=1))
+        with self._on_its_device():
+            skipped = tf.placeholder(tf.int64, [], name="skipped")
+        self.skip = self.advance(0, skipped, None), skipped
+
+    @property
+    def length(self) -> int:
+        """How many numbers the variable holds."""
+        return self._window
+
+    def _initial(self) -> Any:
+        # A constant would add 256 KiB to the graph.
+        return lambda: tf.range(self._window, dtype=tf.int64)
+
+    def consumed(self, saved: Any) -> tuple[int, ...]:
+        """Returns how many batches all workers together have consumed."""
+        return (int(sum(slot // self._window for slot in saved.tolist())),)
+
+    def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns what the variable holds after the first batches, of which `batches` has the number."""
+        return tuple(Acked.first(batches[0], self._window).slots.tolist())
+
+    def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns 0: the supply skips what has been consumed (`feed/supply.py`)."""
+        return (0,)
+
+    def _count(self, tower: int, count: Any) -> Any:
+        slot, following = tf.reshape(count % self._window, [1, 1]), tf.reshape(count + self._window, [1])
+        # An op that overwrites the slot could set it back, and assign_add would count a batch twice.
+        return tf.raw_ops.ResourceScatterNdMax(
+            ref=self._batches.handle, indices=slot, updates=following, use_locking=True, name="acknowledge"
+        )
 
 
 def labelled(position: int, state: bytes) -> bytes:

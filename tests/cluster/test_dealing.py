@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from slow import with_slow
 
-from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.dealing import Dealing, Names
+from staging_tf1.graph.acked import Acked
 
 WORKERS = ("worker 0", "worker 1", "worker 2")
 NAMES = Names("train")

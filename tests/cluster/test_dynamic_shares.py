@@ -14,10 +14,10 @@ import tensorflow.compat.v1 as tf
 from pipelines import Numbers
 
 import staging_tf1 as staging
-from staging_tf1.cluster.acked import WINDOW, Acked
 from staging_tf1.errors import CheckpointError, ClusterError, ResumeError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.supply import LocalSupply, Pace
+from staging_tf1.graph.acked import WINDOW, Acked
 from staging_tf1.sources import ArraySource, GeneratorSource, Source
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")

@@ -11,7 +11,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import until
 
-from staging_tf1.cluster.acked import Acked
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.dealer import Dealer
@@ -20,6 +19,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed import supply as supply_module
 from staging_tf1.feed.supply import LeasedSupply
+from staging_tf1.graph.acked import Acked
 
 ME, CHIEF = "worker 1", Task("worker", 0)
 NAMES = Names("train")

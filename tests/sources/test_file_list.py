@@ -14,8 +14,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.cluster.acked import WINDOW, Acked
 from staging_tf1.errors import ResumeError
+from staging_tf1.graph.acked import WINDOW, Acked
 from staging_tf1.sources import (
     ArrayRecordSource,
     ArraySource,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.cluster.acked import Acked
+from staging_tf1.graph.acked import Acked
 
 
 def ids_source(
