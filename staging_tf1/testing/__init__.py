@@ -17,10 +17,9 @@ from staging_tf1.arguments import INT64_MAX, MOST_THREADS, flag, function, shown
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.testing.comparing import assert_same, copied
-from staging_tf1.testing.reads import assert_independent, fitting, read_in_processes, read_in_threads
+from staging_tf1.testing.reads import Trial, assert_independent, fitting, read_in_processes, read_in_threads
 from staging_tf1.testing.records import epoch_records
 from staging_tf1.workers.shipping import check_picklable
-from staging_tf1.workers.trial import Trial
 
 __all__ = [
     "assert_deterministic",

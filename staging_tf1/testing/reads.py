@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from staging_tf1.sources.base import Source
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import conform
 from staging_tf1.testing.comparing import arrays_in, assert_same, copied
-from staging_tf1.workers.trial import Trial
+from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.shipping import SharedShipment
 
 
 def fitting(source: Source, number: int) -> Any:
@@ -93,3 +95,39 @@ def _in_threads(threads: int, read: Callable[[int], None]) -> None:
         worker.join()
     if failures:
         raise failures[0]
+
+
+class Trial:
+    """Worker processes for one source. A context manager, which ends them. Thread-safe.
+
+    Attributes:
+      has_tensorflow: whether a worker has imported TensorFlow so far.
+    """
+
+    def __init__(self, source: Source, processes: int) -> None:
+        witness = cast(Source, _Witness(source))
+        self._pool = WorkerPool(Job("trial", processes, SharedShipment([witness], users=1)))
+        self.has_tensorflow = False
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.end()
+
+    def batch(self, number: int) -> Any:
+        """Return batch `number`, made by a worker. Raises what the source raises, or why no worker can make it."""
+        made = self._pool.make(number).batch
+        self.has_tensorflow |= bool(made["tensorflow"])
+        return made["batch"]
+
+
+class _Witness:
+    """Wraps the source in a worker. `batch` also returns whether TensorFlow is imported there."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self.gives_away = source, source.gives_away
+
+    def batch(self, index: int) -> Any:
+        made = self._source.batch(index)
+        return {"batch": made, "tensorflow": np.array("tensorflow" in sys.modules)}

@@ -9,7 +9,7 @@ import time
 
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.callsite import CallSite, is_users
-from staging_tf1.workers.places import frames_for
+from staging_tf1.workers.process import frames_for
 
 # If a source calls a library, the line to report is the call.
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())

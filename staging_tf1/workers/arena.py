@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 import threading
 import weakref
 from typing import Any, NamedTuple
@@ -9,12 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1.sources.aligned import ALIGNMENT_BYTES, Memory
-from staging_tf1.workers.mapping import mapped
 
-__all__ = ["Arena", "rounded"]
+__all__ = ["Arena", "mapped", "rounded"]
 
+# By default Python keeps a copy of the descriptor, only to resize the mapping. Slots would use up the limit of open
+# files.
+_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 # Beyond this number of arrays alive at a time, looking for a gap takes longer than the copy that it saves.
 _MOST_ALIVE = 256
+
+
+def mapped(descriptor: int, nbytes: int) -> mmap.mmap:
+    """Map the first bytes of a file. From Python 3.13 on, the mapping has no descriptor."""
+    return mmap.mmap(descriptor, nbytes, **_OPTIONS)
 
 
 class _Region(NamedTuple):

@@ -16,8 +16,8 @@ import numpy as np
 
 from staging_tf1.sources.aligned import ALIGNMENT_BYTES, aligned_copy
 from staging_tf1.spec.arrays import is_plain
-from staging_tf1.workers import classes
 from staging_tf1.workers.arena import Arena, rounded
+from staging_tf1.workers.by_value import class_of, number_of
 
 __all__ = ["TooSmall", "packed", "unpacked"]
 
@@ -73,8 +73,8 @@ class _Packing(pickle.Pickler):
             value = np.asarray(value)
         if type(value) is types.MappingProxyType:
             return _read_only, (dict(value),)
-        if isinstance(value, type) and (number := classes.number_of(value)) is not None:
-            return classes.class_of, (number,)
+        if isinstance(value, type) and (number := number_of(value)) is not None:
+            return class_of, (number,)
         if type(value) is not np.ndarray:
             return NotImplemented
         if value.dtype == object:

@@ -1,16 +1,24 @@
-"""`ByValuePickler`: pickles the main program's functions and classes by value, with their files and lines."""
+"""Moves the main program's functions and classes to workers by value, with their files and lines.
+
+A batch refers to such a class by number. pickle finds a class by its name, but the main program's classes are in no
+module of a worker. cloudpickle would send the whole class with every batch, and the training process would replace the
+methods of the original by copies.
+"""
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import marshal
 import os
 import types
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import cloudpickle
 
-__all__ = ["ByValuePickler"]
+__all__ = ["ByValuePickler", "class_of", "learn", "number_of", "numbered"]
 
 
 class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
@@ -50,3 +58,32 @@ def _code(shell: bytes, constants: tuple[Any, ...], source: tuple[str, ...] | No
         # As `timeit` and doctests do: an entry without a time is not compared with a file.
         linecache.cache.setdefault(code.co_filename, (sum(map(len, lines)), None, lines, code.co_filename))
     return code
+
+
+_numbers: weakref.WeakKeyDictionary[type, int] = weakref.WeakKeyDictionary()
+_classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
+_next = itertools.count()
+
+
+def numbered(kind: type) -> int:
+    """Return the number of a class that is moved to a worker, a new one for a new class."""
+    if kind not in _numbers:
+        learn([(next(_next), kind)])
+    return _numbers[kind]
+
+
+def learn(known: Iterable[tuple[int, type]]) -> None:
+    """Note the numbers that the training process has given to classes."""
+    for number, kind in known:
+        _numbers[kind] = number
+        _classes[number] = kind
+
+
+def number_of(kind: type) -> int | None:
+    """Return the number of a class; None if it has none, so that pickle must find it by name."""
+    return _numbers.get(kind)
+
+
+def class_of(number: int) -> type:
+    """Return the class with a number."""
+    return _classes[number]

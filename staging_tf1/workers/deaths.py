@@ -9,7 +9,7 @@ from absl import logging
 
 from staging_tf1.errors import SourceError
 from staging_tf1.workers.failures import CannotStart
-from staging_tf1.workers.status import IDLE, STARTING
+from staging_tf1.workers.setup import IDLE, STARTING
 
 __all__ = ["Deaths"]
 
@@ -31,7 +31,7 @@ class Deaths:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        # By the number of a batch, or a constant of `status.py`.
+        # By the number of a batch, or a constant of `setup.py`.
         self._counts: Counter[int] = Counter()
         self._how: dict[int, str] = {}
 
@@ -40,7 +40,7 @@ class Deaths:
 
         Args:
           worker: its name.
-          doing: the number of the batch that it was making, or a constant of `status.py`.
+          doing: the number of the batch that it was making, or a constant of `setup.py`.
           exit_status: its exit code, or minus the signal; None if unknown.
         """
         self._counts[doing] += 1

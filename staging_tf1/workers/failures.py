@@ -12,8 +12,7 @@ import types
 from typing import Any
 
 from staging_tf1.errors import SourceError
-from staging_tf1.workers import classes
-from staging_tf1.workers.by_value import ByValuePickler
+from staging_tf1.workers.by_value import ByValuePickler, class_of, number_of
 
 __all__ = ["CannotStart", "WorkerTraceback", "cannot_start", "described", "raised"]
 
@@ -119,8 +118,8 @@ class _Failure(ByValuePickler):
             self._left -= 1
             group = (value.message, list(value.exceptions)) if isinstance(value, _GROUP) else ()
             return _made, (type(value), *group), _state(value, self._with_causes), None, None, _restore
-        if isinstance(value, type) and (number := classes.number_of(value)) is not None:
-            return classes.class_of, (number,)
+        if isinstance(value, type) and (number := number_of(value)) is not None:
+            return class_of, (number,)
         if isinstance(value, (type, types.FunctionType, types.CodeType)):
             return super().reducer_override(value)
         return self._value(value)

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
-from staging_tf1.workers.places import waiting_for
-from staging_tf1.workers.process import LANES_EACH, WorkerProcess
+from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
 from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
-from staging_tf1.workers.setup import Setup, occupy_standard_descriptors
+from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 from staging_tf1.workers.slots import Slots
-from staging_tf1.workers.status import Status
 
 __all__ = ["LANES_EACH", "CannotStart", "Job", "PoolStopped", "WorkerPool"]
 

@@ -1,20 +1,22 @@
-"""`WorkerProcess`: one worker process, seen from the training process."""
+"""`WorkerProcess`: one worker process, seen from the training process, and the line that it is in."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from staging_tf1.workers.channel import Channel
-from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, trace_signal
-from staging_tf1.workers.status import Status
+from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Status, trace_signal
 
-__all__ = ["LANES_EACH", "WorkerProcess"]
+__all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "waiting_for"]
 
 # One batch is made while the request for the next one waits in its channel.
 LANES_EACH = 2
@@ -165,3 +167,45 @@ def _spawned(given: dict[int, int]) -> int:
         setsigmask=[signal.SIGINT, trace_signal()],
         setsigdef=[signal.SIGPIPE, signal.SIGIO, signal.SIGTERM],
     )
+
+
+_LINE = re.compile(r'^ +File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+class Frame(NamedTuple):
+    """One line of a stack."""
+
+    filename: str
+    line: int
+    function: str
+
+
+_stacks: dict[int, Callable[[], str]] = {}
+
+
+class waiting_for:
+    """Notes, while the block runs, that this thread waits for a process, whose stack `stack` returns as text."""
+
+    def __init__(self, stack: Callable[[], str]) -> None:
+        self._stack = stack
+
+    def __enter__(self) -> None:
+        _stacks[threading.get_ident()] = self._stack
+
+    def __exit__(self, *_: object) -> None:
+        _stacks.pop(threading.get_ident(), None)
+
+
+def frames_for(ident: int | None) -> list[Frame] | None:
+    """Return the stack of the process that a thread waits for, the innermost line first; None if it waits for none."""
+    stack = _stacks.get(ident) if ident is not None else None
+    return None if stack is None else frames_in(stack())
+
+
+def frames_in(text: str) -> list[Frame]:
+    r"""Return the frames in the text that faulthandler writes.
+
+    >>> frames_in('Stack (most recent call first):\n  File "a.py", line 3 in read\n')
+    [Frame(filename='a.py', line=3, function='read')]
+    """
+    return [Frame(name, int(line), function) for name, line, function in _LINE.findall(text)]

@@ -1,4 +1,4 @@
-"""`Setup`: what a worker process takes over from the training process before it loads the source."""
+"""What a worker process gets at its start: settings, descriptors, and memory in which it says what it is doing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,27 @@ import sys
 import warnings
 from typing import Any, NamedTuple, cast
 
-__all__ = ["LANES", "LIFE", "STATUS", "TRACES", "Setup", "occupy_standard_descriptors", "trace_signal"]
+from staging_tf1.workers.arena import mapped
+
+__all__ = [
+    "IDLE",
+    "LANES",
+    "LIFE",
+    "STARTING",
+    "STATUS",
+    "Setup",
+    "Status",
+    "TRACES",
+    "occupy_standard_descriptors",
+    "trace_signal",
+]
 
 # Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
+# What a worker is doing, beside the number of a batch.
+IDLE, STARTING = -1, -2
+# Of each status: a cache line.
+_BYTES = 64
 
 
 def occupy_standard_descriptors() -> None:
@@ -79,3 +96,34 @@ class Setup(NamedTuple):
 def _filters() -> list[Any]:
     """Return the filters whose category any process can find."""
     return [each for each in warnings.filters if each[2].__module__ in ("builtins", "staging_tf1.errors")]
+
+
+class Status:
+    """What one worker is doing: the number of its batch, or a constant. Written by the worker; outlives it.
+
+    Args:
+      descriptor: a file of `Status.bytes_for` bytes.
+      worker: the number of the worker.
+    """
+
+    def __init__(self, descriptor: int, worker: int) -> None:
+        end = self.bytes_for(worker + 1)
+        self._cell = memoryview(mapped(descriptor, end))[end - _BYTES :].cast("q")
+
+    @staticmethod
+    def bytes_for(workers: int) -> int:
+        """Bytes for a number of workers."""
+        return workers * _BYTES
+
+    def starting(self) -> None:
+        """Say that the worker has not begun."""
+        self._cell[0] = STARTING
+
+    def making(self, number: int | None) -> None:
+        """Say which batch is being made."""
+        self._cell[0] = IDLE if number is None else number
+
+    @property
+    def doing(self) -> int:
+        """The number of the batch that is being made, or a constant."""
+        return int(self._cell[0])

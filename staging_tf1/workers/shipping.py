@@ -6,6 +6,7 @@ Arrays of `np.memmap` and record files are opened again by each worker.
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import mmap
 import os
@@ -13,7 +14,8 @@ import pickle
 import random
 import struct
 import threading
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +23,10 @@ import numpy as np
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.files.mapped import file_of, identity_of
-from staging_tf1.workers import classes
 from staging_tf1.workers.arena import rounded
-from staging_tf1.workers.by_value import ByValuePickler
-from staging_tf1.workers.culprit import culprit_of
+from staging_tf1.workers.by_value import ByValuePickler, learn, numbered
 
-__all__ = ["SharedShipment", "Shipment", "check_picklable", "unloaded"]
+__all__ = ["SharedShipment", "Shipment", "check_picklable", "culprit_of", "unloaded"]
 
 # Smaller arrays are pickled, so that millions of them do not become as many buffers.
 _FROM_BYTES = 4 << 10
@@ -112,7 +112,7 @@ def unloaded(descriptor: int) -> list[Source]:
     buffers = [shared[start : start + nbytes] for start, nbytes in spans]
     sources: list[Source]
     sources, known = pickle.loads(shared[begin : begin + length].data, buffers=buffers)
-    classes.learn(known)
+    learn(known)
     return sources
 
 
@@ -216,7 +216,7 @@ class _Shipping(ByValuePickler):
             return value.__reduce_ex__(5)
         reduced = super().reducer_override(value)
         if isinstance(value, type) and reduced is not NotImplemented:
-            self.classes.append((classes.numbered(value), value))
+            self.classes.append((numbered(value), value))
         return reduced
 
 
@@ -269,3 +269,60 @@ def _opened(
 
 def _view_of(mapped: np.ndarray[Any, Any], offset: int, dtype: Any, shape: Any, strides: Any) -> np.ndarray[Any, Any]:
     return np.ndarray(shape, dtype, mapped.reshape(-1, order="A").view(np.uint8), offset, strides)
+
+
+# An object graph may be deeper, but nobody reads a longer path.
+_DEEPEST = 12
+
+
+def culprit_of(value: Any, path: str, can_be_pickled: Callable[[Any], bool]) -> tuple[str, Any]:
+    """Return the path to the innermost part of `value` that cannot be pickled, and that part.
+
+    >>> import pickle
+    >>> def picklable(value):
+    ...     try:
+    ...         return bool(pickle.dumps(value))
+    ...     except Exception:
+    ...         return False
+    >>> culprit_of({"a": [1, print, (n for n in ())]}, "value", picklable)[0]
+    "value['a'][2]"
+    """
+    for _ in range(_DEEPEST):
+        for part_path, part in _parts(value, path):
+            if not can_be_pickled(part):
+                path, value = part_path, part
+                break
+        else:
+            break
+    return path, value
+
+
+def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((f"{path}[{key!r}]", each) for key, each in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"{path}[{number}]", each) for number, each in enumerate(value))
+    elif isinstance(value, functools.partial):
+        yield f"{path}.func", value.func
+        yield from _parts(value.args, f"{path}.args")
+        yield from _parts(value.keywords, f"{path}.keywords")
+    elif isinstance(value, types.MethodType):
+        yield path.rpartition(".")[0] or path, value.__self__
+    elif isinstance(value, types.FunctionType):
+        yield from _used_by(value, path)
+    else:
+        yield from ((f"{path}.{name}", each) for name, each in getattr(value, "__dict__", {}).items())
+
+
+def _used_by(function: types.FunctionType, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the closure variables, the globals and the defaults of a function."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            yield f"{path} (its variable '{name}')", cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            yield f"{path} (the global '{name}')", function.__globals__[name]
+    for name, each in zip(("its default",) * len(function.__defaults__ or ()), function.__defaults__ or ()):
+        yield f"{path} ({name})", each

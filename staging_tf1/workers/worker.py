@@ -23,9 +23,8 @@ from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.batches import TooSmall, packed
 from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone, channel_at
 from staging_tf1.workers.failures import described
-from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Setup, trace_signal
+from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Setup, Status, trace_signal
 from staging_tf1.workers.shipping import unloaded
-from staging_tf1.workers.status import Status
 
 __all__ = ["main"]
 

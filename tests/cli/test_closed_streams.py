@@ -36,7 +36,7 @@ _OCCUPIED = """
 import os, sys
 import numpy as np
 from staging_tf1 import sources
-from staging_tf1.workers.trial import Trial
+from staging_tf1.testing.reads import Trial
 with Trial(sources.ArraySource(np.arange(20), batch_size=5), 2) as trial:
     for number in (0, 1):
         trial.batch(number)

@@ -27,8 +27,8 @@ from worker_sources import OwnError, Reporting, digits
 from staging_tf1.errors import CorruptRecordError, SourceError
 from staging_tf1.workers.channel import Kind
 from staging_tf1.workers.failures import WorkerTraceback
-from staging_tf1.workers.places import frames_for
 from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
+from staging_tf1.workers.process import frames_for
 from staging_tf1.workers.shipping import check_picklable
 
 ERRORS: dict[str, Callable[[], BaseException]] = {
@@ -423,7 +423,7 @@ import os, sys, threading
 from test_workers import pools
 from test_workers_faults import wait_until
 from worker_sources import Reporting, hang_at
-from staging_tf1.workers.places import frames_for
+from staging_tf1.workers.process import frames_for
 
 with pools(Reporting(None, hang_at(0)), processes=2) as (pool,):
     print(*pool.make(1) and pool.pids, flush=True)

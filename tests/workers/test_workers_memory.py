@@ -17,9 +17,8 @@ from worker_sources import Reporting
 from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArraySource
 from staging_tf1.workers.channel import PeerGone
-from staging_tf1.workers.credit import Credit
 from staging_tf1.workers.pool import WorkerPool
-from staging_tf1.workers.slots import Slot, Slots, SlotsClosed
+from staging_tf1.workers.slots import Credit, Slot, Slots, SlotsClosed
 
 MB = 1 << 20
 # Far more than any of these tests takes, even on a busy machine.
