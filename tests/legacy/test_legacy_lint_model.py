@@ -11,7 +11,7 @@ import pytest
 from staging_tf1.legacy.lint import files
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT, bit
+from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT, bit
 from staging_tf1.legacy.lint.model import reader
 
 AREA = """

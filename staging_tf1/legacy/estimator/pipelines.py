@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from staging_tf1 import StagingHook
@@ -9,13 +10,13 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.queue_runner import are_started_together
-from staging_tf1.legacy.estimator.sessions import iterator_hooks
 
 
-def hook_for_graph(*, saves_positions: bool) -> Any | None:
+def hook_for_graph(iterator_hooks: Callable[[Any], list[Any]], *, saves_positions: bool) -> Any | None:
     """Return the hook that runs the pipelines of the default graph; None if it has no pipeline.
 
     Args:
+      iterator_hooks: returns the hooks of a graph that initialize the iterators of the `input_fn`.
       saves_positions: whether the checkpoints of this session hold the positions of its pipelines.
 
     Raises:
@@ -25,7 +26,7 @@ def hook_for_graph(*, saves_positions: bool) -> Any | None:
     pipelines = pipelines_of(graph)
     if not pipelines:
         return None
-    _initialize_iterators_early(graph)
+    _initialize_early(iterator_hooks(graph))
     for pipeline in pipelines:
         _refuse_cluster(pipeline)
         if not saves_positions:
@@ -56,12 +57,12 @@ class _HookUnlessGiven(tf.train.SessionRunHook):  # type: ignore[misc]
             self._hook.end(session)
 
 
-def _initialize_iterators_early(graph: Any) -> None:
+def _initialize_early(iterator_hooks: list[Any]) -> None:
     """Initialize the iterators of the `input_fn` with the tables, before the feed threads start and read from them.
 
     An Estimator does so in a hook, when the threads are running already.
     """
-    for hook in iterator_hooks(graph):
+    for hook in iterator_hooks:
         tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, hook._iterator.initializer)
         # Again, it would take the iterator back to its beginning.
         hook.after_create_session = lambda session, coord: None

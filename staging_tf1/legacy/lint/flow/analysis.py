@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.flow.bits import bit, numbers
 from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.escapes import Escapes
+from staging_tf1.legacy.lint.flow.graph import bit, numbers
 from staging_tf1.legacy.lint.flow.marks import Marks
-from staging_tf1.legacy.lint.flow.moves import Moves
 from staging_tf1.legacy.lint.flow.program import Area, Program
 from staging_tf1.legacy.lint.flow.sessions import Run, Sessions
 from staging_tf1.legacy.lint.flow.threads import Threads
 from staging_tf1.legacy.lint.flow.training import TrainingLoops
 from staging_tf1.legacy.lint.model.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Whether a run puts into an area and takes from it: perhaps, and certainly."""
+
+    may_put: bool
+    puts: bool
+    may_get: bool
+    gets: bool
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is no doubt about either."""
+        return self.may_put == self.puts and self.may_get == self.gets
 
 
 class Analysis:

@@ -6,9 +6,8 @@ import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.flow.varying import varies_with
 from staging_tf1.legacy.lint.model.reading import Call, Loop
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.scopes import Scope, Variable
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")
@@ -126,15 +125,15 @@ def _is_another_each_time(analysis: Analysis, call: Call, loop: Loop) -> bool:
     if changed is None:
         return False
     program = analysis.program
-    if varies_with(program, changed, call.scope, loop):
+    if _varies_with(program, changed, call.scope, loop):
         return True
     # A loop over settings that goes through all variables needs an op for each pair.
     inner = next((here for here in call.context.around() if here in analysis.training.loops), loop.context)
     return (
         call.method in _ASSIGNING
         and inner is not loop.context
-        and varies_with(program, changed, call.scope, analysis.training.loops[inner])
-        and any(varies_with(program, value, call.scope, loop) for value in values)
+        and _varies_with(program, changed, call.scope, analysis.training.loops[inner])
+        and any(_varies_with(program, value, call.scope, loop) for value in values)
     )
 
 
@@ -145,6 +144,38 @@ def _has_own_graph(analysis: Analysis, call: Call) -> bool:
         other.scope.function() is function and other.method in ("Graph", "as_default")
         for other in analysis.program.calls
     )
+
+
+_MAKING = frozenset({"tensorflow.Variable", "tensorflow.get_variable"})
+
+
+def _varies_with(program: Program, node: ast.expr, scope: Scope, loop: Loop) -> bool:
+    """Whether `node` is an element of what `loop` goes through, or is made in it."""
+    waiting: list[tuple[ast.expr, Scope]] = [(node, scope)]
+    seen: set[Variable] = set()
+    while waiting:
+        one, where = waiting.pop()
+        if isinstance(one, ast.Call) and program.values.full_name(one.func, where) in _MAKING:
+            return True
+        for name in ast.walk(one):
+            variable = where.find(name.id) if isinstance(name, ast.Name) else None
+            if variable is None or variable in seen:
+                continue
+            seen.add(variable)
+            for binding in variable.bindings:
+                if binding.kind == "parameter":
+                    waiting.extend(program.values.given(binding.scope, variable.name))
+                elif loop.context in binding.context.around() and binding.value is not None:
+                    if binding.kind == "element" and binding.context is loop.context and not _counts(loop.node):
+                        return True
+                    waiting.append((binding.value, binding.scope))
+    return False
+
+
+def _counts(loop: ast.AST) -> bool:
+    """Whether a loop goes through numbers, which select nothing by themselves."""
+    over = getattr(loop, "iter", None)
+    return isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in ("range", "xrange")
 
 
 RULES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import QUEUE_PUT, bit, numbers
+from staging_tf1.legacy.lint.flow.graph import QUEUE_PUT, bit, numbers
 from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import Run
 from staging_tf1.legacy.lint.model.reading import Write

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import bit
-from staging_tf1.legacy.lint.flow.moves import Moves
-from staging_tf1.legacy.lint.flow.order import before
+from staging_tf1.legacy.lint.flow.analysis import Analysis, Moves
+from staging_tf1.legacy.lint.flow.calls import before
+from staging_tf1.legacy.lint.flow.graph import bit
 from staging_tf1.legacy.lint.flow.program import Area
 from staging_tf1.legacy.lint.flow.sessions import Run
 from staging_tf1.legacy.lint.model.reading import Loop

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_VARIABLE
-from staging_tf1.legacy.lint.flow.local_variables import local_variable
-from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, Run
-from staging_tf1.legacy.lint.flow.starting import initializes_local_variables
+from staging_tf1.legacy.lint.flow.expressions import local_variable
+from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_VARIABLE
+from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, Run, initializes_local_variables
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 

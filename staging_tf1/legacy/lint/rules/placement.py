@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import bit, numbers
-from staging_tf1.legacy.lint.flow.devices import devices, is_gpu
+from staging_tf1.legacy.lint.flow.graph import bit, numbers
+from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.model.scopes import Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
@@ -15,7 +17,7 @@ def not_on_the_gpu(analysis: Analysis) -> Found:
     users = _gpu_users(analysis) if analysis.program.areas else {}
     for area in analysis.program.areas:
         user = users.get((area.number, area.call.scope.function()))
-        if user is None or devices(analysis.program, area.call) != ():
+        if user is None or _devices(analysis.program, area.call) != ():
             continue
         if not _may_be_placed_by_callers(analysis, area.call, set()):
             yield (
@@ -28,11 +30,11 @@ def not_on_the_gpu(analysis: Analysis) -> Found:
 def asked_elsewhere(analysis: Analysis) -> Found:
     """STG115."""
     for area in analysis.program.areas:
-        made_in = devices(analysis.program, area.call)
+        made_in = _devices(analysis.program, area.call)
         if area.ours or not made_in:
             continue
         for call in analysis.program.methods(area, "size", "clear"):
-            if call.scope.function() is area.call.scope.function() and devices(analysis.program, call) not in (
+            if call.scope.function() is area.call.scope.function() and _devices(analysis.program, call) not in (
                 made_in,
                 None,
             ):
@@ -53,7 +55,7 @@ def _may_be_placed_by_callers(analysis: Analysis, call: Call, seen: set[Scope]) 
     seen.add(function)
     callers = analysis.calls.callers(function)
     return not callers or any(
-        devices(analysis.program, caller) != () or _may_be_placed_by_callers(analysis, caller, seen)
+        _devices(analysis.program, caller) != () or _may_be_placed_by_callers(analysis, caller, seen)
         for caller in callers
     )
 
@@ -63,7 +65,7 @@ def _gpu_users(analysis: Analysis) -> dict[tuple[int, Scope], Call]:
     found: dict[tuple[int, Scope], Call] = {}
     gets = {call: area for area in analysis.program.areas for call in analysis.program.methods(area, "get", "unstage")}
     for call in analysis.program.calls:
-        if not any(is_gpu(device) for device in devices(analysis.program, call) or ()):
+        if not any(_is_gpu(device) for device in _devices(analysis.program, call) or ()):
             continue
         function = call.scope.function()
         if call in gets:
@@ -75,6 +77,45 @@ def _gpu_users(analysis: Analysis) -> dict[tuple[int, Scope], Call]:
                     if marks & bit(analysis.program.areas[number], "get"):
                         found.setdefault((number, function), call)
     return found
+
+
+# Scopes that place no ops on a device.
+_PLACELESS = frozenset(
+    """Session InteractiveSession Graph as_default name_scope variable_scope control_dependencies op_scope
+    arg_scope gfile open GFile GradientTape StagingSession MonitoredTrainingSession MonitoredSession suppress""".split()
+)
+
+
+def _devices(program: Program, call: Call) -> tuple[str, ...] | None:
+    """Return the arguments of the device scopes around a call in its function, innermost first, as source text.
+
+    None if another context manager of unknown effect is around it.
+    """
+    found = []
+    for here in call.context.around():
+        if here.kind != "with" or not isinstance(here.node, (ast.With, ast.AsyncWith)):
+            continue
+        for item in here.node.items:
+            made = item.context_expr
+            last = _last(made)
+            if last == "device" and isinstance(made, ast.Call) and made.args:
+                found.append(ast.unparse(made.args[0]))
+            elif last not in _PLACELESS:
+                return None
+    return tuple(found)
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_gpu(device: str) -> bool:
+    """Whether the source text of a device is a literal that names a GPU."""
+    return "gpu" in device.lower() and device[:1] in "'\"f"
 
 
 RULES = (

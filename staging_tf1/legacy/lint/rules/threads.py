@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.bits import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
+from staging_tf1.legacy.lint.flow.calls import certainly_before
 from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS
-from staging_tf1.legacy.lint.flow.order import certainly_before
+from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
 from staging_tf1.legacy.lint.flow.program import Area, argument
-from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS
-from staging_tf1.legacy.lint.flow.starting import starts_queue_runners
+from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, starts_queue_runners
 from staging_tf1.legacy.lint.flow.threads import is_endless
 from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.rule import Found, Rule
