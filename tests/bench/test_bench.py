@@ -164,6 +164,14 @@ CHECKS: dict[str, Callable[[Any, Any], list[int]]] = {
 }
 
 
+# Systems on arrays, as on W1, and on data for worker processes, as on W6. W5 and W6 have the systems that shuffle,
+# those that read files or texts in their own way, and those of a user's hand.
+@pytest.mark.slow_cases(
+    "W[2347]-(?!(staged|staged_uint8|staged_processes|tf_data)$).*",
+    "W[^6]-staged_processes",
+    "W[56]-(staged_nice|staged_uint8_nice|lockstep|classic_fifo|from_generator|py_function)",
+    "W3-staged_uint8",
+)
 @pytest.mark.parametrize(("name", "system"), PAIRS)
 def test_what_a_system_delivers(name: str, system: str, tmp_path: Path, graph: Any) -> None:
     needs(name, system)
@@ -712,6 +720,8 @@ def check_experiment(name: str, said: str) -> None:
         assert name == "synthetic" and "real over synthetic: " in said
 
 
+# It trains a cluster, whose steps, kills and figures the tests of clusters have.
+@pytest.mark.slow_cases("cluster")
 @pytest.mark.timeout(2000)
 @pytest.mark.parametrize("paths", _TOGETHER, ids=lambda paths: "-".join(path.stem for path in paths))
 def test_the_experiments_run(fork_server: ForkServer, paths: list[Path]) -> None:

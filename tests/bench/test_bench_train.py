@@ -90,6 +90,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("train_own", None)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("function", ["build", "pipeline", "named", "queued"])
 @pytest.mark.parametrize("system", ["staged", "staged_processes"])
 def test_a_step_is_fed_by_as_many_threads_or_processes_as_asked_for(function: str, system: str, module: None) -> None:

@@ -99,6 +99,7 @@ def no_reader() -> Iterator[int]:
 BUFFERED, UNBUFFERED = {"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("env", [BUFFERED, UNBUFFERED], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("name", QUIET_ROWS)
 def test_nobody_reads_the_output(run: Any, name: str, env: dict[str, str], no_reader: int) -> None:
@@ -107,6 +108,7 @@ def test_nobody_reads_the_output(run: Any, name: str, env: dict[str, str], no_re
     assert not any(word in done.stderr for word in ("Traceback", "Exception", "Error"))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("env", [BUFFERED, UNBUFFERED], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("name", QUIET_ROWS)
 def test_the_disk_is_full(run: Any, name: str, env: dict[str, str]) -> None:

@@ -30,6 +30,8 @@ def train(cluster: TestCluster, *flags: str, sync: bool = False) -> None:
             cluster.start_program(f"{job}{index}", ["-m", "staging_tf1", "train", *flags], environment)
 
 
+# `staged` trains without sync as `lockstep` does.
+@pytest.mark.slow_cases("staged-False")
 @pytest.mark.parametrize(
     ("workflow", "sync"), [("staged", False), ("staged", True), ("lockstep", False), ("classic", False)]
 )
@@ -106,6 +108,8 @@ def test_a_wrong_cluster_gets_one_line(config: str, message: str, run_python: Ru
     assert said[0].startswith(f"staging-tf1 train: {message}")
 
 
+# Its cluster is that of `launch`.
+@pytest.mark.slow
 def test_the_command_of_the_readme(run_python: RunPython) -> None:
     """Real processes, each with its own TensorFlow."""
     command = ["-m", "staging_tf1", "launch", "--workers", 2, "--ps", 1, "--", "-m", "staging_tf1", "train"]

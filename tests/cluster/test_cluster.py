@@ -23,6 +23,8 @@ def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     cluster.close()
 
 
+# An end as in test_a_second_run_on_the_same_servers_starts_afresh.
+@pytest.mark.slow
 def test_two_workers_share_a_source_and_everybody_ends(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps()
     for index in range(2):
@@ -71,6 +73,8 @@ def test_a_killed_chief_goes_on_and_initializes_nothing(two: TestCluster, tmp_pa
     assert len(two.notes("worker1", "session")) == 1
 
 
+# A killed server as in test_cluster_kills.py and test_cluster_faults.py.
+@pytest.mark.slow
 def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     two.start_ps()

@@ -126,6 +126,8 @@ def test_a_killed_chief_goes_on_to_deal(two: TestCluster, tmp_path: Path) -> Non
     assert len(two.notes("worker1", "session")) == 1
 
 
+# A killed server as in test_cluster_kills.py and test_cluster_faults.py.
+@pytest.mark.slow
 def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps()
     gates = [two.gate(1), two.gate(6)]
@@ -200,6 +202,8 @@ def test_a_worker_that_ends_early_leaves_its_batches_to_the_others(two: TestClus
     assert seen_in(tmp_path / "model") == [1] * 120
 
 
+# A lease that is given back as in test_dynamic_shares.py.
+@pytest.mark.slow
 def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tmp_path: Path) -> None:
     two.start_ps(silence_secs=8.0)
     gates = [two.gate(1), two.gate(0)]

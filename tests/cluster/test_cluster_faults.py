@@ -52,6 +52,8 @@ def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(tw
     assert two.wrong_batches(options["checkpoint_dir"], 600, 3) == []
 
 
+# The same with the first server, as in test_cluster.py with static shares, and without sync.
+@pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("server", [0, 1])
 def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_path: Path, server: int) -> None:
     options = {"num_records": 60, "checkpoint_dir": str(tmp_path / "model"), "save_steps": 4}

@@ -360,6 +360,8 @@ def test_a_killed_worker_costs_records_but_repeats_none(
     assert len(got) > records // 2
 
 
+# Lockstep, as in test_towers_and_lockstep.
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_a_dispatcher_that_is_gone_is_named(graph: Any, reports: Reports, lockstep: bool) -> None:
     with running(1) as cluster:

@@ -105,6 +105,8 @@ def test_what_cannot_be_handed_out_is_refused_by_name(
         assert len(graph.get_operations()) == before
 
 
+# One thread, where the default run has three.
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_run_resumes_with_the_first_batch_that_no_step_has_consumed(tmp_path: Path, threads: int) -> None:
     parts = [part(tmp_path, records(), steps, num_threads=threads, capacity=3) for steps in (3, 1, None)]
@@ -154,6 +156,8 @@ def test_gaps_need_dynamic_shares(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "resume='ignore' repeats them." in caplog.text
 
 
+# A return to static shares as between runs without gaps.
+@pytest.mark.slow_cases("static")
 @pytest.mark.parametrize("share", ["static", "dynamic"])
 def test_another_order_is_refused(tmp_path: Path, share: str) -> None:
     part(tmp_path, records(), 4)
@@ -187,6 +191,8 @@ def broken() -> Numbers:
     return Numbers(10, trouble)
 
 
+# One thread, where the default run has three.
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_skipped_batch_counts_as_consumed_at_once(tmp_path: Path, threads: int) -> None:
     options = dict(ignored_exception_types=BrokenDiskError, num_threads=threads)

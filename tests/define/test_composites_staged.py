@@ -160,6 +160,7 @@ def run(tensors: Any, stats: list[Any] | None = None) -> list[Any]:
     return got
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("options", [{}, {"num_threads": 2}, {"lockstep": True}], ids=["staged", "threads", "lockstep"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_components_arrive_as_their_tensors(name: str, options: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ def counter(graph: Any) -> Any:
     return staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     "make",
     [

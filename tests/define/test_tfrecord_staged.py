@@ -71,6 +71,8 @@ def _checked(batch: dict[str, Any]) -> list[int]:
     return ids
 
 
+# Some threads, where the default run has one, and more.
+@pytest.mark.slow_cases("2|3")
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 4])
 def test_every_record_is_parsed_and_delivered_once_in_order(files: list[str], tmp_path: Any, num_threads: int) -> None:
     source = _source(files)

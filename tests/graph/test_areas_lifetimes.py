@@ -184,6 +184,8 @@ for name in [name for name in sys.modules if name.startswith('staging_tf1')]:
 """
 
 
+# A new process, where the default run uses a fork of one that has forgotten the package.
+@pytest.mark.slow_cases("new")
 @pytest.mark.parametrize("process", ["fork", "new"])
 def test_a_saved_graph_needs_no_package_of_ours(tmp_path: Path, fork_server: ForkServer, process: str) -> None:
     area = StagingArea([tf.int32])

@@ -494,6 +494,8 @@ def test_a_full_disk_ends_the_tasks(launch: Launch) -> None:
 # Failures and restarts.
 
 
+# Each ending of one task, and each task with one ending.
+@pytest.mark.slow_cases("(chief|ps) 0-os.*")
 @pytest.mark.parametrize(
     ("ending", "code", "said"),
     [
@@ -739,6 +741,8 @@ wait_forever()
     run.wait_until_all_are_gone()
 
 
+# Two of the three signals are enough.
+@pytest.mark.slow_cases(r"Signals\.SIGTERM|15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_tasks_that_ignore_it_are_gone_after_2_seconds(launch: Launch, number: int) -> None:
     run = launch("--workers 2 --grace 100", STUBBORN)

@@ -143,6 +143,9 @@ def test_launch_runs_a_program_with_its_flags_and_ends_the_server(run_python: Ru
         assert only(rf"\[{tag}\] +{words}", printed)
 
 
+# The program as in test_variables_on_parameter_servers_are_staged, and the command as with a program without
+# TensorFlow.
+@pytest.mark.slow
 def test_launch_runs_a_cluster_of_tensorflow_1(run_python: Run) -> None:
     printed = launch(run_python, FOLDER / "staged_variables.py")
     for tag, worker in {"chief 0": 0, "worker 0": 1}.items():

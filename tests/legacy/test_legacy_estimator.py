@@ -27,6 +27,9 @@ def under_run(request: pytest.FixtureRequest, legacy_run: Run) -> dict[str, str]
     return printed
 
 
+# More estimators and heads of TensorFlow's, with an export as in `mnist_model_fn`; another checkpoint to begin with,
+# and tasks as in test_legacy_cluster.py.
+@pytest.mark.slow_cases("wide_and_deep|contrib_premade_heads|text_columns|custom_exporter|warm_start|cluster_tasks")
 @pytest.mark.parametrize("name", sorted(goldens("estimator")))
 def test_same_losses_under_run(under_run: dict[str, str], name: str) -> None:
     # Rounding errors add up over the steps of a training.
@@ -38,6 +41,8 @@ def test_there_is_a_golden_for_every_program() -> None:
     assert len(goldens("estimator")) >= 10
 
 
+# As on the page in test_legacy_docs.py.
+@pytest.mark.slow
 def test_a_program_by_itself(legacy_run: Run) -> None:
     ran = legacy_run(FOLDER / "iris_premade.py")
     assert ran.returncode == 0, ran.stderr[-3000:]

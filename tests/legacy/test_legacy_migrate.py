@@ -82,6 +82,12 @@ def without_shim(
     return printed
 
 
+# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
+# The states of an LSTM take longest: test_legacy_programs.py runs their code.
+@pytest.mark.slow_cases(
+    r"import-(truncated_lstm|(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+))",
+    "idiom-(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_).*",
+)
 @pytest.mark.parametrize("name", sorted(set(goldens()) - RUN_ALONE))
 def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
@@ -89,6 +95,13 @@ def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str, 
     assert_same_numbers(without_shim[name], goldens()[name])
 
 
+# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
+# The planted and clean files are migrated once, in test_the_result_passes_check_but_for_planted_mistakes.
+@pytest.mark.slow_cases(
+    r"programs/(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+)-import",
+    r"programs/(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_)\w+-idiom",
+    "(planted|clean)/.*",
+)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: Path) -> None:
@@ -97,6 +110,12 @@ def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: 
     compile(once, str(path), "exec", dont_inherit=True)
 
 
+# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
+@pytest.mark.slow_cases(
+    r"programs/(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+)-import",
+    r"programs/(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_)\w+-idiom",
+    r"(planted|clean)/\w+-idiom",
+)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_result_passes_check_but_for_planted_mistakes(

@@ -36,6 +36,17 @@ def contrib_parts(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: 
     return {line.split()[0]: line for text in printed.values() for line in text.splitlines()}
 
 
+# More cells, layers, optimizers, metrics and datasets of tf.contrib: some of each stay.
+@pytest.mark.slow_cases(
+    r"(?!("
+    r"crf_log_likelihood|crf_decode|bahdanau_attention|columns_weighted_sum|luong_attention_scaled|"
+    r"seq2seq_beam_search_with_attention|legacy_embedding_attention|nas_cell|lookup_tables|"
+    r"lstm_block_fused|gru_block_cell_v2|layers_conv2d|layers_batch_norm_unfused|layers_layer_norm|"
+    r"opt_lazy_adam|slim_lenet_like|losses_triplet_semihard|metrics_auc|training_hparams|"
+    r"training_bucket_by_sequence_length|framework_assign_from_checkpoint|data_group_by_window|"
+    r"image_rotate_gradient|learn_vocabulary"
+    r")$).*"
+)
 @pytest.mark.parametrize("name", sorted(CONTRIB))
 def test_parts_of_contrib_train_as_under_1_15(contrib_parts: dict[str, str], name: str) -> None:
     assert_same_numbers(contrib_parts[name], CONTRIB[name][1], rel=1e-3)
@@ -74,6 +85,9 @@ def test_there_is_a_golden_for_every_program() -> None:
     assert len(goldens()) >= 12
 
 
+# A program as `staging-tf1 run train.py` in test_legacy_docs.py, which has the numbers of `feed_thread`, and the new
+# interpreters of test_legacy_imports.py.
+@pytest.mark.slow
 def test_a_program_by_itself(staging_run: Run) -> None:
     ran = staging_run(PROGRAMS / "flags_and_files.py")
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -120,6 +120,11 @@ def first_error(way: str, folder: Path, build: Callable[[], Any] = build) -> Bas
     return None
 
 
+@pytest.mark.thinned
+# The same damage at another place of the file.
+@pytest.mark.slow_cases(
+    "(a bit of the (middle|last)|text for|half of the|the data end early|the last byte of the index).*"
+)
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str) -> None:
@@ -172,6 +177,8 @@ STATE_FILES = {
 }
 
 
+# The same damage at another place of the file.
+@pytest.mark.slow_cases("cut|zeros|other fields")
 @pytest.mark.parametrize("content", STATE_FILES)
 def test_a_damaged_file_that_names_the_latest_checkpoint(saved: Path, tmp_path: Path, content: str) -> None:
     folder = copy(saved, tmp_path)
@@ -209,6 +216,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_the_checkpoint_of_another_program(saved: Path, tmp_path: Path, other: str, way: str) -> None:
@@ -221,6 +229,8 @@ def test_the_checkpoint_of_another_program(saved: Path, tmp_path: Path, other: s
     assert feed_threads() == []
 
 
+# The same start as with a session.
+@pytest.mark.slow_cases("hook")
 @pytest.mark.parametrize("way", ["session", "hook"])
 def test_no_checkpoint_at_all_is_no_error(tmp_path: Path, way: str) -> None:
     for folder in (tmp_path / "not there", tmp_path):
@@ -243,6 +253,11 @@ class Lost(tf.train.SessionRunHook):  # type: ignore[misc]
             raise tf.errors.AbortedError(None, None, "preempted")
 
 
+@pytest.mark.thinned
+# The same damage at another place of the file.
+@pytest.mark.slow_cases(
+    "(a bit of the (middle|last)|text for|half of the|the data end early|the last byte of the index).*"
+)
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("damage", ["the data end early", "garbage for an index", "no data"])
 def test_a_recovery_from_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str) -> None:
@@ -304,6 +319,7 @@ POSITIONS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_a_position_that_no_run_has_saved(saved: Path, tmp_path: Path, kind: str, lockstep: bool) -> None:

@@ -77,6 +77,7 @@ def to_the_end(run: Callable[[Any], Any], fetches: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("how", SESSIONS)
 def test_every_record_is_seen(graph: Any, how: str, queue: str) -> None:

@@ -138,6 +138,7 @@ def code_of(number: int) -> int:
     return 143 if number == signal.SIGTERM else -signal.SIGINT
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("session", "number"), [("StagingSession", signal.SIGINT), ("MonitoredTrainingSession", signal.SIGTERM)]
 )
@@ -169,6 +170,7 @@ NOT_SAVED = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("case", NOT_SAVED)
 def test_what_is_not_saved(stopped: Stopped, case: str, session: str) -> None:

@@ -174,6 +174,7 @@ def test_start_wants_initialised_variables(graph: Any) -> None:
     assert feed_threads() == []
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("capacity", [1, 4])
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("how", ["break", "raise", "close", "request_stop"])
@@ -225,6 +226,8 @@ def test_a_source_that_never_returns_is_named(graph: Any) -> None:
     assert f"at test_session.py:{line} in stuck()" in text
 
 
+# One graph again and again, as the pipelines of every kind in test_recovery.py.
+@pytest.mark.slow
 def test_the_same_graph_runs_a_hundred_times_without_growing(graph: Any) -> None:
     runner = staging.CustomRunner(numbers(6, 2), batch_size=3)
     x = staging.staged(runner.get_inputs(), capacity=2)

@@ -117,6 +117,8 @@ def counted(kind: str, way: Callable[[list[Any], Any], None], number: int, calls
     return calls.runs, calls.callables
 
 
+# `queued` has threads and `lockstep` an area; `chained` is a `queued` and a `staged` pipeline.
+@pytest.mark.slow_cases("staged-by_session|(staged|chained|dataset|towers)-by_hand|queued-by_session")
 @pytest.mark.parametrize(
     ("kind", "way"),
     [*((kind, by_session) for kind in KINDS), *((kind, by_hand) for kind in KINDS if kind != "lockstep")],
@@ -142,6 +144,8 @@ def cpu_secs(build: Callable[[], Any], number: int) -> float:
     return took
 
 
+# `queued` has threads and `lockstep` an area; `chained` is a `queued` and a `staged` pipeline.
+@pytest.mark.slow_cases("staged|chained")
 @pytest.mark.parametrize("kind", ["staged", "queued", "chained", "lockstep"])
 def test_building_and_starting_takes_time_in_proportion(kind: str) -> None:
     build, _ = KINDS[kind]

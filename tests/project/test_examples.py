@@ -148,6 +148,8 @@ def test_the_second_run_resumes_where_the_first_ended(capsys: pytest.CaptureFixt
     assert float(second_start) < 2.0 and float(first_end) < 2.0
 
 
+# Two numbers of batches are enough.
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("batches", [1, 2, 7])
 def test_lockstep_by_hand_and_staged_take_the_same(capsys: pytest.CaptureFixture[str], batches: int) -> None:
     module = example("lockstep_by_hand")

@@ -153,6 +153,8 @@ def test_a_client_that_is_killed_harms_nobody(fork_server: ForkServer, shared_fo
     assert fork_server.run("-c", PARENT).stdout == server
 
 
+# Each run has servers that start and end.
+@pytest.mark.slow
 def test_a_server_ends_with_its_last_connection_and_another_one_starts(tmp_path: Path) -> None:
     one, other = (ForkServer(tmp_path / "address", tmp_path) for _ in range(2))
     server = one.run("-c", PARENT).stdout

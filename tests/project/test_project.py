@@ -163,6 +163,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, run_python:
     return folder
 
 
+# A new process, where the default run uses a fork of one that has forgotten the package.
+@pytest.mark.slow_cases("new")
 @pytest.mark.parametrize("process", ["fork", "new"])
 def test_an_installed_wheel_trains(
     installed: Path, run_python: RunPython, fork_server: ForkServer, process: str

@@ -1,15 +1,15 @@
-"""The default run leaves out cases, but no kind of case, and the tables of `slow.py` and `order.py` name real tests."""
+"""The default run leaves out cases, but no kind of case."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from order import LONG
-from slow import LEFT_OUT, THINNED, redundant
-
-FILES = {path.name: path for path in Path(__file__).parents[1].rglob("test_*.py")}
+from slow import id_of, patterns, redundant
 
 
 def test_what_is_left_out_has_no_value_that_the_others_lack() -> None:
@@ -20,25 +20,18 @@ def test_what_is_left_out_has_no_value_that_the_others_lack() -> None:
     assert redundant([{"a"}, {"b"}]) == []
 
 
-@pytest.mark.parametrize("name", THINNED)
-def test_the_thinned_tests_exist_and_have_parameters(name: str) -> None:
-    text = FILES[name].read_text(encoding="utf-8")
-    for test in THINNED[name]:
-        assert re.search(rf"^@pytest\.mark\.parametrize(?:(?!^def ).)*^def {test}\(", text, re.MULTILINE | re.DOTALL), (
-            test
-        )
-
-
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_each_pattern_leaves_out_some_tests_of_its_file(name: str, request: pytest.FixtureRequest) -> None:
-    names = [item.name for item in request.session.items if item.path == FILES[name]]
-    if request.config.option.markexpr or not names:
+def test_each_pattern_leaves_out_some_cases_of_its_test(request: pytest.FixtureRequest) -> None:
+    if request.config.option.markexpr:
         pytest.skip("only a run of all tests has those that are left out")
-    for pattern in LEFT_OUT[name]:
-        found = [item for item in names if re.search(pattern, item)]
-        assert found and len(found) < len(names), pattern
+    cases: dict[Any, set[str]] = defaultdict(set)
+    for item in request.session.items:
+        for pattern in patterns(item):
+            cases[item.nodeid.partition("[")[0], pattern].add(id_of(item))
+    for (test, pattern), names in cases.items():
+        found = {name for name in names if re.fullmatch(pattern, name)}
+        assert found and found != names, f"{test}: {pattern}"
 
 
 def test_the_files_that_take_long_exist() -> None:
-    assert set(LONG) <= set(FILES)
+    assert set(LONG) <= {path.name for path in Path(__file__).parents[1].rglob("test_*.py")}
     assert len(set(LONG)) == len(LONG)

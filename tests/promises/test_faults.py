@@ -77,6 +77,7 @@ def build(kind: str, source: FailsAt) -> Any:
 KINDS = ["staged1", "staged4", "lockstep", "stream", "fifo1", "fifo4", "shuffle1", "shuffle4"]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("fails_at", [0, 10, 19], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_source_raises_is_raised_from_run(graph: Any, kind: str, fails_at: int) -> None:
@@ -163,6 +164,7 @@ BAD_BATCHES = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("fault", BAD_BATCHES)
 def test_a_batch_that_does_not_fit_is_named(graph: Any, fault: str, lockstep: bool) -> None:
@@ -180,6 +182,7 @@ def test_a_batch_that_does_not_fit_is_named(graph: Any, fault: str, lockstep: bo
     assert no_feed_thread()
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
 def test_many_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, device: str, lockstep: bool) -> None:
@@ -221,6 +224,7 @@ class SometimesBad(FailsAt):
         return self._inner.batch(index)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", ["staged", "lockstep", "towers", "fifo"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_ignored_exceptions_skip_and_count(graph: Any, kind: str, threads: int) -> None:
@@ -330,6 +334,7 @@ def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
         assert [int(sess.run(x)[0]) for _ in range(49)] == list(range(1, 50))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("offset", range(0, 64, 4))
 @pytest.mark.parametrize("kind", ["staged", "threads", "lockstep", "fifo", "shuffle"])
 def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> None:

@@ -18,17 +18,23 @@ import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 
-pytestmark = pytest.mark.usefixtures("quick_graphs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_graphs"),
+    # Towers that are stopped early leave batches behind, and may warn about it.
+    pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning"),
+]
+# Some threads and some towers, where the default run has one of each, and several of both.
+SOME_LEFT_OUT = pytest.mark.slow_cases(".*(1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers).*")
 
 COUNT = 12
-# Towers that are stopped early leave batches behind, and may warn about it.
-pytestmark = pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
 
 
 class BrokenDiskError(Exception):
     """Raised by the sources below."""
 
 
+@pytest.mark.thinned
+@SOME_LEFT_OUT
 @pytest.mark.parametrize("bad", [0, COUNT // 2, COUNT - 1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_what_a_source_raises_leaves_the_session(graph: Any, name: str, bad: int) -> None:
@@ -58,6 +64,8 @@ MISFITS = {
 }
 
 
+@pytest.mark.thinned
+@SOME_LEFT_OUT
 @pytest.mark.parametrize("fault", MISFITS)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_batch_that_does_not_fit_is_named(graph: Any, name: str, fault: str) -> None:
@@ -69,6 +77,7 @@ def test_a_batch_that_does_not_fit_is_named(graph: Any, name: str, fault: str) -
     assert feed_threads() == []
 
 
+@SOME_LEFT_OUT
 @pytest.mark.parametrize("name", INDEXED)
 def test_ignored_exceptions_cost_their_batches_only(graph: Any, name: str) -> None:
     def trouble(number: int, batch: Any) -> Any:
@@ -86,6 +95,8 @@ def test_ignored_exceptions_cost_their_batches_only(graph: Any, name: str) -> No
     assert feed_threads() == []
 
 
+@pytest.mark.thinned
+@SOME_LEFT_OUT
 @pytest.mark.parametrize("moment", ["early", "token", "late"])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, moment: str) -> None:
@@ -115,6 +126,8 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
     assert feed_threads() == []
 
 
+@pytest.mark.thinned
+@SOME_LEFT_OUT
 @pytest.mark.parametrize("how", ["break", "raise", "close", "request_stop"])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_run_that_is_stopped_leaves_nothing(graph: Any, name: str, how: str) -> None:
@@ -157,6 +170,8 @@ def monitored_session() -> Any:
     return tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()], stop_grace_period_secs=20)
 
 
+@pytest.mark.thinned
+@SOME_LEFT_OUT
 @MAY_BE_DROPPED
 @pytest.mark.parametrize("make", [lambda: staging.StagingSession(stop_grace_period_secs=20), monitored_session])
 @pytest.mark.parametrize("name", WAITING)

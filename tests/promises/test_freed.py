@@ -118,6 +118,8 @@ KINDS = {
 }
 
 
+# Hooks that fail with threads are enough.
+@pytest.mark.slow_cases("lockstep-a hook fails in (before_run|after_run|end)")
 @pytest.mark.parametrize(("kind", "way"), [(kind, way) for kind, ways in KINDS.items() for way in ways])
 def test_what_a_session_held_is_freed(way: str, kind: str) -> None:
     before = set(threading.enumerate())

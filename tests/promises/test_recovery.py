@@ -48,6 +48,9 @@ class Preempted(tf.train.SessionRunHook):  # type: ignore[misc]
         self.total = int(session.run(self._variable))
 
 
+@pytest.mark.thinned
+# Some threads and some towers, where the default run has one of each, and several of both.
+@pytest.mark.slow_cases(".*(1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers).*")
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, name: str, way: str) -> None:
@@ -191,6 +194,7 @@ def broken(number: Any) -> Any:
     return np.int64(number)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(("threads", "towers", "lockstep"), [(1, 1, 0), (3, 1, 0), (1, 2, 0), (1, 1, 1), (1, 2, 1)])
 @pytest.mark.parametrize("ignores", [False, True])
 def test_a_python_worker_of_a_parallel_map(graph: Any, threads: int, towers: int, lockstep: int, ignores: bool) -> None:
@@ -234,6 +238,7 @@ class Misfits(StreamSource):
             yield np.full([1 if number % 2 or number >= 12 else 2], number)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_batches_that_do_not_fit_cost_a_tower_no_turn(graph: Any, threads: int, lockstep: bool) -> None:

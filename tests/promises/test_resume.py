@@ -46,6 +46,8 @@ WAYS = {
 }
 
 
+# One thread, where others have several.
+@pytest.mark.slow_cases("one thread")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_parts_of_a_run_are_the_whole(tmp_path: Any, way: str) -> None:
     whole = steps(None, source(), None, **WAYS[way])

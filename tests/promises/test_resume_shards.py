@@ -59,6 +59,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+# Both are in the other tests of the file.
+@pytest.mark.slow_cases("one thread|lockstep")
 @pytest.mark.parametrize("way", WAYS)
 def test_records_come_exactly_once_over_2_1_4_and_2_towers(tmp_path: Any, way: str) -> None:
     got: list[int] = []
@@ -83,6 +85,8 @@ REFUSED = (
 )
 
 
+# Both are in the other tests of the file.
+@pytest.mark.slow_cases("one thread|threads")
 @pytest.mark.parametrize("way", WAYS)
 def test_records_that_would_come_twice_are_counted_and_refused(tmp_path: Any, way: str) -> None:
     before = part(tmp_path, records(40, 4), 1, 3)
@@ -214,6 +218,8 @@ STREAMS = [
 ]
 
 
+# Streams, lockstep and datasets are in the other cases, or in the other tests of the file.
+@pytest.mark.slow_cases("numbers-threads|dataset-one thread|dataset-lockstep")
 @pytest.mark.parametrize(("make", "way"), STREAMS)
 def test_a_stream_that_towers_share_goes_on_with_the_next_batch(tmp_path: Any, make: Any, way: str) -> None:
     got: list[int] = []
@@ -240,6 +246,8 @@ def test_the_tower_whose_turn_it_is_gets_the_next_batch(tmp_path: Any, make: Any
     assert first_alone(tmp_path, make(9), 2) == [4, 6], "3 is for the second tower"
 
 
+# Datasets are in the other tests of the file.
+@pytest.mark.slow_cases("dataset")
 @pytest.mark.parametrize("make", [numbers, dataset])
 def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any, make: Any) -> None:
     assert first_alone(tmp_path, make(9), 3) == [0, 2, 4]
@@ -252,6 +260,8 @@ def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any,
     assert first_alone(tmp_path, make(9), 2, "ignore") == [2, 4]
 
 
+# The saver of a monitored session is sharded.
+@pytest.mark.slow_cases("options1")
 @pytest.mark.parametrize("options", [dict(), dict(sharded=True)])
 def test_every_saver_restores_another_number_of_towers(tmp_path: Any, options: dict[str, Any]) -> None:
     def run(towers: int, restore: bool, count: int) -> list[int]:

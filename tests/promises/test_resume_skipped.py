@@ -83,6 +83,8 @@ def position(folder: Path) -> list[int]:
     return held
 
 
+# Threads without processes or lockstep.
+@pytest.mark.slow_cases(".*num_threads.*")
 @pytest.mark.parametrize("options", [dict(), dict(num_threads=4, capacity=6), dict(lockstep=True)], ids=str)
 def test_the_parts_of_a_run_are_the_good_batches(tmp_path: Path, options: dict[str, Any]) -> None:
     assert in_parts(tmp_path, numbers, PARTS, **options) == [GOOD]
@@ -90,6 +92,8 @@ def test_the_parts_of_a_run_are_the_good_batches(tmp_path: Path, options: dict[s
     assert position(tmp_path) == [GOOD[-1] + 1] and steps(tmp_path, numbers, None, **options) == [[]]
 
 
+# Threads without processes or lockstep.
+@pytest.mark.slow_cases(".*num_threads.*")
 @pytest.mark.parametrize("options", [dict(), dict(num_threads=4, capacity=3), dict(lockstep=True)], ids=str)
 def test_each_tower_goes_on_in_its_own_shard(tmp_path: Path, options: dict[str, Any]) -> None:
     got = in_parts(tmp_path, numbers, PARTS, devices=TOWERS, **options)
@@ -166,6 +170,7 @@ class Reading:
             raise BrokenDiskError(f"no batch {number}")
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("misfits", [False, True])
 @pytest.mark.parametrize("options", [dict(), dict(num_threads=3, capacity=5), dict(lockstep=True)], ids=str)
 def test_a_stream_goes_on_from_the_state_behind_its_position(

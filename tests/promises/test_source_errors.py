@@ -14,7 +14,11 @@ import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource, TFRecordSource, write_tfrecords
 
-pytestmark = pytest.mark.usefixtures("quick_graphs")
+pytestmark = [
+    pytest.mark.usefixtures("quick_graphs"),
+    # When an error ends the run, staged batches may be left behind.
+    pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning"),
+]
 
 # The exceptions that a MonitoredSession takes for the end of the data or for a reason to restart.
 SIGNALS: dict[str, Callable[[], Exception]] = {
@@ -25,8 +29,6 @@ SIGNALS: dict[str, Callable[[], Exception]] = {
 }
 COUNT = 12
 ONE_TOWER = ["queue", "staged, 1 threads, 1 towers", "staged in lockstep, 1 towers"]
-# When an error ends the run, staged batches may be left behind.
-pytestmark = pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
 
 
 def raising(signal: str, at: int, times: int = 1_000_000) -> Callable[[int, Any], Any]:
@@ -49,6 +51,7 @@ def session(how: str) -> Any:
     return tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()])
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize(
     "name, how", [*((name, "StagingSession") for name in PIPELINES), *((name, "hook") for name in ONE_TOWER)]
@@ -70,6 +73,7 @@ def test_a_signal_from_a_source_is_an_error(graph: Any, name: str, signal: str, 
         assert "of the user's" in str(error) and "not the end of the data" in str(error)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_signal_that_is_to_be_skipped_is_skipped(graph: Any, name: str, signal: str) -> None:
@@ -80,6 +84,7 @@ def test_a_signal_that_is_to_be_skipped_is_skipped(graph: Any, name: str, signal
     assert sorted(number for tower in got for number in tower) == [n for n in range(COUNT) if n != 5]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("name", ONE_TOWER)
 def test_one_signal_more_than_may_be_skipped_is_an_error(graph: Any, name: str, signal: str) -> None:
@@ -183,6 +188,7 @@ def _only_once(fails: Callable[[], Exception]) -> Callable[[Any], Any]:
 AT_DOORS = [(door, signal) for door in DOORS for signal in SIGNALS if (door, signal) != ("iterator", "StopIteration")]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("lockstep", [False, True], ids=["threads", "lockstep"])
 @pytest.mark.parametrize("door, signal", AT_DOORS)
 def test_every_door_into_a_source(

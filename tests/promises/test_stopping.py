@@ -68,6 +68,7 @@ def wait_until_full(graph: Any, sess: Any) -> None:
         threading.Event().wait(0.05)  # the interval between two checks of the state
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("kind", PIPELINES)
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_feeders_that_wait_for_room(graph: Any, kind: str, how: str) -> None:
@@ -165,6 +166,7 @@ def test_a_stop_in_the_middle_of_steps_fails_none_of_them(graph: Any, kind: str)
     assert [type(error) for error in ended] == [tf.errors.OutOfRangeError] * 3
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: str, way: str) -> None:
@@ -192,6 +194,8 @@ def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: 
     assert feed_threads() == []
 
 
+# The same with threads, as in test_recovery.py.
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockstep: bool) -> None:
     source = ArraySource(np.arange(1, 31), batch_size=2, shuffle=True, seed=3, epochs=1)

@@ -102,6 +102,8 @@ def work_until(good: Callable[[float, str], bool], *args: Any, **options: Any) -
     raise AssertionError((stats.lock_share, stats.verdict))
 
 
+# One thread, where the default run has two; sources that leave the GIL to others are read by one.
+@pytest.mark.slow_cases("in_python-1")
 @pytest.mark.skipif(usable_cores() < 2, reason="processes do not help on one core")
 @pytest.mark.parametrize(("transform", "threads"), [(in_python, 1), (in_python, 2), (briefly, 1)])
 def test_python_that_computes_is_told_to_use_processes(transform: Any, threads: int) -> None:

@@ -105,6 +105,8 @@ def test_tensorflow_gets_the_shared_memory_itself(graph: Any, monkeypatch: pytes
     assert set(fed) == {(Lent, True)}
 
 
+# Worker processes for one tower, where the default run has two.
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("towers", [1, 2])
 def test_every_batch_comes_exactly_once(graph: Any, towers: int) -> None:
     parts = staging.staged(worker_sources.numbers(23), devices=["/cpu:0"] * towers, num_processes=2)

@@ -67,6 +67,8 @@ def test_a_worker_that_dies_is_replaced_and_its_batch_is_made_again(
     assert caplog.text.count("'test/0:0' was killed by SIGKILL while it made batch 1; another one takes its place") == 2
 
 
+# A death by another signal.
+@pytest.mark.slow_cases(r"Signals\.SIGSEGV|11")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_the_third_death_of_one_batch_raises(tmp_path: Path, number: int) -> None:
     with pools(Reporting(None, worker_sources.die_at(1, 9, str(tmp_path), number)), processes=2) as (pool,):
@@ -400,6 +402,8 @@ with pools(digits()) as (pool,):
 """
 
 
+# It ends the program without its `finally` blocks, as SIGKILL does.
+@pytest.mark.slow_cases(r"Signals\.SIGTERM|15")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_die_with_the_training_process(run_python: Any, tmp_path: Path, number: int) -> None:
     """Also one that is in a call of C that holds the GIL."""

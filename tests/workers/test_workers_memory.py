@@ -83,6 +83,8 @@ def delivered(pool: WorkerPool, count: int, threads: int) -> list[Any]:
     return InOrder(pool.draw, pool.make, pool.stop).run(count, threads)
 
 
+# Limits between the tightest and the widest.
+@pytest.mark.slow_cases(r"2\.2|3\.3|4\.6")
 @pytest.mark.parametrize("limit", [1.2, 2.2, 2.7, 3.3, 4.6, 12])
 def test_batches_of_one_size_are_delivered_under_any_limit(limit: float) -> None:
     options: dict[str, Any] = dict(memory_limit=int(limit * MB), batch_bytes=MB)
@@ -98,6 +100,8 @@ def test_a_larger_batch_may_exceed_the_limit_while_later_ones_hold_the_memory() 
         assert pool.memory_bytes < (10 + 8.6) * MB
 
 
+# A limit between the tightest and the widest.
+@pytest.mark.slow_cases(r"4\.5")
 @pytest.mark.parametrize("limit", [0, 4.5, 6])
 def test_a_transform_that_makes_batches_larger_is_delivered_under_any_limit(limit: float) -> None:
     bytes_in = np.arange(8 * MB, dtype=np.uint32).astype(np.uint8).reshape(8, MB)
@@ -108,6 +112,8 @@ def test_a_transform_that_makes_batches_larger_is_delivered_under_any_limit(limi
         assert run.run(8, 4) == list(range(8))
 
 
+# More descriptors than fit in one message, as with 1000.
+@pytest.mark.slow_cases("300")
 @pytest.mark.parametrize("count", [250, 300, 1000])
 def test_batches_of_many_arrays(count: int) -> None:
     source = ArraySource({f"f{i}": np.arange(64.0) + i for i in range(count)}, batch_size=8)
