@@ -12,8 +12,7 @@ from staging_tf1.auto.put_meter import PutMeter
 from staging_tf1.errors import AutoStageError
 from staging_tf1.graph.dependencies import ByFetches, ancestors, elements_of
 from staging_tf1.graph.sink import Sink
-
-_MEANING = "_staging_tf1_meaning"
+from staging_tf1.graph.state import state_of
 
 
 @dataclass(frozen=True)
@@ -227,9 +226,10 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
 
 def meaning_of(graph: Any) -> Meaning | None:
     """Returns what runs of a staged graph mean; None for any other graph."""
-    return getattr(graph, _MEANING, None)
+    found: Meaning | None = state_of(graph).meaning
+    return found
 
 
 def set_meaning(graph: Any, meaning: Meaning) -> None:
     """Notes that a graph was staged."""
-    setattr(graph, _MEANING, meaning)
+    state_of(graph).meaning = meaning

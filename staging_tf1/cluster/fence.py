@@ -12,9 +12,9 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.ledger import key, table_op, text_of
 from staging_tf1.errors import ClusterError
+from staging_tf1.graph.state import state_of
 
 _REFUSED = "is no longer part of this run"
-_FENCE = "_staging_tf1_fence"
 
 
 class Fence:
@@ -56,9 +56,10 @@ class Fence:
 
 def fence_of(cluster: Cluster, graph: Any) -> Fence:
     """Returns the fence of `graph`, which must be open for the first call."""
-    if not hasattr(graph, _FENCE):
-        setattr(graph, _FENCE, Fence(cluster))
-    fence: Fence = getattr(graph, _FENCE)
+    state = state_of(graph)
+    if state.fence is None:
+        state.fence = Fence(cluster)
+    fence: Fence = state.fence
     return fence
 
 

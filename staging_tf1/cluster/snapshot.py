@@ -15,9 +15,9 @@ from staging_tf1._tf import add_control_input, call_before_finalize, replace_inp
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.ledger import key, table_op
 from staging_tf1.cluster.pause import PAUSE, resume_op
+from staging_tf1.graph.state import state_of
 
 _SAVES = frozenset({"Save", "SaveSlices", "SaveV2"})
-_COPIES = "_staging_tf1_copies"
 _BROKEN = "the pause for this checkpoint was broken"
 
 
@@ -76,8 +76,9 @@ def copy_before_saving(cluster: Cluster, graph: Any) -> None:
     """Makes the savers of the chief's graph write copies, when the graph is finalized."""
     if not (cluster.is_distributed and cluster.is_chief and cluster.save_copies):
         return
-    if not hasattr(graph, _COPIES) and not graph.finalized:
-        setattr(graph, _COPIES, None)
+    state = state_of(graph)
+    if not (state.makes_copies or graph.finalized):
+        state.makes_copies = True
         call_before_finalize(graph, lambda: _copy_all(cluster, graph))
 
 
@@ -93,12 +94,12 @@ def _copy_all(cluster: Cluster, graph: Any) -> None:
         copies = Copies(cluster)
         for scope, saves in of_saver.items():
             copies.add(scope, saves)
-    setattr(graph, _COPIES, copies)
+    state_of(graph).copies = copies
 
 
 def copies_of(graph: Any) -> Copies | None:
     """Returns the savers of `graph` that write copies; None if there are none."""
-    found: Copies | None = getattr(graph, _COPIES, None)
+    found: Copies | None = state_of(graph).copies
     return found
 
 

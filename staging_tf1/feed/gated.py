@@ -21,9 +21,8 @@ from staging_tf1.feed.sync_pause import SyncPause
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of
 
-# An attribute of the session.
-_GATED = "_staging_tf1_gated"
 # How often a checkpoint is tried again. A pause is broken only if the chief stood still for long in the middle of it.
 _MOST_TRIES = 3
 
@@ -156,12 +155,14 @@ class GatedRuns:
 
 def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
     """Makes the runs of `session` stand still in each pause of the cluster. May be called again."""
-    if not hasattr(session, _GATED):
-        setattr(session, _GATED, GatedRuns(session, cluster))
-    found: GatedRuns = getattr(session, _GATED)
+    state = session_state_of(session)
+    if state.gated is None:
+        state.gated = GatedRuns(session, cluster)
+    found: GatedRuns = state.gated
     return found
 
 
 def gated_runs(session: Any) -> GatedRuns | None:
     """Returns what `gate_runs` has made; None outside a cluster."""
-    return getattr(session, _GATED, None)
+    found: GatedRuns | None = session_state_of(session).gated
+    return found

@@ -10,15 +10,13 @@ from staging_tf1.cluster.fence import fence_of
 from staging_tf1.feed.gated import gate_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.resume import Start, points_of_run, resume_points
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
-
-# An attribute of a session: whether it continues a run that is under way. Absent if its creator does not know.
-_CONTINUES = "_staging_tf1_continues_run"
 
 
 def note_run(session: Any, *, continues: bool) -> None:
     """Records whether the chief's `session` continues a run, or has begun one."""
-    setattr(session, _CONTINUES, continues)
+    session_state_of(session).continues_run = continues
 
 
 def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
@@ -58,7 +56,7 @@ def _as_chief(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     cluster = pipelines[0].cluster
     assert cluster is not None
     member = cluster.member
-    continues = getattr(session, _CONTINUES, None)
+    continues = session_state_of(session).continues_run
     if continues is None:
         # A session made by hand may have initialized the variables again.
         member.begin_run()

@@ -14,11 +14,9 @@ from staging_tf1.feed.supply import Supply
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.position import Position, labelled
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.spec.conform import Conformer
-
-# An attribute of the graph, because a global registry would keep the graph alive, and a collection would be exported.
-_PIPELINES = "_staging_tf1_pipelines"
 
 
 @dataclass(frozen=True)
@@ -137,11 +135,9 @@ class Pipeline:
 
 def pipelines_of(graph: Any) -> list[Pipeline]:
     """Returns the pipelines that were built in `graph`, oldest first."""
-    return list(getattr(graph, _PIPELINES, ()))
+    return list(state_of(graph).pipelines)
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
     """Adds a pipeline to `pipelines_of(graph)`."""
-    if not hasattr(graph, _PIPELINES):
-        setattr(graph, _PIPELINES, [])
-    getattr(graph, _PIPELINES).append(pipeline)
+    state_of(graph).pipelines.append(pipeline)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,14 +24,9 @@ from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.workers.pool import WorkerPool
 
-# An attribute of the session, so that the runs are freed with it.
-_RUNS = "_staging_tf1_runs"
-# An attribute of the graph: the runs in all of its sessions, weakly referenced.
-_ALL_RUNS = "_staging_tf1_all_runs"
-# An attribute of the graph: the threads start before a hook sees the session.
-_FOLLOWED_BY = "_staging_tf1_followed_by"
 # How often the thread that waits for the coordinator looks whether the run was stopped.
 _LOOK_SECS = 1.0
 # How long the puts of an earlier session may take to end.
@@ -73,17 +67,14 @@ class PipelineRun:
         readers = BatchReaders(with_workers(starts))
         self.producers = tuple(ProducerRun(each, readers.rotation, self.delivery) for each in readers.for_threads())
         self.states = [state for producer in self.producers for state in producer.states]
-        follow = getattr(session.graph, _FOLLOWED_BY, None)
+        state = state_of(session.graph)
+        follow = state.followed_by
         if follow is not None:
             follow([(each.sink.sink, [*each.states, *each.traced]) for each in self.producers])
         self.threads = self._make_threads()
         canceller.runs.append(self)
-        if not hasattr(session, _RUNS):
-            setattr(session, _RUNS, {})
-        getattr(session, _RUNS)[pipeline] = self
-        if not hasattr(session.graph, _ALL_RUNS):
-            setattr(session.graph, _ALL_RUNS, weakref.WeakSet())
-        getattr(session.graph, _ALL_RUNS).add(self)
+        session_state_of(session).runs[pipeline] = self
+        state.pipeline_runs.add(self)
 
     def _make_threads(self) -> list[threading.Thread]:
         threads = []
@@ -197,12 +188,12 @@ class PipelineRun:
 
 def follow_runs(graph: Any, follow: Follow | None) -> None:
     """Makes each pipeline of `graph` that starts from now on known to `follow`; None ends that."""
-    setattr(graph, _FOLLOWED_BY, follow)
+    state_of(graph).followed_by = follow
 
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
     """Returns the run of `pipeline` in `session`; None if it was not started there."""
-    run: PipelineRun | None = getattr(session, _RUNS, {}).get(pipeline)
+    run: PipelineRun | None = session_state_of(session).runs.get(pipeline)
     return run
 
 
@@ -213,12 +204,12 @@ def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
 
 def forget(run: PipelineRun) -> None:
     """Lets the pipeline of a run that has ended be started again in its session."""
-    getattr(run.session, _RUNS).pop(run.pipeline, None)
+    session_state_of(run.session).runs.pop(run.pipeline, None)
 
 
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
     """Returns the runs of `pipeline` in all sessions of its graph that have not been freed."""
-    return [run for run in list(getattr(graph, _ALL_RUNS, ())) if run.pipeline is pipeline]
+    return [run for run in list(state_of(graph).pipeline_runs) if run.pipeline is pipeline]
 
 
 def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:

@@ -6,9 +6,8 @@ the start, a graph with twice as many pipelines would take four times as long.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import deterministic_ops, run_unwrapped
@@ -19,10 +18,7 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.pipeline_run import end_earlier, run_in
 from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
-from staging_tf1.graph.sink import Sink
-
-# An attribute of the session, so that it is freed with it.
-_PREPARED = "_staging_tf1_prepared"
+from staging_tf1.graph.state import session_state_of
 
 
 @dataclass(frozen=True)
@@ -35,19 +31,9 @@ class Prepared:
     canceller: Canceller
 
 
-@dataclass
-class _Session:
-    """The pipelines that are prepared but not started in one session."""
-
-    prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
-    # Those that were started before, and can be started again.
-    reset: set[Sink] = field(default_factory=set)
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-
 def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
     """Prepares those of `pipelines` that are neither running nor prepared in `session`. All must be started next."""
-    of_session = _of(session)
+    of_session = session_state_of(session)
     with of_session.lock:
         new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
         if not new:
@@ -97,14 +83,10 @@ def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
 
 def is_prepared(pipeline: Pipeline, session: Any) -> bool:
     """Whether `pipeline` is prepared but not started in `session`."""
-    return pipeline in _of(session).prepared
+    return pipeline in session_state_of(session).prepared
 
 
 def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
     """Removes and returns what `pipeline` needs to start."""
-    return _of(session).prepared.pop(pipeline)
-
-
-def _of(session: Any) -> _Session:
-    found: _Session = vars(session).setdefault(_PREPARED, _Session())
+    found: Prepared = session_state_of(session).prepared.pop(pipeline)
     return found

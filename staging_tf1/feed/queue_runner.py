@@ -13,11 +13,8 @@ from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepar
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.sink import queue_key
+from staging_tf1.graph.state import state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
-
-# Attributes of the graph.
-_RUNNERS = "_staging_tf1_runners"
-_TOGETHER = "_staging_tf1_together"
 
 
 class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
@@ -86,16 +83,14 @@ def register(pipeline: Pipeline) -> None:
     """Registers `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
     graph = tf.get_default_graph()
     add_pipeline(graph, pipeline)
-    if not hasattr(graph, _RUNNERS):
-        setattr(graph, _RUNNERS, {})
-    runner = getattr(graph, _RUNNERS)[pipeline] = PipelineRunner(pipeline)
+    runner = state_of(graph).runners[pipeline] = PipelineRunner(pipeline)
     if not (pipeline.lockstep or pipeline.on_demand):
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
 
 
 def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
     """Returns the runner that starts the threads of a pipeline of `graph`."""
-    runner: PipelineRunner = getattr(graph, _RUNNERS)[pipeline]
+    runner: PipelineRunner = state_of(graph).runners[pipeline]
     return runner
 
 
@@ -107,12 +102,12 @@ def is_chained(put: Any) -> bool:
 
 def start_together(graph: Any, together: bool) -> None:
     """Sets whether all pipelines of `graph` start together, as in a MonitoredSession."""
-    setattr(graph, _TOGETHER, together)
+    state_of(graph).starts_together = together
 
 
 def are_started_together(graph: Any) -> bool:
     """Whether a `StagingHook` starts the pipelines of `graph`."""
-    return bool(getattr(graph, _TOGETHER, False))
+    return state_of(graph).starts_together
 
 
 def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:

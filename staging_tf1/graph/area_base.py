@@ -12,8 +12,8 @@ from staging_tf1.arguments import op_name, shown
 from staging_tf1.errors import BuildError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import to_tensors
-from staging_tf1.graph.graph_state import state_of
 from staging_tf1.graph.guards import building
+from staging_tf1.graph.state import counted_state_of
 
 __all__ = ["BaseStagingArea", "areas_of"]
 
@@ -22,7 +22,7 @@ _Area = TypeVar("_Area", bound="BaseStagingArea")
 
 def areas_of(graph: Any) -> list[BaseStagingArea]:
     """The areas that were built in `graph`, oldest first. `import_meta_graph` imports ops, but no areas."""
-    return list(state_of(graph).areas)
+    return list(counted_state_of(graph).areas)
 
 
 class BaseStagingArea:
@@ -63,7 +63,7 @@ class BaseStagingArea:
             self._cached: dict[str, Any] = {}
             store = stores.Store(self.capacity, self.memory_limit, tuple(self.dtypes), self._root, str(self))
             stores.claim(self.graph, key, store)
-            state_of(self.graph).areas.append(self)
+            counted_state_of(self.graph).areas.append(self)
 
     @classmethod
     def from_tensors(

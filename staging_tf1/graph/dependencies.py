@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from staging_tf1._tf import tf
-from staging_tf1.graph.graph_state import state_of
+from staging_tf1.graph.state import counted_state_of
 
 # Ops that raise OutOfRangeError when there is no more.
 _ENDING_OPS = frozenset(
@@ -86,7 +86,7 @@ class _Functions:
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
-        self._known = state_of(graph).functions
+        self._known = counted_state_of(graph).functions
         # The calls that have been looked into: a function may call itself.
         self._seen: set[tuple[str, tuple[bool, ...]]] = set()
 

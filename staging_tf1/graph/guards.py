@@ -15,7 +15,7 @@ from typing import Any
 from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, tf
 from staging_tf1.errors import BuildError
 from staging_tf1.graph.callsite import CallSite, call_site
-from staging_tf1.graph.graph_state import state_of
+from staging_tf1.graph.state import counted_state_of
 
 __all__ = ["building", "check_buildable"]
 
@@ -76,7 +76,7 @@ def building(what: str) -> Iterator[CallSite]:
         yield site
     finally:
         _under_way.site = None
-    state = state_of(tf.get_default_graph())
+    state = counted_state_of(tf.get_default_graph())
     state.built[site] = state.runs
 
 
@@ -142,7 +142,7 @@ def _check_open(what: str, site: CallSite) -> None:
 
 def _check_first_time(what: str, site: CallSite) -> None:
     graph = tf.get_default_graph()
-    state = state_of(graph)
+    state = counted_state_of(graph)
     runs_then = state.built.get(site)
     if runs_then is None:
         return

@@ -12,13 +12,13 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.graph.area_base import BaseStagingArea, areas_of
 from staging_tf1.graph.areas import MISFIT, StagingArea
+from staging_tf1.graph.state import state_of
 
 _QUEUE_OPS = ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2")
 _TAKES = frozenset(
     f"{kind}{op}" for kind in ("", "Map", "OrderedMap") for op in ("Unstage", "UnstageNoKey", "Peek", "StagePeek")
 )
 _PUTS = frozenset(("Stage", "MapStage", "OrderedMapStage"))
-_CACHE = "_staging_tf1_probes"
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
       graph: the graph.
       hidden: keys of queues and areas to leave out, because they are parts of something else.
     """
-    if not hasattr(graph, _CACHE):
-        setattr(graph, _CACHE, {})
-    probes: dict[str, Probe] = getattr(graph, _CACHE)
+    probes: dict[str, Probe] = state_of(graph).probes
     if not graph.finalized:
         queues = [op for op in graph.get_operations() if op.type in _QUEUE_OPS]
         with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_doctor/"):

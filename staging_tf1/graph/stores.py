@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.graph_state import GraphState, Store, StoreKey, state_of
+from staging_tf1.graph.state import GraphState, Store, StoreKey, counted_state_of
 
 __all__ = ["Store", "StoreKey", "claim", "is_taken", "shared_root"]
 
@@ -68,7 +68,7 @@ def claim(graph: Any, key: StoreKey, store: Store) -> None:
 
 
 def _stores(graph: Any) -> dict[StoreKey, Store]:
-    state = state_of(graph)
+    state = counted_state_of(graph)
     _search_new_ops(graph, state)
     return state.stores
 

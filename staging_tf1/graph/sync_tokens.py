@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.state import state_of
 
 # What collects the gradients of a round, with the op that counts them.
 _COUNTS = {
@@ -18,7 +19,6 @@ _COUNTS = {
     "ResourceConditionalAccumulator": tf.raw_ops.ResourceAccumulatorNumAccumulated,
 }
 _SHARED_NAME = b"sync_token_q"
-_OPS = "_staging_tf1_sync_tokens"
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ def is_token_queue(op: Any) -> bool:
 
 def sync_tokens_of(graph: Any) -> SyncTokens | None:
     """Returns the ops on the queue of `graph`, made while the graph is open; None if no optimizer has made one."""
-    if getattr(graph, _OPS, None) is None and not graph.finalized:
+    state = state_of(graph)
+    if state.sync_tokens is None and not graph.finalized:
         queue = next((op for op in graph.get_operations() if is_token_queue(op)), None)
-        setattr(graph, _OPS, None if queue is None else _make(graph, queue))
-    found: SyncTokens | None = getattr(graph, _OPS, None)
+        state.sync_tokens = None if queue is None else _make(graph, queue)
+    found: SyncTokens | None = state.sync_tokens
     return found
 
 

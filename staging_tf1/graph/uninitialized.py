@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
-
-_MADE = "_staging_tf1_uninitialized"
+from staging_tf1.graph.state import state_of
 
 
 def uninitialized_names(graph: Any) -> Any | None:
@@ -38,12 +37,12 @@ def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
             with tf.device("/cpu:0"):
                 names = tf.constant([each.op.name for each in variables])
                 report, _ = tf.dynamic_partition(names, tf.cast(tf.stack(initialized), tf.int32), 2)
-        setattr(graph, _MADE, {**getattr(graph, _MADE, {}), _key(variables): report})
+        state_of(graph).uninitialized[_key(variables)] = report
     return report
 
 
 def _made(graph: Any, variables: Sequence[Any]) -> Any | None:
-    return getattr(graph, _MADE, {}).get(_key(variables))
+    return state_of(graph).uninitialized.get(_key(variables))
 
 
 def _key(variables: Sequence[Any]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from staging_tf1._tf import scope_device, tf
 from staging_tf1.errors import RemovedNameError, SpecError
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.callsite import CallSite, call_site
-from staging_tf1.graph.graph_state import state_of
+from staging_tf1.graph.state import counted_state_of
 
 _log = logging.getLogger("staging_tf1")
 
@@ -119,7 +119,7 @@ class TutorialStagingArea:
 
     def _count_call(self, what: str) -> None:
         site = call_site()
-        runs = state_of(self._area.graph).runs
+        runs = counted_state_of(self._area.graph).runs
         if self._calls.setdefault(site, runs) != runs and not self._warned:
             self._warned = True
             _log.warning(

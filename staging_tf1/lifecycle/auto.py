@@ -18,15 +18,12 @@ from staging_tf1.feed.queue_runner import are_started_together
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
+from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.lifecycle.auto_measure import measured_costs
 from staging_tf1.lifecycle.runtime import SessionRuntime
-from staging_tf1.lifecycle.start import RUNTIME
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, stall_secs_or_default
 
-# Attributes of the graph: what is made while it is open, and what trains it.
-_OBSERVER = "_staging_tf1_auto_observer"
-_TRAIN_OP = "_staging_tf1_train_op"
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -108,18 +105,18 @@ def stage_default_graph(train_op: Any, options: AutoOptions, site: CallSite) -> 
     graph = tf.get_default_graph()
     report = stage_graph(graph, _train_ops(graph, train_op), options, site)
     if not options.dry_run:
-        setattr(graph, _OBSERVER, Observer(graph, pipelines_of(graph)))
+        state_of(graph).observer = Observer(graph, pipelines_of(graph))
     return report
 
 
 def note_train_op(train_op: Any) -> None:
     """Notes what a training step of the default graph runs, where the collection need not say it: an Estimator."""
-    setattr(tf.get_default_graph(), _TRAIN_OP, train_op)
+    state_of(tf.get_default_graph()).train_op = train_op
 
 
 def train_ops_of(graph: Any) -> list[Any]:
     """Returns what a training step of a graph runs, as far as the graph says so."""
-    noted = getattr(graph, _TRAIN_OP, None)
+    noted = state_of(graph).train_op
     return list(graph.get_collection(tf.GraphKeys.TRAIN_OP)) if noted is None else [noted]
 
 
@@ -163,12 +160,12 @@ def watch_sessions() -> None:
 def _adopt(session: Any) -> None:
     """Serves a session of a staged graph, unless a `StagingHook` does."""
     graph = session.graph
-    observer = getattr(graph, _OBSERVER, None)
+    observer = state_of(graph).observer
     if observer is None or meaning_of(graph) is None or are_started_together(graph):
         return
     rule = StallRule(stall_secs_or_default("auto_stage()", None), False)
     runtime = SessionRuntime(session, pipelines_of(graph), observer, rule)
-    setattr(session, RUNTIME, runtime)
+    session_state_of(session).runtime = runtime
     _sessions.add(session)
     runtime.start()
     for call in _on_adopted:
@@ -179,4 +176,4 @@ def _end_sessions() -> None:
     """At the end of a program that closes no session: its threads must not run on while Python ends."""
     for session in list(_sessions):
         if not is_closed(session):
-            getattr(session, RUNTIME).end(1.0)
+            session_state_of(session).runtime.end(1.0)

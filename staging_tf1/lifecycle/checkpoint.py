@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from staging_tf1._tf import call_before_finalize, tf
 from staging_tf1.errors import CheckpointError
 from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.state import state_of
 
 # Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
 _NOT_THE_FILE = (
@@ -26,6 +27,7 @@ _NOT_THE_FILE = (
 )
 _MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
 _BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
+# An attribute of a saver.
 _GUARDED = "_staging_tf1_guarded"
 # Enough to recognize TensorFlow's message.
 _MOST_CHARACTERS = 300
@@ -36,8 +38,9 @@ def guard_savers(graph: Any) -> None:
 
     By then a MonitoredSession has chosen its saver, but has not restored.
     """
-    if not hasattr(graph, _GUARDED):
-        setattr(graph, _GUARDED, True)
+    state = state_of(graph)
+    if not state.guards_savers:
+        state.guards_savers = True
         call_before_finalize(graph, lambda: _guard_all(graph))
 
 

@@ -8,8 +8,10 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.state import state_of
 
-_LAST = "_staging_tf1_last_save"
+# An attribute of the method of `Saver` that is followed.
+_FOLLOWED = "_staging_tf1_followed"
 
 
 class LastSave:
@@ -26,12 +28,13 @@ class LastSave:
     @classmethod
     def of(cls, graph: Any) -> LastSave:
         """Return that of `graph`. It knows of the saves from now on."""
-        if not hasattr(tf.train.Saver.save, _LAST):
+        if not hasattr(tf.train.Saver.save, _FOLLOWED):
             # On the class, because a scaffold or a hook may have a saver that no collection has.
             tf.train.Saver.save = _followed(tf.train.Saver.save)
-        if not hasattr(graph, _LAST):
-            setattr(graph, _LAST, cls())
-        found: LastSave = getattr(graph, _LAST)
+        state = state_of(graph)
+        if state.last_save is None:
+            state.last_save = cls()
+        found: LastSave = state.last_save
         return found
 
     def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -53,10 +56,10 @@ def _followed(save: Any) -> Any:
     @functools.wraps(save)
     def followed(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
         saved = save(self, sess, save_path, global_step, *args, **kwargs)
-        last = getattr(sess.graph, _LAST, None)
+        last = state_of(sess.graph).last_save
         if last is not None:
             last.note(self, save_path, global_step, args, kwargs)
         return saved
 
-    setattr(followed, _LAST, True)
+    setattr(followed, _FOLLOWED, True)
     return followed

@@ -14,12 +14,11 @@ from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, stall_secs_or_default
-
-RUNTIME = "_staging_tf1_runtime"
 
 
 def start(
@@ -79,11 +78,11 @@ def start(
         observer = Observer(sess.graph, pipelines)
         prepare([pipeline for pipeline in pipelines if not pipeline.on_demand], sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
-    if not hasattr(sess, RUNTIME):
+    state = session_state_of(sess)
+    if state.runtime is None:
         # Not wrapped a second time by a second start.
-        runtime = SessionRuntime(sess, pipelines, observer, rule)
-        setattr(sess, RUNTIME, runtime)
-        runtime.start()
+        state.runtime = SessionRuntime(sess, pipelines, observer, rule)
+        state.runtime.start()
     return threads
 
 
