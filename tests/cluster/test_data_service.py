@@ -107,7 +107,8 @@ def test_an_exact_resume_is_refused(graph: Any, name: str) -> None:
     before = len(graph.get_operations())
     with pytest.raises(ValueError) as caught:
         staging.staged(dataset, name="train")
-    in_function = "made in" in name or "in a branch" in name
+    # Tests that ran before in this process may have switched to branches that are no functions.
+    in_function = "made in" in name or ("in a branch" in name and tf.control_flow_v2_enabled())
     expected = EXACT.replace("the tf.data service at localhost:1", "a tf.data service") if in_function else EXACT
     assert str(caught.value) == expected
     assert len(graph.get_operations()) == before, "a refused call adds no op"
