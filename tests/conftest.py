@@ -19,7 +19,7 @@ import fork_worker
 import pytest
 from forked import ForkServer
 from load import slowdown
-from order import import_own_part, long_first, workers
+from order import Recorder, import_own_part, long_first, workers
 from processes import RunPython
 from running import graphs_as_built, left_over
 from slow import mark_slow, read_selection, with_slow
@@ -40,10 +40,17 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes `durations.json`."""
+    parser.addoption("--record-durations", action="store_true", help="write how long each file of tests took")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the order of `long_first`, which pytest-xdist would change, and tell the test files what is selected."""
     config.option.loadscopereorder = False
     read_selection(config)
+    if config.getoption("record_durations", False) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
 
 
 @pytest.hookimpl(optionalhook=True)

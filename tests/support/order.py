@@ -1,92 +1,51 @@
 """The order of the test files under pytest-xdist: those that take long first, so that no worker ends long after others.
 
-pytest-xdist itself begins with the files that have most tests, and the longest files of this suite have few.
+pytest-xdist itself begins with the files that have most tests, and the longest files of this suite have few. How long
+each took is in `durations.json`, which `pytest -n auto --dist loadfile --record-durations` writes. Files that are not
+in it come last.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-# Most time first, but those that mostly wait (clusters, launch, data_service) not at the same time. A file that is not
-# listed takes less than these.
-LONG = [
-    "test_cluster.py",
-    "test_bench.py",
-    "test_legacy_migrate.py",
-    "test_data_service.py",
-    "test_cli_train.py",
-    "test_fork.py",
-    "test_cluster_dynamic.py",
-    "test_legacy_estimator.py",
-    "test_examples.py",
-    "test_launch.py",
-    "test_faults_everywhere.py",
-    "test_legacy_cluster.py",
-    "test_workers_faults.py",
-    "test_legacy_process.py",
-    "test_resume_shards.py",
-    "test_processes.py",
-    "test_quiet.py",
-    "test_arguments.py",
-    "test_exactly_once.py",
-    "test_source_errors.py",
-    "test_session.py",
-    "test_resume_grain.py",
-    "test_cluster_faults.py",
-    "test_deterministic_ops.py",
-    "test_cli_streams.py",
-    "test_stats.py",
-    "test_cluster_sync.py",
-    "test_advice.py",
-    "test_recovery.py",
-    "test_cli_train_cluster.py",
-    "test_workers_memory.py",
-    "test_resume_skipped.py",
-    "test_bytes_equal.py",
-    "test_progress.py",
-    "test_readme.py",
-    "test_front_door.py",
-    "test_checkpoints.py",
-    "test_faults.py",
-    "test_legacy_programs.py",
-    "test_first_batches.py",
-    "test_resume.py",
-    "test_stall.py",
-    "test_dynamic_shares.py",
-    "test_legacy_tutorial.py",
-    "test_stopping.py",
-    "test_stall_stores.py",
-    "test_cached_faults.py",
-    "test_legacy_imports.py",
-    "test_workers.py",
-    "test_classic_loop.py",
-    "test_composites_staged.py",
-    "test_compose_staged.py",
-    "test_soak.py",
-    "test_map_source.py",
-    "test_freed.py",
-    "test_project.py",
-    "test_startup.py",
-    "test_cluster_kills.py",
-    "test_forked.py",
-    "test_trace.py",
-    "test_legacy_docs.py",
-    "test_staged.py",
-    "test_kill9.py",
-    "test_sink_run.py",
-]
+DURATIONS = Path(__file__).with_name("durations.json")
+# Shorter files need no place: any order of them ends at about the same time.
+_LEAST_SECS = 1.0
 
 
 def long_first(items: list[pytest.Item]) -> None:
     """Sort the tests by file. The tests of a file keep their order."""
-    places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
+    secs = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    items.sort(key=lambda item: -secs.get(item.path.name, 0.0))
+
+
+class Recorder:
+    """A plugin that writes how long each file took, at the end of a run."""
+
+    def __init__(self) -> None:
+        self._secs: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up the phases of each test, those of the workers of pytest-xdist, too."""
+        self._secs[Path(report.fspath).name] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        long = {
+            name: round(secs, 1)
+            for name, secs in sorted(self._secs.items(), key=lambda each: -each[1])
+            if secs >= _LEAST_SECS
+        }
+        DURATIONS.write_text(json.dumps(long, indent=1) + "\n", encoding="utf-8")
 
 
 def workers() -> int:
