@@ -7,6 +7,7 @@ descriptor, which all sessions share.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import re
@@ -147,6 +148,9 @@ class _Signals:
         self._thread: threading.Thread | None = None
         self._told_to_end = False
         self._flushed = threading.Event()
+        # To be removed. Our own thread, in which the garbage collector may close a session, must not wait for the lock:
+        # its holder may wait for the start or the end of the thread.
+        self._left: collections.deque[InterruptWatcher] = collections.deque()
 
     def add(self, watcher: InterruptWatcher) -> None:
         """Tells `watcher` about each signal from now on. Only for the main thread."""
@@ -159,6 +163,7 @@ class _Signals:
                 os.set_blocking(self._pipe[1], False)
             if self._thread is None:
                 _drain(self._pipe[0])
+            self._forget_left()
             self._watchers = (*self._watchers, watcher)
             self._set(self._pipe[1])
             if self._thread is None:
@@ -169,8 +174,11 @@ class _Signals:
 
     def remove(self, watcher: InterruptWatcher) -> None:
         """Stops telling `watcher` about signals. Does nothing if it is not registered."""
+        self._left.append(watcher)
+        if self._in_own_thread():
+            return
         with self._lock:
-            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+            self._forget_left()
             if self._watchers:
                 return
             if _in_main_thread():
@@ -179,9 +187,18 @@ class _Signals:
                 # Otherwise the previous owner gets its bytes through us until the main thread restores the descriptor.
                 self._end_thread()
 
+    def _forget_left(self) -> None:
+        while self._left:
+            left = self._left.popleft()
+            self._watchers = tuple(each for each in self._watchers if each is not left)
+
+    def _in_own_thread(self) -> bool:
+        # A thread that is starting is not yet `threading.current_thread()`.
+        return self._thread is not None and self._thread.ident == threading.get_ident()
+
     def flush(self) -> None:
         """Waits until the watchers know of each signal that has arrived. Its exception may have been quicker."""
-        if self._thread is None or self._pipe is None or not self._watchers:
+        if self._thread is None or self._pipe is None or not self._watchers or self._in_own_thread():
             return
         self._flushed.clear()
         with contextlib.suppress(BlockingIOError):

@@ -220,6 +220,40 @@ def silent(done: Any) -> None:
     assert "Exception ignored" not in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
+# The garbage collector may close a session in any thread, also in the one that another thread starts or joins under its
+# lock.
+COLLECTED = """
+from staging_tf1.lifecycle.interrupt import _signals
+
+begun, joining, other = threading.Event(), threading.Event(), InterruptWatcher(lambda: None)
+
+def close_other_while_joined():
+    begun.set()
+    while not _signals._told_to_end:
+        pass
+    other.stop()
+    joining.set()
+
+first = InterruptWatcher(close_other_while_joined)
+first.start()
+other.start()
+_signals.remove(other)
+os.kill(os.getpid(), signal.SIGINT)
+begun.wait(10)
+_signals.remove(first)
+check(joining.wait(10), "the thread that is joined waits for the lock")
+
+ident = threading.Thread._set_ident
+threading.Thread._set_ident = lambda thread: (ident(thread), thread.name == "staging:interrupt" and other.stop())[0]
+last = InterruptWatcher(joining.clear)
+last.start()
+os.kill(os.getpid(), signal.SIGINT)
+last.stop()
+check(not joining.is_set(), "the signal was not seen")
+check(not watching_threads(), "a thread is left")
+"""
+
+
 def test_any_number_is_closed_in_any_order_by_any_thread(fork_server: ForkServer) -> None:
     silent(fork_server.run("-W", "ignore", "-c", PRELUDE + ORDERS))
 
@@ -230,3 +264,7 @@ def test_the_descriptor_of_somebody_else(fork_server: ForkServer, tmp_path: Any)
 
 def test_sessions_closed_in_the_order_in_which_they_were_opened(fork_server: ForkServer) -> None:
     silent(fork_server.run("-W", "ignore", "-c", PRELUDE + SESSIONS, whole_end=True))
+
+
+def test_a_session_that_is_closed_in_the_thread_itself_waits_for_nobody(fork_server: ForkServer) -> None:
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + COLLECTED))
