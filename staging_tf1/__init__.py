@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
     from staging_tf1.lifecycle.auto import auto_stage
+    from staging_tf1.lifecycle.export import export_saved_model
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
@@ -40,6 +41,7 @@ __all__ = [
     "auto_stage",
     "contrib",
     "errors",
+    "export_saved_model",
     "legacy",
     "sources",
     "staged",
@@ -58,6 +60,7 @@ _HOMES = {
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "watch.summary_hook",
     "auto_stage": "lifecycle.auto",
+    "export_saved_model": "lifecycle.export",
     "staged": "define.staged",
     "start": "lifecycle.start",
 }

@@ -211,6 +211,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
     yield from _rows_of_feeds()
     yield from _rows_of_sessions()
     yield from _rows_of_auto_stage()
+    yield from _rows_of_export_saved_model()
     yield from _rows_of_clusters()
     yield from _rows_of_sources()
     yield from _rows_of_files()
@@ -395,6 +396,20 @@ def _auto_staged(**options: Any) -> Any:
 def _auto_session(**options: Any) -> Any:
     _graph_to_stage()
     return _session(**options)
+
+
+def _exported(**options: Any) -> Any:
+    x = tf.constant([1.0])
+    given = {"folder": "model", "inputs": {"x": x}, "outputs": {"y": tf.identity(x)}, "checkpoint": "none"}
+    return staging.export_saved_model(**{**given, **options})
+
+
+def _rows_of_export_saved_model() -> Iterator[tuple[str, Row]]:
+    """There is no checkpoint, so that no model is written."""
+    for argument, takes in (("folder", set()), ("inputs", set()), ("outputs", set()), ("checkpoint", set())):
+        yield f"export_saved_model({argument})", Row(lambda v, name=argument: _exported(**{name: v}), takes)
+    yield "export_saved_model(batch_size)", Row(lambda v: _exported(batch_size=v), set())
+    yield "export_saved_model(graph)", Row(lambda v: _exported(graph=v), set())
 
 
 def _rows_of_auto_stage() -> Iterator[tuple[str, Row]]:

@@ -1,0 +1,163 @@
+"""`export_saved_model()`: a trained model for serving, without the areas and queues of its training graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.arguments import INT64_MAX, path, refuse, whole
+from staging_tf1.auto import kinds
+from staging_tf1.errors import BuildError, CheckpointError
+from staging_tf1.graph.serving import ServingGraph, names_of, needed_ops, serving_graph
+
+WHAT = "export_saved_model()"
+
+
+def export_saved_model(
+    folder: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    *,
+    checkpoint: str,
+    batch_size: int | None = None,
+    graph: Any = None,
+) -> str:
+    """Writes a SavedModel that computes `outputs` from `inputs`, with the variables of a checkpoint.
+
+    A training graph gets its batches from areas, queues or iterators, and a SavedModel of it would wait for them. This
+    one is cut at `inputs`: placeholders stand in their place, and only what `outputs` need is copied. Give the tensors
+    that `staged()` returned, those of an iterator's `get_next`, a dequeue, or any later ones. The model loads with
+    `tf.saved_model.load` of TensorFlow 2, with TensorFlow Serving, and with `tf.saved_model.loader`. Its signature is
+    `serving_default`.
+
+    Build what is served as for evaluation: dropout and batch normalization behave as the graph's outputs do.
+
+    Args:
+      folder: where to write. It may exist if it is empty.
+      inputs: tensors or sparse tensors, by their names in the signature.
+      outputs: the same for what the model returns.
+      checkpoint: the path of a checkpoint (`model.ckpt-100`), or a folder, of which the last one is taken.
+      batch_size: the first dimension of the inputs, for a model that computes with a fixed one. None is any.
+      graph: the training graph. None is the default graph.
+
+    Returns:
+      `folder`.
+
+    Raises:
+      BuildError: an output needs a batch, a placeholder or a Python function that no input replaces; or it does not
+        need an input; or the model computes with another batch size.
+      CheckpointError: there is no checkpoint, or it does not fit the graph.
+      FileExistsError: the folder has files in it.
+      TypeError, ValueError: an argument is invalid.
+
+    Source: https://github.com/tensorflow/tensorflow/issues/36720
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with tf.Graph().as_default():
+    ...     batch = tf.data.make_one_shot_iterator(tf.data.Dataset.range(4).batch(2)).get_next()
+    ...     doubled = tf.cast(batch, tf.float32) * tf.get_variable("w", initializer=2.0, use_resource=True)
+    ...     with tf.Session() as sess:
+    ...         sess.run(tf.global_variables_initializer())
+    ...         saved = tf.train.Saver().save(sess, f"{folder}/model.ckpt")
+    ...     model = export_saved_model(f"{folder}/model", {"x": batch}, {"y": doubled}, checkpoint=saved)
+    >>> with tf.Session(graph=tf.Graph()) as sess:
+    ...     loaded = tf.saved_model.loader.load(sess, ["serve"], model)
+    ...     signature = loaded.signature_def["serving_default"]
+    ...     sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: [7]}).tolist()
+    [14.0]
+    """
+    where = path(WHAT, "folder", folder)
+    home = tf.get_default_graph() if graph is None else graph
+    if not isinstance(home, tf.Graph):
+        refuse(WHAT, "graph", graph, "a tf.Graph or None")
+    size = None if batch_size is None else whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
+    fed, wanted = _tensors(home, "inputs", inputs), _tensors(home, "outputs", outputs)
+    saved = _checkpoint(path(WHAT, "checkpoint", checkpoint))
+    if tf.gfile.Exists(where) and (not tf.gfile.IsDirectory(where) or tf.gfile.ListDirectory(where)):
+        raise FileExistsError(f"{WHAT}: {where} exists and is not empty. Remove it, or choose another folder.")
+    _check(home, fed, wanted)
+    try:
+        serving = serving_graph(home, fed, wanted, size)
+    except ValueError as error:
+        raise BuildError(
+            f"{WHAT}: the model does not compute with inputs of batch_size={size}: {error}. Give the batch size that "
+            f"it was trained with."
+        ) from error
+    _write(where, serving, saved)
+    return where
+
+
+def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
+    expected = "a dict of tensors of the graph, by their names in the signature"
+    if not isinstance(values, Mapping) or not values:
+        refuse(WHAT, argument, values, expected)
+    for name, value in values.items():
+        if not isinstance(name, str) or not tf.compat.as_str(name).isidentifier():
+            refuse(WHAT, argument, name, "names that are identifiers", ValueError)
+        if not isinstance(value, (tf.Tensor, tf.SparseTensor)) or value.graph is not graph:
+            refuse(WHAT, f"{argument}[{name!r}]", value, "a tensor or sparse tensor of the graph")
+    return dict(values)
+
+
+def _checkpoint(given: str) -> str:
+    found = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else given
+    if found is None or not tf.train.checkpoint_exists(found):
+        raise CheckpointError(
+            f"{WHAT}: there is no checkpoint at {given}. Give the path of one, such as model.ckpt-100, or its folder."
+        )
+    return str(found)
+
+
+def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    fed = set(names_of(inputs.values()))
+    for name, output in outputs.items():
+        for op in needed_ops(graph, inputs, [output]).values():
+            reason = _unserved(op)
+            if reason:
+                raise BuildError(
+                    f"{WHAT}: outputs[{name!r}] ('{names_of([output])[0]}') depends on '{op.name}', which {reason}. "
+                    f"Give the tensors that the model computes with in inputs; they are "
+                    f"{', '.join(sorted(fed))} now."
+                )
+    used = {tensor.name for op in needed_ops(graph, inputs, outputs.values()).values() for tensor in op.inputs}
+    used |= set(names_of(outputs.values()))
+    for name, value in inputs.items():
+        if used.isdisjoint(names_of([value])):
+            raise BuildError(f"{WHAT}: no output depends on inputs[{name!r}]. Leave it out.")
+
+
+def _unserved(op: Any) -> str:
+    """Returns why an op cannot be part of a served model; "" if it can."""
+    if kinds.AREAS.match(op.type) or kinds.TAKING.match(op.type):
+        return "takes a batch"
+    if op.type in kinds.PLACEHOLDERS - {"PlaceholderWithDefault"}:
+        return "must be fed"
+    return "runs Python code of this process" if op.type in kinds.PYTHON else ""
+
+
+def _write(folder: str, serving: ServingGraph, checkpoint: str) -> None:
+    with tf.Session(graph=serving.graph) as session:
+        try:
+            serving.saver.restore(session, checkpoint)
+        except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, ValueError) as error:
+            lines = str(error).strip().split("\n")
+            # TensorFlow's first line says only that it failed.
+            reason = next((line for line in lines if "not found in checkpoint" in line or "shape" in line), lines[0])
+            raise CheckpointError(f"{WHAT}: {checkpoint} does not fit the graph: {reason}") from error
+        builder = tf.saved_model.Builder(folder)
+        builder.add_meta_graph_and_variables(
+            session,
+            [tf.saved_model.tag_constants.SERVING],
+            {
+                tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: (
+                    tf.saved_model.predict_signature_def(serving.inputs, serving.outputs)
+                )
+            },
+            assets_collection=serving.assets,
+            main_op=serving.main_op,
+            saver=serving.saver,
+            strip_default_attrs=True,
+        )
+        builder.save()

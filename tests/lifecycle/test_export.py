@@ -1,0 +1,252 @@
+"""`export_saved_model()`: plain TensorFlow 2 loads the model and computes what the training graph computed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from processes import RunPython
+
+import staging_tf1 as staging
+from staging_tf1.errors import BuildError, CheckpointError
+from staging_tf1.sources import ArraySource
+
+X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
+LOADER = """
+import json, sys
+import tensorflow as tf
+folder, given = sys.argv[1], json.loads(sys.argv[2])
+served = tf.saved_model.load(folder).signatures["serving_default"]
+spec = served.structured_input_signature[1]
+got = served(**{name: tf.constant(value, spec[name].dtype) for name, value in given.items()})
+print(json.dumps({name: value.numpy().tolist() for name, value in got.items()}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.set_random_seed(1)
+        yield graph
+
+
+def staged() -> Any:
+    return staging.staged(ArraySource({"x": X, "y": X[:, 0]}, batch_size=4), name="train")
+
+
+def dequeued() -> Any:
+    return staging.CustomRunner(ArraySource({"x": X, "y": X[:, 0]}, batch_size=4), queue="shuffle").get_inputs()
+
+
+def two_areas() -> Any:
+    return staging.staged(staged(), name="second")
+
+
+def dense(x: Any) -> Any:
+    w = tf.get_variable("w", [3, 2], use_resource=True)
+    return tf.matmul(x, w) + tf.get_variable("b", [2], initializer=tf.ones_initializer(), use_resource=True)
+
+
+def of_ref_variables(x: Any) -> Any:
+    return tf.matmul(x, tf.get_variable("w", [3, 2], use_resource=False))
+
+
+def partitioned(x: Any) -> Any:
+    w = tf.get_variable("w", [3, 2], partitioner=tf.fixed_size_partitioner(2), use_resource=True)
+    return tf.matmul(x, tf.convert_to_tensor(w))
+
+
+def normalized(x: Any) -> Any:
+    mean = tf.get_variable("mean", [3], trainable=False, initializer=tf.ones_initializer(), use_resource=True)
+    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, mean.assign_sub(0.1 * (mean - tf.reduce_mean(x, 0))))
+    return dense(tf.nn.relu(x - mean))
+
+
+def in_a_loop(x: Any) -> Any:
+    w = tf.get_variable("w", [3, 3], use_resource=True)
+    return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.tanh(tf.matmul(y, w))), (0, x))[1]
+
+
+def train(model: Callable[[Any], Any], batch: Any, folder: Path) -> tuple[Any, Any]:
+    """Trains for three steps. Returns the output of the model, and how to compute it with the trained variables."""
+    out = model(batch["x"])
+    loss = tf.reduce_mean(tf.square(tf.reduce_sum(out, 1) - batch["y"]))
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+        step = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+    with staging.StagingSession(checkpoint_dir=str(folder)) as sess:
+        for _ in range(3):
+            sess.run(step)
+        return out, np.concatenate([sess.run(out, {batch["x"]: part}) for part in (X[:4], X[4:])])
+
+
+def served(run_python: RunPython, folder: str, **given: Any) -> Any:
+    values = {name: np.asarray(value).tolist() for name, value in given.items()}
+    return json.loads(run_python("-c", LOADER, folder, json.dumps(values)).stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("batch", "model"),
+    [
+        (staged, dense),
+        (dequeued, normalized),
+        pytest.param(two_areas, dense, marks=pytest.mark.slow),
+        (staged, of_ref_variables),
+        pytest.param(staged, partitioned, marks=pytest.mark.slow),
+        (staged, in_a_loop),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_served_model_computes_what_the_trained_one_does(
+    batch: Any, model: Any, tmp_path: Path, run_python: RunPython
+) -> None:
+    tensors = batch()
+    out, expected = train(model, tensors, tmp_path / "training")
+    folder = staging.export_saved_model(
+        str(tmp_path / "model"), {"x": tensors["x"]}, {"out": out}, checkpoint=str(tmp_path / "training")
+    )
+    got = served(run_python, folder, x=X)
+    np.testing.assert_allclose(got["out"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_tables_bring_their_files(tmp_path: Path, run_python: RunPython) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("red\ngreen\nblue\n")
+    batch = staging.staged(ArraySource({"word": np.array([b"red", b"blue"] * 4)}, batch_size=4))
+    init = tf.lookup.TextFileInitializer(
+        str(words), tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
+    )
+    number = tf.lookup.StaticHashTable(init, -1).lookup(batch["word"])
+    scale = tf.get_variable("scale", initializer=10, dtype=tf.int32, use_resource=True)
+    tf.train.get_or_create_global_step()
+    with staging.StagingSession(checkpoint_dir=str(tmp_path / "training")) as sess:
+        sess.run(number)
+    staging.export_saved_model(
+        str(tmp_path / "model"),
+        {"word": batch["word"]},
+        {"number": tf.cast(number, tf.int32) * scale},
+        checkpoint=str(tmp_path / "training"),
+    )
+    words.unlink()
+    shutil.move(tmp_path / "model", tmp_path / "moved")
+    got = served(run_python, str(tmp_path / "moved"), word=["blue", "green", "grey"])
+    assert got == {"number": [20, 10, -10]}
+
+
+def test_sparse_inputs_and_outputs_that_are_inputs(tmp_path: Path) -> None:
+    sparse = tf.sparse.from_dense(staged()["x"])
+    total = tf.sparse.reduce_sum(sparse, 1) * tf.get_variable("w", initializer=2.0, use_resource=True)
+    tf.train.get_or_create_global_step()
+    with staging.StagingSession(checkpoint_dir=str(tmp_path / "training")) as sess:
+        sess.run(total)
+    (tmp_path / "model").mkdir()
+    folder = staging.export_saved_model(
+        str(tmp_path / "model"),
+        {"sparse": sparse},
+        {"total": total, "again": sparse.values},
+        checkpoint=tf.train.latest_checkpoint(str(tmp_path / "training")),
+    )
+    value = tf.SparseTensorValue([[0, 1], [1, 0]], [3.0, 4.0], [2, 2])
+    with tf.Session(graph=tf.Graph()) as sess:
+        signature = tf.saved_model.loader.load(sess, ["serve"], folder).signature_def["serving_default"]
+        fed = tf.SparseTensor(
+            *(
+                sess.graph.as_graph_element(getattr(signature.inputs["sparse"].coo_sparse, f"{part}_tensor_name"))
+                for part in ("indices", "values", "dense_shape")
+            )
+        )
+        outputs = {name: info.name for name, info in signature.outputs.items()}
+        got = sess.run(outputs, {fed: value})
+    assert (got["total"].tolist(), got["again"].tolist()) == ([6.0, 8.0], [3.0, 4.0])
+
+
+def test_the_training_graph_stays_as_it_is(tmp_path: Path, graph: Any) -> None:
+    batch = staged()
+    out, _ = train(dense, batch, tmp_path / "training")
+    before = graph.as_graph_def().SerializeToString(deterministic=True)
+    staging.export_saved_model(
+        str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(tmp_path / "training")
+    )
+    assert graph.as_graph_def().SerializeToString(deterministic=True) == before
+
+
+def fed_twice(batch: Any, out: Any) -> dict[str, Any]:
+    return {"inputs": {"x": batch["x"], "y": batch["y"]}, "outputs": {"out": out}}
+
+
+def by_another_tensor(batch: Any, out: Any) -> dict[str, Any]:
+    return {"inputs": {"y": batch["y"]}, "outputs": {"out": out}}
+
+
+def behind_a_placeholder(batch: Any, out: Any) -> dict[str, Any]:
+    rate = tf.placeholder(tf.float32, [], name="rate")
+    return {"inputs": {"x": batch["x"]}, "outputs": {"out": out * rate}}
+
+
+def behind_python(batch: Any, out: Any) -> dict[str, Any]:
+    return {"inputs": {"x": batch["x"]}, "outputs": {"out": tf.py_func(lambda x: x, [out], tf.float32, name="mine")}}
+
+
+def of_a_fixed_size(batch: Any, out: Any) -> dict[str, Any]:
+    return {"inputs": {"x": batch["x"]}, "outputs": {"out": out + tf.zeros([4, 2])}, "batch_size": 3}
+
+
+def of_another_graph(batch: Any, out: Any) -> dict[str, Any]:
+    with tf.Graph().as_default():
+        return {"inputs": {"x": tf.constant(1.0)}, "outputs": {"out": out}}
+
+
+def with_a_variable_more(batch: Any, out: Any) -> dict[str, Any]:
+    more = tf.get_variable("more", initializer=1.0, use_resource=True)
+    return {"inputs": {"x": batch["x"]}, "outputs": {"out": out * more}}
+
+
+REFUSED: dict[str, tuple[Callable[[Any, Any], dict[str, Any]], type[Exception], str]] = {
+    "an input too much": (fed_twice, BuildError, r"no output depends on inputs\['y'\]. Leave it out"),
+    "an input that is missing": (
+        by_another_tensor,
+        BuildError,
+        r"outputs\['out'\] \('\S+:0'\) depends on '\S+', which takes a batch. Give the tensors .* train\S*:\d now",
+    ),
+    "a placeholder": (behind_a_placeholder, BuildError, "depends on 'rate', which must be fed"),
+    "a Python function": (behind_python, BuildError, "depends on 'mine', which runs Python code of this process"),
+    "another batch size": (
+        of_a_fixed_size,
+        BuildError,
+        r"does not compute with inputs of batch_size=3: .*Give the batch size that it was trained with",
+    ),
+    "another graph": (of_another_graph, TypeError, r"inputs\['x'\]=.*expected a tensor or sparse tensor of the graph"),
+    "a checkpoint without a variable": (
+        with_a_variable_more,
+        CheckpointError,
+        "model.ckpt-3 does not fit the graph: .*more",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_served_is_refused(case: str, tmp_path: Path) -> None:
+    made, kind, words = REFUSED[case]
+    batch = staged()
+    out, _ = train(dense, batch, tmp_path / "training")
+    with pytest.raises(kind, match=words):
+        staging.export_saved_model(str(tmp_path / "model"), checkpoint=str(tmp_path / "training"), **made(batch, out))
+    assert not (tmp_path / "model").exists()
+
+
+def test_folders_are_checked(tmp_path: Path) -> None:
+    x = tf.constant([1.0])
+    options: dict[str, Any] = {"inputs": {"x": x}, "outputs": {"y": tf.identity(x)}}
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint at .*Give the path of one, such as model"):
+        staging.export_saved_model(str(tmp_path / "model"), checkpoint=str(tmp_path), **options)
+    with tf.Session() as sess:
+        tf.train.Saver([tf.get_variable("w", initializer=1.0)], allow_empty=True)
+        sess.run(tf.global_variables_initializer())
+        saved = tf.train.Saver().save(sess, str(tmp_path / "model.ckpt"))
+    with pytest.raises(FileExistsError, match=r"exists and is not empty. Remove it, or choose another folder"):
+        staging.export_saved_model(str(tmp_path), checkpoint=saved, **options)
