@@ -39,6 +39,7 @@ __all__ = [
     "abandon",
     "abandon_eager_context",
     "add_control_input",
+    "around_runs",
     "before_any_finalize",
     "before_first_runs",
     "call_before_finalize",
@@ -61,9 +62,12 @@ __all__ = [
     "log_no_renamed_names",
     "makes_refs",
     "never_free_sessions",
+    "op_stack",
     "original_stack",
+    "reopened",
     "replace_input",
     "run_unwrapped",
+    "runner_threads",
     "scope_device",
     "sessions_created",
     "set_control_inputs",
@@ -174,8 +178,9 @@ def is_closed(session: Any) -> bool:
 
 
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
-    """`Session.run` past the wrapper of one session's `run`: for the package's own runs, which are no steps."""
-    return type(session).run(session, fetches, feed_dict, options)
+    """`Session.run` past the wrapper of one session's `run`, and past `around_runs`: for the package's own runs."""
+    run = type(session).run
+    return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options)
 
 
 def sessions_created() -> int:
@@ -401,6 +406,68 @@ def _patch(name: str) -> None:
         return original(session, *args, **kwargs) if now is before else now(*args, **kwargs)
 
     setattr(_session.BaseSession, name, method)
+
+
+# The attribute of a wrapped `run` that holds the one below.
+_UNWATCHED = "_staging_tf1_unwatched"
+
+
+def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
+    """Let `around(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
+
+    The class is patched: a wrapper that is an attribute of a session would keep the session alive. Callables of
+    `make_callable` count as runs, except those of TensorFlow's queue runners.
+    """
+    sessions, run = _session.BaseSession, _session.BaseSession.run
+    partial_run, make_callable = sessions.partial_run, sessions.make_callable
+
+    @functools.wraps(run)
+    def watched_run(
+        self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        return around(self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata))
+
+    @functools.wraps(partial_run)
+    def watched_partial_run(self: Any, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
+        return around(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
+
+    @functools.wraps(make_callable)
+    def watched_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
+        call = make_callable(self, fetches, feed_list, accept_options)
+        if feed_list is not None or threading.current_thread().name.startswith(_RUNNER_THREAD):
+            # The first goes through `run`.
+            return call
+        return lambda *args, **kwargs: around(self, fetches, None, functools.partial(call, *args, **kwargs))
+
+    setattr(watched_run, _UNWATCHED, run)
+    sessions.run, sessions.partial_run, sessions.make_callable = watched_run, watched_partial_run, watched_make_callable
+
+
+_RUNNER_THREAD = "QueueRunnerThread-"
+
+
+def runner_threads(runner: Any, session: Any) -> int | None:
+    """The number of threads of TensorFlow's queue runner that enqueue in `session`; None if it was never started."""
+    found: int | None = runner._runs_per_session.get(session)
+    return found
+
+
+@contextlib.contextmanager
+def reopened(graph: Any) -> Iterator[None]:
+    """Allow ops to be added to a finalized graph that sessions use. A session takes new ops over in its next run."""
+    finalized = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        yield
+    finally:
+        if finalized:
+            # A method of this graph may have been wrapped.
+            type(graph).finalize(graph)
+
+
+def op_stack(op: Any) -> list[tuple[str, int, str]]:
+    """The (file, line, function) frames in which `op` was made, outermost first; empty for an imported op."""
+    return [(frame.filename, frame.lineno, frame.name) for frame in op.traceback or ()]
 
 
 def before_any_finalize(call: Callable[[Any], None]) -> None:

@@ -28,6 +28,9 @@ MOST_QUEUED = 2**24
 MOST_THREADS = 1024
 # 31 years. Some systems overflow on longer waits.
 MOST_SECS = 10**9
+STALL_ENVIRONMENT = "STAGING_TF1_STALL_SECS"
+# Longer than a step takes, including compilation of the first; short enough that the user has not given up.
+_STALL_SECS = 30.0
 
 # Scope names that TensorFlow accepts at the root of a graph, and inside another scope.
 _SCOPE = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
@@ -204,6 +207,31 @@ def seconds(what: str, argument: str, value: Any) -> float:
     secs = as_float(value)
     if not 0 <= secs <= MOST_SECS:
         refuse(what, argument, value, expected, ValueError)
+    return secs
+
+
+def stall_secs_or_default(what: str, stall_secs: float | None, default: float = _STALL_SECS) -> float:
+    """Returns the seconds after which a step counts as stalled: the argument, the environment's, or else the default.
+
+    0 is never.
+
+    Raises:
+      TypeError, ValueError: not a number of seconds, or out of range.
+    """
+    if stall_secs is not None:
+        return seconds(what, "stall_secs", stall_secs)
+    value = os.environ.get(STALL_ENVIRONMENT)
+    if not value:
+        return default
+    try:
+        secs = float(value)
+    except ValueError:
+        secs = -1.0
+    if not 0 <= secs <= MOST_SECS:
+        raise ValueError(
+            f"{STALL_ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 disables "
+            f"the stall report."
+        )
     return secs
 
 

@@ -6,7 +6,8 @@ import argparse
 import importlib.util
 import os
 
-from staging_tf1.cli.arguments import OneLineParser, complain, split_program
+from staging_tf1.arguments import MOST_SECS
+from staging_tf1.cli.arguments import OneLineParser, complain, seconds, split_program
 from staging_tf1.legacy.launch import launch
 from staging_tf1.legacy.settings import CLAIMED_VERSION, Settings
 from staging_tf1.legacy.source_files import why_python_2
@@ -14,10 +15,11 @@ from staging_tf1.legacy.source_files import why_python_2
 _EPILOG = """
 example:
   staging-tf1 run train.py --data digits.npz
+  staging-tf1 run --stall-secs 30 train.py
   staging-tf1 run --auto-stage train.py
   staging-tf1 run --package my_models -m my_models.train -- --steps 100
 """
-_TAKE_A_VALUE = ("--package",)
+_TAKE_A_VALUE = ("--package", "--stall-secs")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,6 +47,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="do not restore np.object, ndarray.tostring, inspect.getargspec and other removed names, nor the way in "
         "which numpy 1 prints numbers",
+    )
+    made.add_argument(
+        "--stall-secs",
+        type=seconds(int(MOST_SECS)),
+        metavar="SECONDS",
+        help="after how many seconds a run of a session that waits for a queue, an area or a barrier is explained on "
+        "stderr; 0 is never (default: STAGING_TF1_STALL_SECS, or else 60)",
     )
     made.add_argument(
         "--auto-stage",
@@ -80,4 +89,11 @@ def main(argv: list[str]) -> int:
         complain("staging-tf1 run", "TensorFlow is not installed: pip install tensorflow")
         return 2
     old_names = not options.no_old_names
-    launch(program, Settings(tuple(sorted(packages)), options.claim_version, old_names, auto_stage=options.auto_stage))
+    settings = Settings(
+        tuple(sorted(packages)),
+        options.claim_version,
+        old_names,
+        stall_secs=options.stall_secs,
+        auto_stage=options.auto_stage,
+    )
+    launch(program, settings)

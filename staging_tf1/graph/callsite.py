@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from staging_tf1._tf import original_stack, tf
+from staging_tf1._tf import op_stack, original_stack, tf
 
-__all__ = ["CallSite", "call_site"]
+__all__ = ["CallSite", "call_site", "site_of_op"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)).split(f"{os.sep}tensorflow{os.sep}")[0]
@@ -51,6 +52,12 @@ def call_site() -> CallSite:
         if is_users(filename):
             return outermost
     return outermost or CallSite("<unknown>", 0, "<unknown>")
+
+
+def site_of_op(op: Any) -> CallSite | None:
+    """The innermost frame of the user's program in which `op` was made; None if there is none."""
+    users = [frame for frame in op_stack(op) if is_users(frame[0])]
+    return CallSite(*users[-1]) if users else None
 
 
 def _frames_inside_out() -> Iterator[tuple[str, int, str]]:

@@ -19,19 +19,21 @@ _TAKES = frozenset(
     f"{kind}{op}" for kind in ("", "Map", "OrderedMap") for op in ("Unstage", "UnstageNoKey", "Peek", "StagePeek")
 )
 _PUTS = frozenset(("Stage", "MapStage", "OrderedMapStage"))
+# What a reader takes is in its second input.
+_READS = ("ReaderRead", "ReaderReadV2", "ReaderReadUpTo", "ReaderReadUpToV2")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The ops that inspect one area or queue. All of them return at once."""
+    """The ops that inspect one area, queue or barrier. All of them return at once."""
 
-    # For messages: "queue 'shuffle_batch'", "area 'train' (made at train.py:41)".
+    # For messages: "queue 'shuffle_batch'", "barrier 'b'", "area 'train' (made at train.py:41)".
     name: str
     # Unique: the name of a queue's op, or "area:" and the name of an area's store.
     key: str
     # False for an area.
     is_queue: bool
-    # A scalar int32, and a scalar bool (None for an area, which cannot be closed).
+    # A scalar int32, and a scalar bool (None for an area, which cannot be closed, and for a barrier).
     size: Any
     closed: Any | None
     # In elements; 0 is unbounded.
@@ -41,6 +43,8 @@ class Probe:
     # Fails a waiting get; lets a waiting put through, or fails it. None if no op can.
     wake_takers: Any | None
     wake_putters: Any | None
+    # Of a barrier: the number of elements that lack a component.
+    incomplete: Any | None = None
 
 
 def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
@@ -52,11 +56,11 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
     """
     probes: dict[str, Probe] = state_of(graph).probes
     if not graph.finalized:
-        queues = [op for op in graph.get_operations() if op.type in _QUEUE_OPS]
+        queues = [op for op in graph.get_operations() if op.type in _QUEUE_OPS or op.type == "Barrier"]
         with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_doctor/"):
             for op in queues:
                 if op.name not in probes and op.name not in hidden:
-                    probes[op.name] = _probe_queue(op)
+                    probes[op.name] = _probe_barrier(op) if op.type == "Barrier" else _probe_queue(op)
             for area in areas_of(graph):
                 if area_key(area.name) not in probes and area_key(area.name) not in hidden:
                     probes[area_key(area.name)] = _probe_area(area)
@@ -84,7 +88,11 @@ def touched_by(ops: Iterable[Any]) -> Touched:
         if op.type.startswith("QueueDequeue"):
             key = op.inputs[0].op.name
             takes[key] = max(takes.get(key, 0), _elements_of(op))
-        elif op.type.startswith("QueueEnqueue"):
+        elif op.type == "BarrierTakeMany":
+            takes[op.inputs[0].op.name] = _elements_of(op)
+        elif op.type in _READS:
+            takes.setdefault(op.inputs[1].op.name, 1)
+        elif op.type.startswith(("QueueEnqueue", "BarrierInsertMany")):
             puts.add(op.inputs[0].op.name)
         elif op.type in _TAKES:
             takes[area_key(store_of(op))] = 1
@@ -123,6 +131,23 @@ def _probe_queue(op: Any) -> Probe:
         min_after_dequeue=int(op.get_attr("min_after_dequeue")) if op.type == "RandomShuffleQueueV2" else 0,
         wake_takers=close,
         wake_putters=close,
+    )
+
+
+def _probe_barrier(op: Any) -> Probe:
+    handle = op.outputs[0]
+    close = tf.raw_ops.BarrierClose(handle=handle, cancel_pending_enqueues=True)
+    return Probe(
+        name=f"barrier '{op.name}'",
+        key=op.name,
+        is_queue=False,
+        size=tf.raw_ops.BarrierReadySize(handle=handle),
+        closed=None,
+        capacity=max(0, int(op.get_attr("capacity"))),
+        min_after_dequeue=0,
+        wake_takers=close,
+        wake_putters=close,
+        incomplete=tf.raw_ops.BarrierIncompleteSize(handle=handle),
     )
 
 

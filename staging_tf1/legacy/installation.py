@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.arguments import flag, names
+from staging_tf1.arguments import flag, names, seconds, stall_secs_or_default
 from staging_tf1.legacy import (
     keras_two,
     numpy_arrays,
@@ -30,12 +31,19 @@ _KERAS_TWO: dict[str, AfterLoad] = {
     "src.layers.normalization.batch_normalization": seeds.attach_normalization,
 }
 _LENDABLE = ("contrib", "estimator")
+# Twice as long as our own sessions wait: the steps of such a program may be of any length.
+_STALL_SECS = 60.0
 _installed: Settings | None = None
 _lending: tuple[Finder, Origin] | None = None
 
 
 def install(
-    *, packages: Iterable[str] = (), claim_version: bool = False, old_names: bool = False, only: Iterable[str] = ()
+    *,
+    packages: Iterable[str] = (),
+    claim_version: bool = False,
+    old_names: bool = False,
+    only: Iterable[str] = (),
+    stall_secs: float | None = None,
 ) -> None:
     """Make ``import tensorflow`` mean TF1 in the user's own code, in loaded modules and in later imports.
 
@@ -52,10 +60,14 @@ def install(
       only: lend only these names of `tf` to user code and the packages: "estimator", "contrib", or both. Everything
         else stays as in TensorFlow 2, and v2 behaviour stays on. Keras 2 becomes `tf.keras` unless
         ``TF_USE_LEGACY_KERAS`` says otherwise, because Estimator needs it.
+      stall_secs: seconds after which a run of any `tf.Session` that waits for an area, a queue or a barrier is logged,
+        with the most likely cause and its fix; 0 disables the report. None uses the environment variable
+        STAGING_TF1_STALL_SECS, or else 60. A run that computes is not reported.
 
     Raises:
       TypeError: an argument has the wrong type. Nothing is installed.
-      ValueError: `only` has another name, or is combined with `claim_version` or `old_names`. Nothing is installed.
+      ValueError: `only` has another name, or is combined with `claim_version` or `old_names`, or `stall_secs` is out of
+        range. Nothing is installed.
       RuntimeError: the shim is already installed with other arguments.
 
     Example:
@@ -70,7 +82,7 @@ def install(
     >>> legacy.install(only=["estimator"], packages=["easy_rec"])  # doctest: +SKIP
     """
     global _installed
-    wanted = _checked(packages, claim_version, old_names, only)
+    wanted = _checked(packages, claim_version, old_names, only, stall_secs)
     if _installed is not None:
         if _installed != wanted:
             raise RuntimeError(
@@ -102,7 +114,9 @@ def install(
         finder.add({}, {"tensorflow": importing})
 
 
-def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str]) -> Settings:
+def _checked(
+    packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str], stall_secs: float | None
+) -> Settings:
     listed = names("install()", "packages", packages, "a list of package names, such as ['my_models']")
     lent = names("install()", "only", only, "a list of names of tf, such as ['estimator']")
     wanted = Settings(
@@ -110,6 +124,7 @@ def _checked(packages: Iterable[str], claim_version: bool, old_names: bool, only
         flag("install()", "claim_version", claim_version),
         flag("install()", "old_names", old_names),
         tuple(sorted(lent)),
+        None if stall_secs is None else seconds("install()", "stall_secs", stall_secs),
     )
     if unknown := [name for name in wanted.only if name not in _LENDABLE]:
         raise ValueError(f"install() got only={unknown}, expected names from {list(_LENDABLE)}.")
@@ -154,6 +169,27 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
                 from staging_tf1.lifecycle.auto_run import stage_programs
 
                 stage_programs(changes=started_with.auto_stage != "report")
+    if _installed is settings:
+        # Last, so that what `stage_programs` puts around a run is inside.
+        _watch(settings)
+
+
+def _watch(settings: Settings) -> None:
+    from staging_tf1.watch.program import watch_program
+
+    say = _print_report if from_environment() is not None else _log_report
+    watch_program(stall_secs_or_default("install()", settings.stall_secs, _STALL_SECS), say)
+
+
+def _print_report(report: str) -> None:
+    # The program may have lowered what is logged.
+    print(f"staging-tf1 run: {report}", file=sys.stderr, flush=True)
+
+
+def _log_report(report: str) -> None:
+    from absl import logging
+
+    logging.warning("%s", report)
 
 
 def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:

@@ -19,6 +19,7 @@ class Settings:
     claim_version: bool = False  # tf.__version__ is 1.15.5 for the program
     old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
     only: tuple[str, ...] = ()  # the names of `tf` that programs see as in TF1; all, if there are none
+    stall_secs: float | None = None  # after which a run that waits is explained; None is the environment's, or 60
     auto_stage: str = ""  # "stage" stages the input of the program's graphs; "report" only says what that would do
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
@@ -36,5 +37,6 @@ def from_environment() -> Settings | None:
         tuple(stored["packages"]),
         claim_version=bool(stored["claim_version"]),
         auto_stage=str(stored.get("auto_stage", "")),
+        stall_secs=stored.get("stall_secs"),
         old_names=bool(stored["old_names"]),
     )

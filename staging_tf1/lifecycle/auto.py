@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import before_first_runs, is_closed, tf
-from staging_tf1.arguments import MOST_STAGED, MOST_THREADS, flag, listed, op_name, shown, whole
+from staging_tf1.arguments import MOST_STAGED, MOST_THREADS, flag, listed, op_name, shown, stall_secs_or_default, whole
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.auto.report import AutoStageReport
 from staging_tf1.auto.stage import AutoOptions, stage_graph
@@ -22,7 +22,7 @@ from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.lifecycle.auto_measure import measured_costs
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.watch.snapshot import Observer
-from staging_tf1.watch.stall import StallRule, stall_secs_or_default
+from staging_tf1.watch.stall import StallRule
 
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 

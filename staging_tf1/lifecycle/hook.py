@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import is_closed, leave_to_close, tf
-from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds
+from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds, stall_secs_or_default
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
@@ -28,7 +28,7 @@ from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer
-from staging_tf1.watch.stall import StallRule, stall_secs_or_default
+from staging_tf1.watch.stall import StallRule
 from staging_tf1.watch.stats import PipelineStats
 from staging_tf1.watch.trace import Trace
 

@@ -29,11 +29,12 @@ from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.watch.lock_probe import LockProbe
-from staging_tf1.watch.snapshot import Observer, Pending
+from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of
 from staging_tf1.watch.thread_location import stuck_text
 from staging_tf1.watch.trace import Trace
+from staging_tf1.watch.views import Pending
 
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0

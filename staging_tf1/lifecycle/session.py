@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import flag, folder, function, output_file, seconds
+from staging_tf1.arguments import flag, folder, function, output_file, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
@@ -28,7 +28,6 @@ from staging_tf1.lifecycle.monitored import (
 )
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
-from staging_tf1.watch.stall import stall_secs_or_default
 from staging_tf1.watch.stats import PipelineStats
 
 

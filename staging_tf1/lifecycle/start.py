@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.arguments import flag, having
+from staging_tf1.arguments import flag, having, stall_secs_or_default
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
@@ -18,7 +18,7 @@ from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.watch.snapshot import Observer
-from staging_tf1.watch.stall import StallRule, stall_secs_or_default
+from staging_tf1.watch.stall import StallRule
 
 
 def start(

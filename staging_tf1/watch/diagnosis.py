@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from staging_tf1.feed import threads
 from staging_tf1.watch.views import Snapshot, StoreView
 
+_BUILD = {
+    "area": "Build its put(), and run it once before the first step",
+    "barrier": "Build its insert_many(), and run it before the step",
+}
 # A source that has taken this many times its usual time counts as stuck, not slow.
 _STUCK_FACTOR = 4.0
 # A task that has been silent for this long is probably gone. Tasks give a sign every two seconds.
@@ -21,6 +25,8 @@ class Diagnosis:
     cause: str
     cure: str
     waits: bool = True
+    # Whether anything was found that the step waits for.
+    found: bool = True
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
@@ -44,6 +50,7 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
         "the step is not waiting for input: its own ops are still computing, or wait for something else",
         "Look at what it runs: a tf.data iterator, a py_func, a read from a file, another server",
         waits=False,
+        found=False,
     )
 
 
@@ -64,6 +71,8 @@ def _gradients(store: StoreView, snapshot: Snapshot) -> Diagnosis:
     """A synchronous step waits for the gradients of the other workers."""
     others = [task for task in snapshot.tasks if not task.is_ps and not task.finished]
     cause = "the step waits for the gradients of the other workers, in synchronous training"
+    if not snapshot.tasks:
+        return Diagnosis(cause, "Look at their logs: one of them has ended, or computes a long step", waits=False)
     if not others:
         return Diagnosis(
             f"{cause}, but they have all finished",
@@ -99,7 +108,10 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.feeders:
         rules = (_dead, _other_tower, _not_started, _ended, _shortfall, _in_share, _in_service, _in_source, _in_graph)
     else:
-        rules = (_dead, _no_thread, _no_put, _input_over, _shortfall, _nobody_puts)
+        rules = (
+            *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input),
+            *(_incomplete, _shortfall, _nobody_puts),
+        )
     return next((found for rule in rules if (found := rule(store, snapshot)) is not None), None)
 
 
@@ -117,7 +129,15 @@ def _is_short(store: StoreView) -> bool:
 def _full(store: StoreView) -> Diagnosis:
     cause = f"{store.name} is full ({store.size} of {store.capacity}), and this run puts into it"
     if not store.has_take:
-        return Diagnosis(f"{cause}, but the graph has no op that takes elements from it", "Build its get() and run it")
+        return Diagnosis(
+            f"{cause}, but the graph has no op that takes elements from it",
+            f"Build its {'get' if store.kind == 'area' else 'dequeue'}() and run it",
+        )
+    if store.kind != "area":
+        return Diagnosis(
+            f"{cause}, but nothing takes elements from it",
+            "Dequeue in another thread or between the puts, or give it a larger capacity",
+        )
     return Diagnosis(
         f"{cause}, but nothing takes elements from it",
         "After the warm-up, fetch the get in every run that puts: sess.run([train_op, put])",
@@ -127,6 +147,12 @@ def _full(store: StoreView) -> Diagnosis:
 def _dead(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if not store.error:
         return None
+    if "uninitialized" in store.error:
+        return Diagnosis(
+            f"the thread that fed {store.name} has died: {store.error}",
+            "Run tf.global_variables_initializer() and tf.local_variables_initializer() before the threads start; "
+            "num_epochs= counts in a local variable",
+        )
     return Diagnosis(
         f"the thread that fed {store.name} has died: {store.error}",
         "Fix that exception; with a coordinator or StagingSession, your run would have raised it",
@@ -162,6 +188,41 @@ def _ended(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     return Diagnosis(
         f"{store.name} has {_holding(store)}, and its feed threads have ended without closing it",
         "Look in the log for what ended them; create a new session to start them again",
+    )
+
+
+def _idle_runner(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    if not store.idle_runner:
+        return None
+    return Diagnosis(
+        f"{store.name} is {_emptiness(store)}, and its QueueRunner was never started in this session",
+        "Call tf.train.start_queue_runners(sess=sess, coord=coord) after the variables are initialized and before the "
+        "first step",
+    )
+
+
+def _from_input(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    """The put of another thread waits in its turn: for a store that is empty."""
+    if not store.putters:
+        return None
+    rest = tuple(each for each in snapshot.stores if each.name != store.name)
+    for each in rest:
+        if each.name in store.inputs:
+            behind = replace(each, wanted=1, step_puts=False)
+            found = _of_store(behind, replace(snapshot, stores=rest))
+            if found is not None:
+                cause = f"{store.name} is {_emptiness(store)}, because what fills it waits, too: {found.cause}"
+                return Diagnosis(cause, found.cure, found.waits)
+    return None
+
+
+def _incomplete(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    if not store.incomplete:
+        return None
+    return Diagnosis(
+        f"{store.name} holds {store.size} complete elements, and the step takes {store.wanted}; {store.incomplete} "
+        f"more lack a component",
+        "Insert each component for every key (insert_many), or take fewer elements",
     )
 
 
@@ -262,7 +323,7 @@ def _no_put(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         return None
     return Diagnosis(
         f"{store.name} is {_emptiness(store)}, and the graph has no op that puts into it",
-        "Build its put(), and run it once before the first step" if store.kind == "area" else "Build its enqueue()",
+        _BUILD.get(store.kind, "Build its enqueue()"),
     )
 
 
@@ -288,9 +349,20 @@ def _nobody_puts(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             f"{store.name} is empty: this run gets from it, and nothing puts into it",
             f"Run its put once before the first step (the warm-up), then fetch put and get in every step{ended}",
         )
+    made = f"; what fills it was made at {store.put_at}" * bool(store.put_at)
+    if store.is_remote:
+        return Diagnosis(
+            f"{store.name} is {_emptiness(store)}, and no thread of this process is putting into it{made}",
+            "If another process fills it, look at its log; if this one should, start the thread",
+        )
+    if store.kind == "barrier":
+        return Diagnosis(
+            f"{store.name} is {_emptiness(store)}, and no thread is inserting into it{made}",
+            "Run its insert_many for every component before the step, or in another thread",
+        )
     return Diagnosis(
         f"{store.name} is {_emptiness(store)}, and no thread is putting into it: its thread has died or was never "
-        f"started",
+        f"started{made}",
         "Start it (tf.train.start_queue_runners starts a QueueRunner); a CustomRunner would have raised its exception",
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import run_unwrapped, runner_threads, tf
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
@@ -21,23 +21,10 @@ from staging_tf1.graph.sync_tokens import is_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.watch.tasks import tasks_of
 from staging_tf1.watch.thread_location import users_place
-from staging_tf1.watch.views import FeederView, Snapshot, StepView, StoreView
+from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000
-
-
-class Pending(NamedTuple):
-    """A `Session.run` that is still running: its thread, when it began (perf_counter), its fetches and feeds.
-
-    In lockstep a step reads the source before its run. While it does, `reads` names the reader.
-    """
-
-    ident: int
-    began: float
-    fetches: Any
-    fed: Any
-    reads: str = ""
 
 
 class Observer:
@@ -45,10 +32,14 @@ class Observer:
 
     def __init__(self, graph: Any, pipelines: Sequence[Pipeline]) -> None:
         self._graph, self.pipelines = graph, tuple(pipelines)
-        self.probes = probes_of(graph, _hidden(self.pipelines))
+        self.probes: dict[str, Probe] = {}
+        self._make_ops()
+
+    def _make_ops(self) -> None:
+        self.probes = probes_of(self._graph, _hidden(self.pipelines))
         # No op is added after the graph is finalized.
-        self._all = touched_by(graph.get_operations())
-        self._uninitialized = uninitialized_names(graph)
+        self._all = touched_by(self._graph.get_operations())
+        self._uninitialized = uninitialized_names(self._graph)
 
     def touches(self, pending: Pending) -> Touched:
         """Returns the stores that a run takes from and puts into."""
@@ -115,15 +106,17 @@ class Observer:
                 withheld=withheld[tower],
                 lockstep=pipeline.lockstep,
                 service=service_behind(sink.put),
-                error=_text(run.error) if run is not None else "",
+                error=first_line_of(run.error) if run is not None else "",
             )
 
     def _raw(self, probe: Probe, session: Any, touched: Touched, putters: int) -> StoreView:
         size = read(session, probe.size)
-        over, may_be_over = ((), False) if probe.is_queue else self._over(probe, session)
+        is_area = not probe.is_queue and probe.incomplete is None
+        over, may_be_over = self._over(probe, session) if is_area else ((), False)
+        runner = _runner_of(self._graph, probe)
         return StoreView(
-            name=probe.name,
-            kind="queue" if probe.is_queue else "area",
+            name=self._name(probe),
+            kind="area" if is_area else "queue" if probe.is_queue else "barrier",
             size=None if size is None else int(size),
             capacity=probe.capacity,
             closed=_closed(session, probe),
@@ -131,7 +124,12 @@ class Observer:
             step_puts=probe.key in touched.puts,
             min_after_dequeue=probe.min_after_dequeue,
             putters=putters,
-            error=_runner_error(self._graph, probe),
+            error=self._error(probe, runner, session),
+            idle_runner=runner is not None and runner_threads(runner, session) is None,
+            inputs=self._inputs(probe),
+            incomplete=0 if probe.incomplete is None else int(read(session, probe.incomplete) or 0),
+            put_at=self._put_at(probe),
+            is_remote=bool(session.sess_str),
             over=over,
             may_be_over=may_be_over,
             is_sync=probe.is_queue and is_token_queue(self._graph.get_operation_by_name(probe.key)),
@@ -139,12 +137,30 @@ class Observer:
             has_take=probe.key in self._all.takes,
         )
 
+    def _name(self, probe: Probe) -> str:
+        return probe.name
+
+    def _error(self, probe: Probe, runner: Any, session: Any) -> str:
+        """Describes what ended the feeding of a queue that is not ours; empty for nothing known."""
+        return first_line_of(runner.exceptions_raised[-1]) if runner is not None and runner.exceptions_raised else ""
+
+    def _put_at(self, probe: Probe) -> str:
+        return ""
+
+    def _puts(self, probe: Probe) -> list[Any]:
+        return [op for op in self._graph.get_operations() if probe.key in touched_by([op]).puts]
+
+    def _inputs(self, probe: Probe) -> tuple[str, ...]:
+        """Returns the names of the stores that the puts of a store take from."""
+        takes = touched_by(ancestors(self._puts(probe))).takes
+        return tuple(self._name(self.probes[key]) for key in takes if key in self.probes)
+
     def _over(self, probe: Probe, session: Any) -> tuple[tuple[str, ...], bool]:
         """Returns the ended queues, if every put into the area takes from one, and whether other input may have ended.
 
         The second result is for input whose end cannot be observed, such as a dataset.
         """
-        puts = [op for op in self._graph.get_operations() if probe.key in touched_by([op]).puts]
+        puts = self._puts(probe)
         ending = [[op for op in ancestors([put]) if can_end(op)] for put in puts]
         over: dict[str, None] = {}
         for ops in ending:
@@ -208,10 +224,15 @@ def _feeder(state: ThreadState) -> FeederView:
     )
 
 
-def _text(error: BaseException | None) -> str:
+def first_line_of(error: BaseException | None) -> str:
+    """Returns the type of an exception and the first line of its text; empty for None."""
     if error is None:
         return ""
-    return f"{type(error).__name__}: {next(iter(text_of(error).splitlines()), '')}"
+    lines = text_of(error).splitlines()
+    if lines[:1] == ["Graph execution error:"]:
+        # TensorFlow puts the stack of the op in front of its message.
+        lines = lines[next((place + 1 for place, line in enumerate(lines) if line.startswith("Node: ")), 0) :]
+    return f"{type(error).__name__}: {next(iter(lines), '')}"
 
 
 def _queue_runners(probe: Probe) -> int:
@@ -220,9 +241,11 @@ def _queue_runners(probe: Probe) -> int:
     return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
 
 
-def _runner_error(graph: Any, probe: Probe) -> str:
-    """Returns the last exception of TensorFlow's runners of a queue, as text."""
-    for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
-        if not isinstance(runner, PipelineRunner) and queue_key(runner.queue) == probe.key and runner.exceptions_raised:
-            return _text(runner.exceptions_raised[-1])
-    return ""
+def _runner_of(graph: Any, probe: Probe) -> Any | None:
+    """Returns TensorFlow's runner of a queue, one with an exception first; None without a runner."""
+    runners = [
+        each
+        for each in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+        if not isinstance(each, PipelineRunner) and queue_key(each.queue) == probe.key
+    ]
+    return next((each for each in runners if each.exceptions_raised), next(iter(runners), None))

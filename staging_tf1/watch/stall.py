@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -14,39 +13,12 @@ from typing import Any
 
 from absl import logging
 
-from staging_tf1.arguments import MOST_SECS, in_range, seconds, shown
 from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.watch.diagnosis import diagnose
+from staging_tf1.watch.diagnosis import Diagnosis, diagnose
 from staging_tf1.watch.report import report_text
-from staging_tf1.watch.snapshot import Observer, Pending, read
-
-ENVIRONMENT = "STAGING_TF1_STALL_SECS"
-# Longer than a step takes, including compilation of the first; short enough that the user has not given up.
-_DEFAULT_SECS = 30.0
-
-
-def stall_secs_or_default(what: str, stall_secs: float | None) -> float:
-    """Returns the seconds after which a step counts as stalled: the argument, the environment's, or 30; 0 is never.
-
-    Raises:
-      TypeError, ValueError: not a number of seconds, or out of range.
-    """
-    if stall_secs is not None:
-        return seconds(what, "stall_secs", stall_secs)
-    value = os.environ.get(ENVIRONMENT)
-    if not value:
-        return _DEFAULT_SECS
-    try:
-        secs = float(value)
-    except ValueError:
-        secs = -1.0
-    if not 0 <= secs <= MOST_SECS:
-        raise ValueError(
-            f"{ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 disables the "
-            f"stall report."
-        )
-    return secs
+from staging_tf1.watch.snapshot import Observer, read
+from staging_tf1.watch.views import Pending, Snapshot
 
 
 @dataclass(frozen=True)
@@ -143,19 +115,30 @@ class Watchdog:
         step = late[0]
         pending = self._pending()
         limit = time.perf_counter() - self._rule.secs
-        if not self._takes(step) and any(run.began > limit for run in pending):
-            # One of the user's threads waits for room while steps continue: back-pressure, not a stall.
+        if not self._takes(step) and self._is_back_pressure(step, any(run.began > limit for run in pending)):
             return
         others = [run for run in pending if run.ident != step.ident]
         snapshot = self._observer.snapshot(self._session, step, others, self._readers)
         diagnosis = diagnose(snapshot)
+        if not self._is_worth_telling(step, snapshot, diagnosis):
+            return
         if not self._ended.empty() or step not in self._pending():
             # It has returned in the meantime.
             return
         text = report_text(snapshot, diagnosis)
-        logging.warning("%s", text)
+        self._say(text)
         if self._rule.raises and diagnosis.waits:
             self._end_the_wait(step, text)
+
+    def _is_back_pressure(self, step: Pending, steps_continue: bool) -> bool:
+        """Whether one of the user's threads waits for room while steps continue: that is no stall."""
+        return steps_continue
+
+    def _is_worth_telling(self, step: Pending, snapshot: Snapshot, diagnosis: Diagnosis) -> bool:
+        return True
+
+    def _say(self, report: str) -> None:
+        logging.warning("%s", report)
 
     def _end_the_wait(self, step: Pending, report: str) -> None:
         self._on_end(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import site
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ from staging_tf1.graph.callsite import CallSite, is_users
 from staging_tf1.workers.process import frames_for
 
 # If a source calls a library, the line to report is the call.
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.getusersitepackages())
 
 
@@ -37,7 +39,7 @@ def users_line(ident: int | None) -> CallSite | None:
 
 
 def _is_users(filename: str) -> bool:
-    return is_users(filename) and not filename.startswith(_LIBRARIES)
+    return is_users(filename) and not (filename.startswith(_LIBRARIES) or _INSTALLED in filename)
 
 
 def users_place(ident: int | None) -> str:

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Pending(NamedTuple):
+    """A `Session.run` that is still running: its thread, when it began (perf_counter), its fetches and feeds.
+
+    In lockstep a step reads the source before its run. While it does, `reads` names the reader.
+    """
+
+    ident: int
+    began: float
+    fetches: Any
+    fed: Any
+    reads: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,7 @@ class StoreView:
 
     # For messages.
     name: str
-    # "staged" (an area of `staged()`), "queue", or "area" (a plain one).
+    # "staged" (an area of `staged()`), "queue", "barrier", or "area" (a plain one).
     kind: str
     # In elements. A size of None could not be read; a capacity of 0 is unbounded.
     size: int | None
@@ -71,6 +85,16 @@ class StoreView:
     # Whether the graph has an op that puts into it, and an op that takes from it.
     has_put: bool = True
     has_take: bool = True
+    # The names of the stores that its puts take from.
+    inputs: tuple[str, ...] = ()
+    # Whether it has a QueueRunner of TensorFlow's that was never started in this session.
+    idle_runner: bool = False
+    # Of a barrier: the elements that lack a component.
+    incomplete: int = 0
+    # The line that made its put: "train.py:40". Empty if that is not looked for.
+    put_at: str = ""
+    # Whether processes other than this one may fill it.
+    is_remote: bool = False
 
 
 @dataclass(frozen=True)

@@ -374,3 +374,50 @@ def test_graph_finalize_of_the_class(monkeypatch: Any) -> None:
     graph.finalize()
     graph.finalize()
     assert seen == [graph] and graph.finalized
+
+
+def test_session_runs_are_seen_and_our_own_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.client.session import BaseSession
+
+    for name in ("run", "partial_run", "make_callable"):
+        # Put back at the end.
+        monkeypatch.setattr(BaseSession, name, getattr(BaseSession, name))
+    seen: list[Any] = []
+
+    def around(session: Any, fetches: Any, feed_dict: Any, call: Any) -> Any:
+        seen.append((fetches, feed_dict))
+        return call()
+
+    _tf.around_runs(around)
+    x, y = tf.placeholder(tf.int32, []), tf.constant(1)
+    with tf.Session() as sess:
+        assert sess.run(x, {x: 7}) == 7
+        assert sess.make_callable(y)() == sess.make_callable(x, [x])(1) == 1
+        assert _tf.run_unwrapped(sess, y) == 1
+        total = x + y
+        handle = sess.partial_run_setup([total], [x])
+        assert sess.partial_run(handle, total, {x: 2}) == 3
+    assert seen == [(x, {x: 7}), (y, None), (x, {x: 1}), (total, {x: 2})]
+
+
+def test_queue_runner_runs_per_session() -> None:
+    queue = tf.FIFOQueue(1, tf.int32, [])
+    runner = tf.train.QueueRunner(queue, [queue.enqueue(1)])
+    with tf.Session() as sess:
+        assert _tf.runner_threads(runner, sess) is None
+        coord = tf.train.Coordinator()
+        threads = runner.create_threads(sess, coord, daemon=True, start=True)
+        assert _tf.runner_threads(runner, sess) == 1
+        coord.request_stop()
+        coord.join(threads)
+
+
+def test_graph_unsafe_unfinalize(graph: Any) -> None:
+    graph.finalize()
+    with _tf.reopened(graph):
+        added = tf.constant(1)
+    assert graph.finalized and added.graph is graph
+
+
+def test_op_traceback() -> None:
+    assert any(frame[0] == __file__ for frame in _tf.op_stack(tf.constant(1).op))

@@ -22,9 +22,12 @@ _STALLS = "A step does not return"
 _ENTRIES = {
     "diagnose": ["The step is not waiting for input"],
     "_server_gone": ["A parameter server does not answer"],
-    "_gradients": ["A synchronous step waits for the other workers"] * 3,
-    "_full": ["The area is full", "The area is full"],
-    "_dead": ["A feed thread has died"],
+    "_gradients": ["A synchronous step waits for the other workers"] * 4,
+    "_full": ["The area is full"] * 3,
+    "_dead": ["The thread that fed a queue met an uninitialized variable", "A feed thread has died"],
+    "_idle_runner": ["The queue runner was never started"],
+    "_from_input": ["The thread that fills the queue is waiting"],
+    "_incomplete": ["A barrier has incomplete elements"],
     "_other_tower": ["A tower is never fetched"],
     "_not_started": ["The feed threads were never started"],
     "_ended": ["The feed threads ended without closing the queue"],
@@ -39,6 +42,8 @@ _ENTRIES = {
     "_nobody_puts": [
         "The thread that fills the queue is waiting",
         "The warm-up put is missing",
+        "No thread fills the queue",
+        "No thread fills the queue",
         "No thread fills the queue",
     ],
 }

@@ -16,9 +16,9 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.probes import probes_of
 from staging_tf1.watch.diagnosis import diagnose
 from staging_tf1.watch.report import report_text
-from staging_tf1.watch.snapshot import Observer, Pending
+from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.thread_location import users_line, users_place
-from staging_tf1.watch.views import FeederView, Snapshot, StepView, StoreView, TaskView
+from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 
 _STEP = StepView(30.0, ", at train.py:41 in main()", takes=True)
 _FEEDER = FeederView(
@@ -69,6 +69,21 @@ def _fed_by(**changes: Any) -> StoreView:
         (replace(_AREA, error="OSError: disk"), "the thread that fed 'train' has died: OSError: disk"),
         (replace(_AREA, feeders=()), "is empty, because its feed threads were never started in this session"),
         (_QUEUE, "queue 'q' is empty, and no thread is putting into it"),
+        (replace(_QUEUE, put_at="a.py:3"), "died or was never started; what fills it was made at a.py:3. Start it"),
+        (replace(_QUEUE, idle_runner=True), "is empty, and its QueueRunner was never started in this session. Call"),
+        (replace(_QUEUE, is_remote=True), "and no thread of this process is putting into it. If another process fills"),
+        (
+            replace(_QUEUE, error="FailedPreconditionError: uninitialized"),
+            "died: FailedPreconditionError: uninitialized. Run",
+        ),
+        (
+            replace(_QUEUE, kind="barrier", incomplete=4),
+            "holds 0 complete elements, and the step takes 4; 4 more lack a",
+        ),
+        (
+            replace(_QUEUE, kind="barrier"),
+            "and no thread is inserting into it. Run its insert_many for every component",
+        ),
         (replace(_QUEUE, putters=1), "and the put of another thread is still running"),
         (replace(_QUEUE, size=3), "holds 3 elements, and a dequeue of 4 needs 4; nothing adds more"),
         (
@@ -82,6 +97,17 @@ def _fed_by(**changes: Any) -> StoreView:
 )
 def test_each_cause_has_its_sentence(store: StoreView, sentence: str) -> None:
     assert sentence in _diagnose(store)
+
+
+def test_the_store_behind_the_one_that_waits_is_named() -> None:
+    files = replace(_QUEUE, name="queue 'files'", wanted=0, inputs=("queue 'q'",), error="OSError: disk")
+    waits = replace(_QUEUE, putters=1, inputs=("queue 'files'",))
+    assert _diagnose(waits, files) == (
+        "queue 'q' is empty, because what fills it waits, too: the thread that fed queue 'files' has died: OSError: "
+        "disk. Fix that exception; with a coordinator or StagingSession, your run would have raised it."
+    )
+    # Two that wait for each other.
+    assert "and the put of another thread is still running" in _diagnose(waits, replace(files, error="", putters=1))
 
 
 def test_workers_that_keep_batches_and_give_no_sign_of_life_are_named() -> None:

@@ -12,8 +12,8 @@ import tensorflow.compat.v1 as tf
 from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
 
 import staging_tf1 as staging
+from staging_tf1.arguments import stall_secs_or_default
 from staging_tf1.errors import StallError
-from staging_tf1.watch.stall import stall_secs_or_default
 
 # Areas.
 

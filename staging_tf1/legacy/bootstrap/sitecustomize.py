@@ -28,7 +28,12 @@ def _install():
 
     inherited = settings.from_environment()
     if inherited is not None:
-        install(packages=inherited.packages, claim_version=inherited.claim_version, old_names=inherited.old_names)
+        install(
+            packages=inherited.packages,
+            claim_version=inherited.claim_version,
+            old_names=inherited.old_names,
+            stall_secs=inherited.stall_secs,
+        )
 
 
 def _run_hidden_sitecustomize():

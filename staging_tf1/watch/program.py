@@ -1,0 +1,114 @@
+"""Explains the stalls of a program that knows nothing of this package: a watchdog for every session of the process.
+
+What explains them, `watch/program_watchdog.py`, is imported with the first run that takes too long: its import takes
+0.4 s.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import around_runs, is_closed
+from staging_tf1.watch.views import Pending
+
+_RUNS = "_staging_tf1_program_runs"
+
+
+class Failure(NamedTuple):
+    """A run that failed in a thread of the program's own."""
+
+    thread: threading.Thread
+    run: Pending
+    error: str
+
+
+class _Runs:
+    """The runs of one session. The session holds it, and it does not hold the session."""
+
+    def __init__(self) -> None:
+        self.pending: dict[int, Pending] = {}
+        # The last one of each thread.
+        self.failures: dict[int, Failure] = {}
+        # Made when a run first takes too long.
+        self.watchdog: Any = None
+
+    def note(self, run: Pending, error: BaseException) -> None:
+        """Notes that a run has failed, which may have ended its thread."""
+        thread = threading.current_thread()
+        if thread is not threading.main_thread():
+            from staging_tf1.watch.snapshot import first_line_of
+
+            self.failures[run.ident] = Failure(thread, run._replace(fed=list(run.fed or ())), first_line_of(error))
+
+
+class _Program:
+    """The sessions of this process, and the thread that looks at them."""
+
+    def __init__(self, secs: float, say: Callable[[str], None]) -> None:
+        self._secs, self._say = secs, say
+        self._sessions: dict[int, weakref.ref[Any]] = {}
+        # A fork has no thread of its parent.
+        self._watching_in = 0
+
+    def around(self, session: Any, fetches: Any, feed_dict: Any, call: Callable[[], Any]) -> Any:
+        """Does one run of a session."""
+        runs: _Runs = session.__dict__.get(_RUNS) or self._meet(session)
+        ident = threading.get_ident()
+        run = runs.pending[ident] = Pending(ident, time.perf_counter(), fetches, feed_dict)
+        try:
+            return call()
+        except Exception as error:
+            runs.note(run, error)
+            raise
+        finally:
+            runs.pending.pop(ident, None)
+
+    def _meet(self, session: Any) -> _Runs:
+        runs = _Runs()
+        setattr(session, _RUNS, runs)
+        key = id(session)
+        self._sessions[key] = weakref.ref(session, lambda _: self._sessions.pop(key, None))
+        if self._watching_in != os.getpid():
+            self._watching_in = os.getpid()
+            threading.Thread(target=self._watch, name="staging:program", daemon=True).start()
+        return runs
+
+    def _watch(self) -> None:
+        while True:
+            # One bytecode copies it, because other threads write to it.
+            time.sleep(min([self._secs, *map(self._look, list(self._sessions.values()))]))
+
+    def _look(self, ref: weakref.ref[Any]) -> float:
+        """Looks at one session. Returns the seconds until the next look."""
+        session = ref()
+        # Where `run` is an attribute of the session, one of our own watchdogs serves it.
+        if session is None or is_closed(session) or "run" in vars(session):
+            return self._secs
+        runs: _Runs = getattr(session, _RUNS)
+        if runs.watchdog is None:
+            began = min((run.began for run in list(runs.pending.values())), default=time.perf_counter())
+            left = began + self._secs - time.perf_counter()
+            if left > 0:
+                return left
+            from staging_tf1.watch.program_watchdog import ProgramWatchdog
+
+            runs.watchdog = ProgramWatchdog(session, runs.pending, runs.failures, self._secs, self._say)
+        return float(runs.watchdog.look())
+
+
+def watch_program(secs: float, say: Callable[[str], None]) -> None:
+    """Reports each run of each session of this process that waits for longer than `secs` seconds; 0 is never.
+
+    Sessions that this package serves have a watchdog of their own. A run that computes is not reported.
+
+    Args:
+      secs: how long is too long.
+      say: called with the report, in a thread.
+    """
+    if secs:
+        around_runs(_Program(secs, say).around)
