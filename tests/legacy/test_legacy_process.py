@@ -153,7 +153,14 @@ def test_settings_survive_the_environment() -> None:
     told = settings.Settings(("a", "b"), claim_version=True, old_names=False)
     told.to_environment(environment)
     stored = json.loads(environment[settings.ENVIRONMENT_NAME])
-    assert stored == {"packages": ["a", "b"], "claim_version": True, "old_names": False, "only": [], "auto_stage": ""}
+    assert stored == {
+        "packages": ["a", "b"],
+        "claim_version": True,
+        "old_names": False,
+        "only": [],
+        "stall_secs": None,
+        "auto_stage": "",
+    }
 
 
 # Whether TensorFlow's own Keras is Keras 2, and Estimator a part of TensorFlow.

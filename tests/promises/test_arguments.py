@@ -695,6 +695,8 @@ def _rows_of_helpers() -> Iterator[tuple[str, Row]]:
         yield f"assert_works_in_processes({argument})", row
     installed = frozenset({"empty_list", "np_empty"})
     yield "install(packages)", Row(lambda v: legacy.install(packages=v), set(), untried=installed)
+    valid = frozenset(_SECS | _NONE)
+    yield "install(stall_secs)", Row(lambda v: legacy.install(stall_secs=v), set(), untried=valid)
     yield "install(only)", Row(lambda v: legacy.install(only=v), set(), untried=installed)
     for argument in ("claim_version", "old_names"):
         row = Row(lambda v, argument=argument: legacy.install(**{argument: v}), set(), untried=frozenset(_FLAGS))
