@@ -74,7 +74,7 @@ def export_saved_model(
         refuse(WHAT, "graph", graph, "a tf.Graph or None")
     size = None if batch_size is None else whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
     fed, wanted = _tensors(home, "inputs", inputs), _tensors(home, "outputs", outputs)
-    saved = _checkpoint(path(WHAT, "checkpoint", checkpoint))
+    saved = last_checkpoint(path(WHAT, "checkpoint", checkpoint))
     if tf.gfile.Exists(where) and (not tf.gfile.IsDirectory(where) or tf.gfile.ListDirectory(where)):
         raise FileExistsError(f"{WHAT}: {where} exists and is not empty. Remove it, or choose another folder.")
     _check(home, fed, wanted)
@@ -101,7 +101,12 @@ def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def _checkpoint(given: str) -> str:
+def last_checkpoint(given: str) -> str:
+    """Returns the path of a checkpoint that is given by its path or its folder.
+
+    Raises:
+      CheckpointError: there is none.
+    """
     found = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else given
     if found is None or not tf.train.checkpoint_exists(found):
         raise CheckpointError(

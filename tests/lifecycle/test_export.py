@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import tensorflow.compat.v1 as tf
 from processes import RunPython
 
 import staging_tf1 as staging
+from staging_tf1.cli.main import main
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.sources import ArraySource
 
@@ -250,3 +252,43 @@ def test_folders_are_checked(tmp_path: Path) -> None:
         saved = tf.train.Saver().save(sess, str(tmp_path / "model.ckpt"))
     with pytest.raises(FileExistsError, match=r"exists and is not empty. Remove it, or choose another folder"):
         staging.export_saved_model(str(tmp_path), checkpoint=saved, **options)
+
+
+def test_the_command_exports_a_meta_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch = staged()
+    out, expected = train(dense, batch, tmp_path / "training")
+    words = ["export", str(tmp_path / "training"), str(tmp_path / "model")]
+    tensors = ["--input", f"x={batch['x'].name}", "--output", f"out={out.op.name}"]
+    assert main([*words, *tensors]) == 0
+    assert re.fullmatch(r"exported \S+model.ckpt-3 to \S+model: x -> out\n", capsys.readouterr().out)
+    with tf.Session(graph=tf.Graph()) as sess:
+        signature = tf.saved_model.loader.load(sess, ["serve"], str(tmp_path / "model")).signature_def[
+            "serving_default"
+        ]
+        got = sess.run(signature.outputs["out"].name, {signature.inputs["x"].name: X})
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "text"),
+    [
+        (["x=nothing:0"], "has no tensor 'nothing:0', expected a name such as"),
+        (["x=train/nothing"], r"has no tensor 'train/nothing'.* There are train/"),
+        (["y=train/Identity_1:0"], "depends on .* which takes a batch"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    tensors: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = train(dense, staged(), tmp_path / "training")
+    given = [word for tensor in tensors for word in ("--input", tensor)]
+    assert (
+        main(["export", str(tmp_path / "training"), str(tmp_path / "model"), *given, "--output", f"out={out.name}"])
+        == 1
+    )
+    assert re.search(rf"staging-tf1 export: .*{text}", capsys.readouterr().err)
+
+
+def test_the_command_wants_names() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "model", "folder", "--input", "x", "--output", "y=y:0"])

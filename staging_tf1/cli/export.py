@@ -1,0 +1,96 @@
+"""`staging-tf1 export`: a SavedModel of the meta graph that a training run has saved beside its checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from staging_tf1.arguments import INT64_MAX
+from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.errors import StagingError
+from staging_tf1.quiet import import_quietly
+
+_PROG = "staging-tf1 export"
+_EPILOG = """
+example:
+  staging-tf1 export out/model.ckpt-100 served --input image=train/Identity:0 --output label=ArgMax:0
+
+Tensors have the names of the training graph. An input stands where a batch comes in, or later. Outputs may need nothing
+else that is fed.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command. Return 1 if the model cannot be exported."""
+    options = parser().parse_args(argv)
+    import_quietly()
+    from staging_tf1._tf import tf
+    from staging_tf1.lifecycle.export import export_saved_model, last_checkpoint
+
+    try:
+        checkpoint = last_checkpoint(options.checkpoint)
+        meta = options.meta_graph or f"{checkpoint}.meta"
+        with tf.Graph().as_default() as graph:
+            tf.train.import_meta_graph(meta, clear_devices=True)
+            inputs, outputs = (_tensors(graph, meta, named) for named in (options.inputs, options.outputs))
+            export_saved_model(
+                options.folder, inputs, outputs, checkpoint=checkpoint, batch_size=options.batch_size, graph=graph
+            )
+    except (StagingError, OSError, ValueError, tf.errors.OpError) as error:
+        complain(_PROG, str(error).removeprefix("export_saved_model(): "))
+        return 1
+    print(f"exported {checkpoint} to {options.folder}: {', '.join(inputs)} -> {', '.join(outputs)}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `export`."""
+    made = OneLineParser(
+        prog=_PROG,
+        usage=f"{_PROG} [options] CHECKPOINT FOLDER --input NAME=TENSOR --output NAME=TENSOR",
+        description="Writes a SavedModel of what was trained, without the areas and queues that fed it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="a checkpoint, such as model.ckpt-100, or its folder for the last one")
+    add("folder", metavar="FOLDER", help="where to write; may exist if it is empty")
+    for what, meaning in (("input", "a tensor to feed"), ("output", "a tensor to return")):
+        add(
+            f"--{what}",
+            dest=f"{what}s",
+            type=_named,
+            action="append",
+            required=True,
+            metavar="NAME=TENSOR",
+            help=f"{meaning}, and its name in the signature; may be given again",
+        )
+    add("--meta-graph", metavar="FILE", help="the saved graph (default: CHECKPOINT.meta)")
+    add(
+        "--batch-size",
+        type=whole_number(1, INT64_MAX),
+        metavar="N",
+        help="the first dimension of the inputs (default: any)",
+    )
+    return made
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, tensor = text.partition("=")
+    if not (name and equals and tensor):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected NAME=TENSOR, such as image=train/Identity:0")
+    return name, tensor
+
+
+def _tensors(graph: Any, meta: str, named: list[tuple[str, str]]) -> dict[str, Any]:
+    found = {}
+    for name, tensor in named:
+        try:
+            found[name] = graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
+        except (KeyError, ValueError):
+            close = [op.name for op in graph.get_operations() if op.name.startswith(tensor.split(":")[0].split("/")[0])]
+            like = f" There are {', '.join(close[:8])}." if close else ""
+            raise ValueError(
+                f"{meta} has no tensor {tensor!r}, expected a name such as train/Identity:0.{like}"
+            ) from None
+    return found
