@@ -5,18 +5,51 @@ An area on the CPU can feed a model on a GPU, but every step then waits for the 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import refuse, shown
 from staging_tf1.errors import PlacementWarning
+from staging_tf1.graph.callsite import site_of_op
 
-__all__ = ["check_device", "placement_warning", "resolved_device", "warn_misplaced"]
+__all__ = ["absent_devices_named", "check_device", "placement_warning", "resolved_device", "warn_misplaced"]
 
 # Ops that only pass a tensor on. The ops that use their output are the consumers.
 _PASSED_THROUGH = frozenset({"Identity", "IdentityN", "Snapshot", "StopGradient"})
+
+_ABSENT = re.compile(
+    r"Cannot assign a device for operation (\S+): .*explicitly assigned to (\S+) but available devices are \[ (.*?) \]",
+    re.DOTALL,
+)
+
+
+@contextmanager
+def absent_devices_named(graph: Any) -> Iterator[None]:
+    """Names the user's line and the cure, where TensorFlow names an op that it cannot place.
+
+    Raises:
+      tf.errors.InvalidArgumentError: the device of an op is not there.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = _ABSENT.search(error.message)
+        if found is None:
+            raise
+        name, device, there = found.groups()
+        site = site_of_op(graph.get_operation_by_name(name))
+        # TensorFlow's own text would follow twice.
+        raise tf.errors.InvalidArgumentError(
+            error.node_def,
+            error.op,
+            f"'{name}'{f' (made at {site})' if site else ''} is on {device}, and this process has "
+            f"{', '.join(re.findall(r'device:(.PU:[0-9]+)', there)) or there}. Use device=None or a device that is "
+            f"there, or let TensorFlow choose: config=tf.ConfigProto(allow_soft_placement=True).",
+        ) from None
 
 
 def check_device(what: str, device: Any) -> None:

@@ -14,6 +14,7 @@ from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
+from staging_tf1.graph.placement import absent_devices_named
 from staging_tf1.lifecycle.cluster_graph import check_without_cluster
 from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interval, cluster_session
 from staging_tf1.lifecycle.hook import StagingHook
@@ -142,7 +143,7 @@ class StagingSession:
             "stop_grace_period_secs": join_secs,
             "scaffold": scaffold,
         }
-        with self._hook.creating():
+        with self._hook.creating(), absent_devices_named(tf.get_default_graph()):
             self._session = self._monitored_session(options, monitored)
 
     def _monitored_session(self, options: dict[str, Any], monitored: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
-from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.graph.placement import absent_devices_named, warn_misplaced
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import SessionRuntime
@@ -71,9 +71,9 @@ def start(
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
     pipelines = pipelines_of(sess.graph)
     _refuse_lockstep(pipelines)
-    check_initialized(sess, "start()")
-    warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
-    with sess.graph.as_default():
+    with sess.graph.as_default(), absent_devices_named(sess.graph):
+        check_initialized(sess, "start()")
+        warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
         prepare([pipeline for pipeline in pipelines if not pipeline.on_demand], sess)

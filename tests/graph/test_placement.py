@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import staging_tf1 as staging
 from staging_tf1.errors import PlacementWarning
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.placement import placement_warning, resolved_device, warn_misplaced
+from staging_tf1.sources import ArraySource
 
 CPU, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
 
@@ -102,3 +106,35 @@ def test_several_consumers_are_counted() -> None:
 )
 def test_where_a_device_string_leads(device: str, devices: list[str], resolved: str) -> None:
     assert resolved_device(device, devices) == resolved
+
+
+def start_by_hand(config: Any) -> None:
+    with tf.Session(config=config) as sess:
+        staging.start(sess, tf.train.Coordinator())
+
+
+def open_session(config: Any) -> None:
+    with staging.StagingSession(config=config):
+        pass
+
+
+@pytest.mark.parametrize("begin", [start_by_hand, open_session])
+@pytest.mark.parametrize("device", ["/gpu:7", "/device:CPU:3", "/job:worker/task:1"])
+def test_a_device_that_is_not_there_is_named_with_the_users_line(begin: Any, device: str) -> None:
+    with tf.Graph().as_default():
+        staging.staged(ArraySource(np.arange(8), batch_size=2, epochs=1), device=device, name="train")
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            begin(None)
+    assert re.match(
+        r"'train/\S+' \(made at test_placement\.py:\d+\) is on \S+, and this process has CPU:0\S*\. Use device=None or "
+        r"a device that is there, or let TensorFlow choose: config=tf\.ConfigProto\(allow_soft_placement=True\)\.",
+        raised.value.message,
+    )
+    assert raised.value.__suppress_context__
+
+
+def test_soft_placement_is_the_cure_that_it_says() -> None:
+    with tf.Graph().as_default():
+        x = staging.staged(ArraySource(np.arange(8), batch_size=2, epochs=1), device="/gpu:7")
+        with staging.StagingSession(config=tf.ConfigProto(allow_soft_placement=True)) as sess:
+            assert sess.run(x).tolist() == [0, 1]
