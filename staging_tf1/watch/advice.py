@@ -24,7 +24,8 @@ _STARVES = 0.5
 _CURES = {
     "source": "add feed threads (num_threads={more}), or make the source faster",
     "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
-    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more})",
+    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more}): "
+    "the batches then come in another order",
     "lockstep": "let a thread read ahead: lockstep=False",
 }
 _LOCK_CURES = {

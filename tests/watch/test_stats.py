@@ -150,7 +150,12 @@ def test_lockstep_counts_what_it_reads(graph: Any) -> None:
     [
         ("source", 2, "add feed threads (num_threads=4), or make the source faster"),
         ("stream", 1, "make the source faster, or use one that several threads can read"),
-        ("graph", 1, "make the ops that compute it faster (tf.data in parallel), or add feed threads"),
+        (
+            "graph",
+            1,
+            "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads=2): the "
+            "batches then come in another order",
+        ),
         ("lockstep", 0, "let a thread read ahead: lockstep=False"),
     ],
 )
