@@ -153,7 +153,11 @@ def test_the_next_run_goes_on_with_the_next_record(
     done = stopped.run(number, how, shape, session)
     assert (done.returncode, done.stdout) == (code_of(number), "SIGTERM is default: True\n"), done.stderr
     step, seen = stopped.saved()
-    assert step == (5 if how == "in" else 4)
+    if (how, shape) == ("wait", "lockstep"):
+        # The batch is read beside a step, which the signal may meet before it has begun or after its end.
+        assert step in (3, 4, 5)
+    else:
+        assert step == (5 if how == "in" else 4)
     batches = step * (2 if shape == "towers" else 1)
     assert seen[:RECORDS] == [1] * batches * BATCH + [0] * (RECORDS - batches * BATCH)
 
