@@ -109,7 +109,6 @@ def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
         together = node.attr["_class"].list.s if "_class" in node.attr else []
         together[:] = [each for each in together if each.decode().removeprefix("loc:@") in ops]
     meta = tf.MetaGraphDef(graph_def=part)
-    meta.meta_info_def.tags.append(tf.saved_model.tag_constants.SERVING)
     for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
         for variable in graph.get_collection(key):
             if variable.op.name in ops:
@@ -117,8 +116,8 @@ def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
                 # The value that it begins with may be no op of this part.
                 proto.initial_value_name = ""
                 meta.collection_def[key].bytes_list.value.append(proto.SerializeToString())
-    for key, found in ((_KEYS.TABLE_INITIALIZERS, _table_initializers(graph, ops)), (_KEYS.ASSET_FILEPATHS, None)):
-        elements = graph.get_collection(key) if found is None else found
-        names = [each.name for each in elements if (each if found is not None else each.op).name in ops]
-        meta.collection_def[key].node_list.value.extend(names)
+    starts = [each.name for each in graph.get_collection(_KEYS.TABLE_INITIALIZERS) if each.name in ops]
+    files = [each.name for each in graph.get_collection(_KEYS.ASSET_FILEPATHS) if each.op.name in ops]
+    meta.collection_def[_KEYS.TABLE_INITIALIZERS].node_list.value.extend(starts)
+    meta.collection_def[_KEYS.ASSET_FILEPATHS].node_list.value.extend(files)
     return meta

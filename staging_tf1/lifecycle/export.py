@@ -94,7 +94,7 @@ def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping) or not values:
         refuse(WHAT, argument, values, expected)
     for name, value in values.items():
-        if not isinstance(name, str) or not tf.compat.as_str(name).isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():
             refuse(WHAT, argument, name, "names that are identifiers", ValueError)
         if not isinstance(value, (tf.Tensor, tf.SparseTensor)) or value.graph is not graph:
             refuse(WHAT, f"{argument}[{name!r}]", value, "a tensor or sparse tensor of the graph")
@@ -116,9 +116,10 @@ def last_checkpoint(given: str) -> str:
 
 
 def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    fed = set(names_of(inputs.values()))
+    fed, used = names_of(inputs.values()), set(names_of(outputs.values()))
     for name, output in outputs.items():
         for op in needed_ops(graph, inputs, [output]).values():
+            used |= {tensor.name for tensor in op.inputs}
             reason = _unserved(op)
             if reason:
                 raise BuildError(
@@ -126,8 +127,6 @@ def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
                     f"Give the tensors that the model computes with in inputs; they are "
                     f"{', '.join(sorted(fed))} now."
                 )
-    used = {tensor.name for op in needed_ops(graph, inputs, outputs.values()).values() for tensor in op.inputs}
-    used |= set(names_of(outputs.values()))
     for name, value in inputs.items():
         if used.isdisjoint(names_of([value])):
             raise BuildError(f"{WHAT}: no output depends on inputs[{name!r}]. Leave it out.")
