@@ -68,7 +68,11 @@ def test_a_report_changes_nothing(staging_run: Run, legacy_run: Run) -> None:
     ("name", "words"),
     [
         ("runner_endless", "nothing is worth moving"),
-        pytest.param("layers_model", "the step uses the graph's own staging area", marks=pytest.mark.slow),
+        pytest.param(
+            "layers_model",
+            "the step uses the graph's own staging area",
+            marks=[pytest.mark.slow, pytest.mark.usefixtures("with_contrib")],
+        ),
     ],
 )
 def test_a_program_that_is_refused_runs_as_it_was(name: str, words: str, staging_run: Run, tmp_path: Path) -> None:

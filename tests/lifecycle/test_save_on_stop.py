@@ -119,7 +119,7 @@ class Stopped:
 
     def run(self, number: int, how: str, *what: str) -> subprocess.CompletedProcess[str]:
         """Run it until the signal ends it, or to the end of the data."""
-        return self._server.run("-W", "ignore", "-c", PROGRAM, self._folder, number, how, *what, whole_end=True)
+        return self._server.run("-W", "ignore", "-c", PROGRAM, self._folder, int(number), how, *what, whole_end=True)
 
     def saved(self) -> tuple[int, list[int]]:
         """Return the step of the last checkpoint, and how often its model has seen each record."""
