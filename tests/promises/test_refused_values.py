@@ -472,16 +472,17 @@ def test_a_deep_nest_is_delivered_or_its_depth_is_told(kind: type, depth: int, t
         "generator": lambda: as_source([record]).resolve_spec(),
         "staged()": lambda: staging.staged(nested(depth, tf.zeros([2]), kind)),
     }
-    told = 0
+    told = set()
     for name, way in ways.items():
         try:
             with tf.Graph().as_default():
                 way()
         except SpecError as error:
             assert re.search(rf"got a (dict|list) .*that is nested {depth} levels deep", str(error)), f"{name}: {error}"
-            told += 1
-    assert told >= (1 if depth == 330 else 5)
-    assert not (tmp_path / "cache").exists()
+            told.add(name)
+    # From Python 3.12 on, code in C does not count for the limit of recursion, so more of them reach 500 levels.
+    assert told == ways.keys() if depth == 5000 else told
+    assert (tmp_path / "cache").exists() == ("cached" not in told)
 
 
 def test_a_nest_that_contains_itself_is_refused() -> None:
