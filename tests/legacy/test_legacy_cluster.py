@@ -152,7 +152,9 @@ def test_launch_runs_a_cluster_of_tensorflow_1(run_python: Run) -> None:
         assert only(rf"\[{tag}\] +worker {worker}: 10 steps of all, loss from .* to .*", printed)
 
 
-def test_a_learner_stages_the_trajectories_of_its_actors(fork_server: ForkServer, tmp_path: Path) -> None:
+def test_a_learner_stages_the_trajectories_of_its_actors(
+    with_contrib: None, fork_server: ForkServer, tmp_path: Path
+) -> None:
     cluster = TestCluster(fork_server, tmp_path, workers=0, ps=0)
     learner, *actors = free_addresses(3)
     gone = tmp_path / "gone"
