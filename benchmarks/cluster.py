@@ -1,6 +1,6 @@
 """Training on a cluster of processes on 127.0.0.1: what it costs, how it scales, and how fast it recovers.
 
-    python benchmarks/cluster.py [step latency kills pause load] [--rounds 15] [--json out.json]
+    python benchmarks/cluster.py [step latency kills pause load crowd] [--rounds 15] [--json out.json]
 
 - step: one worker and one parameter server. A step on `staged(source, cluster=cluster)` should take no longer than the
   same step by hand, fed with a `feed_dict` or by tf.data; and with a step of 5 ms, at most 5 % longer than with a
@@ -12,6 +12,8 @@
   and resource variables of 1, 100 and 1,000 MB, and 2 to 4 workers.
 - load: what the position and the heartbeats of a worker cost the first parameter server; from that, its load with 10,
   100 and 1,000 workers.
+- crowd: 1,000 workers without steps start, stay for a minute and end. The first parameter server should need less than
+  half a core for that.
 """
 
 from __future__ import annotations
@@ -38,13 +40,20 @@ LAYERS = {0: "no further layer", 3: "three more layers"}
 WORKERS = (1, 2, 4)
 TOWERS = (10, 100, 1000)
 STEPS_PER_SEC = 10
+CROWD, CROWD_PROCESSES, CROWD_SECS = 1000, 4, 60.0
 SIZES, PAUSED_WORKERS = (1, 100, 1000), (2, 3, 4)
-PATIENCE_SECS = 300.0
+PATIENCE_SECS = 600.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Tasks:
-    """The processes of one cluster. `close` kills those that are left."""
+    """The processes of one cluster. `close` kills those that are left.
+
+    Attributes:
+      ps: the pipe to the parameter server.
+    """
+
+    ps: Any
 
     def __init__(self, workers: int, folder: str) -> None:
         addresses = [f"{HOST}:{port}" for port in free_ports(HOST, workers + 1)]
@@ -64,7 +73,8 @@ class Tasks:
 
     def start_ps(self) -> int:
         """Starts the parameter server, and returns its process id."""
-        return int(received(self.start("ps", "serve", 0)))
+        self.ps = self.start("ps", "serve", 0)
+        return int(received(self.ps))
 
     def kill(self, task: str) -> None:
         self._processes[task].kill()
@@ -272,6 +282,33 @@ def load(options: Any) -> dict[str, Any]:
     return found
 
 
+def crowd(options: Any) -> dict[str, list[float]]:
+    """The cores that the parameter server needs while many workers start, stay and end, and for how many seconds."""
+    workers, secs = (40, 2.0) if options.quick else (CROWD, CROWD_SECS)
+    found: dict[str, list[float]] = {}
+    with tasks(CROWD_PROCESSES) as cluster:
+        # All workers have a name and an address. Nobody connects to one.
+        cluster.jobs["worker"] = [f"{HOST}:{1 + number}" for number in range(workers)]
+        server = cluster.start_ps()
+        pipes = [
+            cluster.start(f"worker{index}", "live", range(index, workers, CROWD_PROCESSES))
+            for index in range(CROWD_PROCESSES)
+        ]
+
+        for name in ("start", "stay", "end"):
+            cpu, began = cpu_secs(server), time.perf_counter()
+            for pipe in pipes:
+                pipe.send((name, secs))
+            for pipe in pipes:
+                received(pipe)
+            took = time.perf_counter() - began
+            # The parameter server ends with the run.
+            cpu = (received(cluster.ps) if name == "end" else cpu_secs(server)) - cpu
+            found[name] = [cpu / took, took]
+            print(f"  {workers} workers {name}: {found[name][0]:.2f} cores of the parameter server, for {took:.0f} s")
+    return found
+
+
 def cost(server: int, pipes: Sequence[Any], order: Any, runs: int) -> tuple[float, float]:
     """CPU milliseconds of the server per run, and runs per second, when the clients make so many runs."""
     cpu, wall = cpu_secs(server), time.perf_counter()
@@ -322,6 +359,7 @@ PARTS: dict[str, Callable[[Any], Any]] = {
     "kills": kills,
     "pause": pause,
     "load": load,
+    "crowd": crowd,
 }
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Thread
 from typing import Any
@@ -14,10 +15,15 @@ from common import Step, in_turn
 
 import staging_tf1 as staging
 from staging_tf1.bench.workloads import load_workload
+from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.fence import Fence
+from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.member import Member
+from staging_tf1.cluster.pulse import Pulse
 from staging_tf1.graph.position import Position, Share
 
 LATENCY_SECS = 0.020
+SILENCE_SECS, PATIENCE_SECS = 60.0, 600.0
 
 
 def main(program: str, pipe: Any, log: str, *arguments: Any) -> None:
@@ -28,10 +34,11 @@ def main(program: str, pipe: Any, log: str, *arguments: Any) -> None:
 
 
 def serve(pipe: Any, jobs: Any, index: int) -> None:
-    """A parameter server."""
+    """A parameter server. Sends its process id, and at the end its CPU seconds."""
     cluster = staging.Cluster(jobs, "ps", index)
     pipe.send(os.getpid())
     cluster.serves()
+    pipe.send(time.process_time())
 
 
 def compare(pipe: Any, jobs: Any, layers: int, records: int, turns: dict[str, Any]) -> None:
@@ -234,6 +241,53 @@ def light_worker(cluster: Any, stack: ExitStack, number: int, towers: int) -> di
 def repeat(step: Step, count: int) -> None:
     for _ in range(count):
         step()
+
+
+def live(pipe: Any, jobs: Any, indices: Any) -> None:
+    """The parts of many workers in their cluster, without a session of their own: threads with their connections.
+
+    Is sent a phase and seconds, and sends when all are through.
+    """
+    layouts = [staging.Cluster(jobs, "worker", index).layout for index in indices]
+    server = layouts[0].servers[0]
+    target = f"grpc://{layouts[0].address(server)}"
+    # One thread looks at the clock for all of them: a thousand would keep this machine busy, and cost the server nothing.
+    clock = Clock()
+    Pulse("clock", TICK_SECS, lambda number: clock.now()).start()
+    members = []
+    for layout in layouts:
+        member = Member(layout, Ledger(target, server.device), SILENCE_SECS, PATIENCE_SECS, clock=clock)
+        member._ticks = Pulse("no clock", PATIENCE_SECS, lambda number: None)
+        members.append(member)
+    phases = {"start": start_member, "stay": lambda member, secs: time.sleep(secs), "end": end_member}
+    while True:
+        name, secs = pipe.recv()
+        # They start a few at a time, as many as the cores of one machine can, and wait for each other at the end.
+        with ThreadPoolExecutor(4 if name == "start" else len(members)) as pool:
+            for outcome in [pool.submit(phases[name], member, secs) for member in members]:
+                outcome.result()
+        pipe.send("done")
+
+
+def start_member(member: Any, secs: float) -> None:
+    """What a session does of a worker when it begins."""
+    member.start()
+    if member.task == member.layout.chief:
+        member.begin_run()
+        member.mark_initialized()
+    else:
+        member.await_run([], PATIENCE_SECS)
+    member.take_fence()
+
+
+def end_member(member: Any, secs: float) -> None:
+    """What a session does of a worker when its data has ended."""
+    if member.task == member.layout.chief:
+        member.await_workers()
+    member.finish()
+    if member.task != member.layout.chief:
+        member.await_last_save()
+    member.stop()
 
 
 def beat(pipe: Any, jobs: Any, index: int, tasks: int) -> None:

@@ -91,4 +91,8 @@ class Connection:
 
 def bounded_config(device: str, secs: float = _RUN_SECS) -> Any:
     """Returns the options of a session that uses one task only, and whose runs fail after `secs`."""
-    return tf.ConfigProto(device_filters=[device], operation_timeout_in_ms=int(1000 * secs))
+    config = tf.ConfigProto(device_filters=[device], operation_timeout_in_ms=int(1000 * secs))
+    # A few ops that run once or now and then: optimizing them costs the server more than running them.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.OptimizerOptions.L0
+    return config
