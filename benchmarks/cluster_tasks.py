@@ -251,7 +251,7 @@ def live(pipe: Any, jobs: Any, indices: Any) -> None:
     layouts = [staging.Cluster(jobs, "worker", index).layout for index in indices]
     server = layouts[0].servers[0]
     target = f"grpc://{layouts[0].address(server)}"
-    # One thread looks at the clock for all of them: a thousand would keep this machine busy, and cost the server nothing.
+    # One thread looks at the clock for all of them. A thousand would cost the server nothing, and this machine much.
     clock = Clock()
     Pulse("clock", TICK_SECS, lambda number: clock.now()).start()
     members = []
