@@ -1,6 +1,7 @@
 """A Sphinx extension: `code` that is a public name, in docstrings and on pages, links to the page of that name.
 
-It also lets docstrings write `name`s, where reStructuredText needs an escaped space before the s.
+In docstrings docs/page.md links to that page, and `name`s may be written where reStructuredText needs an escaped space
+before the s. Types that say nothing, `Any`, are left out.
 """
 
 from __future__ import annotations
@@ -61,13 +62,29 @@ def _targets() -> dict[str, str]:
 _TARGETS = _targets()
 
 
-def separate_plurals(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+def adapt_docstring(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
     """Change the lines of a docstring in place."""
-    lines[:] = [re.sub(r"(`[^`]+`)s\b", r"\1\\ s", line) for line in lines]
+
+    def linked(match: re.Match[str]) -> str:
+        return f":doc:`{match[0]} </{match[1]}>`" if match[1] in app.env.found_docs else match[0]
+
+    for number, line in enumerate(lines):
+        line = re.sub(r"(`[^`]+`)s\b", r"\1\\ s", line)
+        lines[number] = re.sub(r"(?<![\w/`])docs/(\w+)\.md", linked, line)
+
+
+def leave_out_any(app: Sphinx, domain: str, objtype: str, content: nodes.Element) -> None:
+    """Remove `Any` from the types that Sphinx has read from the annotations of a function."""
+    for field in list(content.findall(nodes.field)):
+        name, body = field.children
+        if name.astext().startswith(("type ", "rtype")) and body.astext().lstrip("~") in ("Any", "typing.Any"):
+            field.parent.remove(field)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the transform and the event."""
     app.add_transform(NameLinks)
-    app.connect("autodoc-process-docstring", separate_plurals)
+    app.connect("autodoc-process-docstring", adapt_docstring)
+    # After autodoc has added the types.
+    app.connect("object-description-transform", leave_out_any, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
