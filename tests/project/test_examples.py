@@ -16,7 +16,7 @@ from staging_tf1.data import load_images
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-PAGE = EXAMPLES.parent / "docs" / "examples.md"
+PAGE = EXAMPLES / "README.md"
 
 # In one process, because TensorFlow takes seconds to load. Each word is a path, and perhaps the steps that it runs.
 _RUN_ALL = """
@@ -43,9 +43,9 @@ def example(name: str) -> Any:
 
 
 def sections() -> dict[str, str]:
-    """The section of docs/examples.md about each example, by the name of the example."""
+    """The section of examples/README.md about each example, by the name of the example."""
     parts = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
-    return {re.findall(r"\(\.\./examples/(\w+)\.py\)", part)[0]: part for part in parts}
+    return {re.findall(r"\((\w+)\.py\)", part)[0]: part for part in parts}
 
 
 def blocks(text: str, language: str) -> list[str]:
