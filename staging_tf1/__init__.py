@@ -79,5 +79,12 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Make the code of a notebook TensorFlow 1. IPython calls it for ``%load_ext staging_tf1``."""
+    from staging_tf1 import notebook
+
+    notebook.load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])

@@ -14,6 +14,7 @@ from staging_tf1.define.processes import check_in_processes, check_processes, th
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.picture import html_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
 from staging_tf1.feed.skip import skip_rule
@@ -219,6 +220,9 @@ class CustomRunner:
         if coord is not None:
             having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
+
+    def _repr_html_(self) -> str:
+        return html_of([self._pipeline])
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Packs tensors into the structure of a batch."""
