@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kernels import Kernel, kernel
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 import staging_tf1
 from staging_tf1.cells import current_run, shown_line
 
+PAGE = Path(__file__).parents[2] / "docs" / "notebooks.md"
 IMPORTS = "import numpy as np\nimport tensorflow as tf\nimport staging_tf1 as staging"
 BUILD = """source = staging.sources.ArraySource(np.arange(100.0), batch_size=10, shuffle=True, epochs=3)
 x = staging.staged(source)"""
@@ -137,6 +141,24 @@ def test_a_program_has_no_shell() -> None:
         "program calls staging_tf1.legacy.install()."
     )
     assert current_run() is None and shown_line(__file__, 1) is None
+
+
+def test_the_cells_of_the_page_run() -> None:
+    cells = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(cells) == 5
+    with kernel() as notebook:
+        shown = [notebook.run(cell) for cell in cells]
+    assert [each.error for each in shown] == [""] * len(cells)
+    assert shown[1].text == "staging_tf1.graph.areas.StagingArea"
+    assert "<td>train</td><td>60</td>" in shown[-1].html
+
+
+def test_a_notebook_file_runs_from_start_to_end(tmp_path: Path) -> None:
+    cells = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    done = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    done.execute()
+    assert [cell.execution_count for cell in notebook.cells] == [1, 2, 3, 4, 5]
 
 
 # ---- a cell that is run twice
