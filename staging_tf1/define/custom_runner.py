@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from staging_tf1._tf import deterministic_ops, tf
-from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
+from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, only_known, op_name, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
@@ -82,6 +82,7 @@ class CustomRunner:
     [[0, 1, 2, 3], [4]]
     """
 
+    @only_known()
     def __init__(
         self,
         source: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -119,7 +120,7 @@ class StagingSession:
             checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
         hooks = checked_hooks("hooks", hooks)
         check_config(config)
-        check_monitored(monitored)
+        check_monitored(monitored, inspect.signature(StagingSession).parameters)
         cluster = check_training_cluster(what, cluster, monitored)
         auto_stage = flag(what, "auto_stage", auto_stage)
         if trace_file is not None:
