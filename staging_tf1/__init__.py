@@ -69,7 +69,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         # By its name only. Importing `sources` to look would be an import within an import for `import staging_tf1.x`.
-        cure = ". Sources are in staging_tf1.sources" if name.endswith("Source") else ""
+        cure = ". Sources are in staging_tf1.sources" if name.endswith("Source") else _meant(name)
         raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}{cure}")
     if name in _HOMES:
         value = getattr(importlib.import_module(f"staging_tf1.{_HOMES[name]}"), name)
@@ -77,6 +77,22 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"staging_tf1.{name}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Make the code of a notebook TensorFlow 1. IPython calls it for ``%load_ext staging_tf1``."""
+    from staging_tf1 import notebook
+
+    notebook.load(shell)
+
+
+def _meant(name: str) -> str:
+    if name.startswith("_"):  # Python and its tools ask for many of those
+        return ""
+    from staging_tf1.arguments import close_to
+
+    hint = close_to(name, __all__)
+    return f".{hint}" if hint else ""
 
 
 def __dir__() -> list[str]:

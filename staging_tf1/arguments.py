@@ -7,7 +7,10 @@ any op is created, memory allocated or thread started.
 
 from __future__ import annotations
 
+import difflib
 import errno
+import functools
+import inspect
 import math
 import numbers
 import operator
@@ -16,7 +19,7 @@ import re
 import reprlib
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -405,3 +408,51 @@ def folder(what: str, argument: str, value: Any) -> str:
 def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
     # OSError picks the subclass that matches the number, such as FileNotFoundError.
     return OSError(code, f"{what} cannot write to {argument}={shown(name)}: {os.strerror(code)}", name)
+
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+# What other libraries call it.
+_ALSO_CALLED = {"prefetch": "capacity", "buffer_size": "capacity", "num_parallel_calls": "num_threads"}
+
+
+def close_to(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that was meant, for the end of a message; "" if none is close.
+
+    >>> close_to("StagingAera", ["StagingArea", "staged"])
+    " Did you mean 'StagingArea'?"
+    """
+    known = list(names)
+    also = _ALSO_CALLED.get(name)
+    found = [also] if also in known else difflib.get_close_matches(name, known, 1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def only_known(what: str = "") -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Decorate a function whose unknown keyword arguments are answered with the one that was meant.
+
+    `what` is its name in messages; a constructor goes without, and is named by its class.
+
+    >>> @only_known("staged()")
+    ... def staged(values, *, capacity=2):
+    ...     return values
+    >>> staged(1, capcity=3)
+    Traceback (most recent call last):
+    ...
+    TypeError: staged() got unknown argument 'capcity'. Did you mean 'capacity'?
+    """
+
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+        known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+        @functools.wraps(function)
+        def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+            for name in kwargs:
+                if name not in known:
+                    hint = close_to(name, known) or f" It takes {', '.join(known)}."
+                    raise TypeError(f"{what or type(args[0]).__name__} got unknown argument {name!r}.{hint}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate

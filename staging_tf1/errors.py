@@ -150,6 +150,10 @@ class UnclosedWarning(StagingWarning, ResourceWarning):
     """A session helper was garbage-collected without being closed."""
 
 
+class NotebookWarning(StagingWarning):
+    """Cells of a notebook were run in an order that leaves something behind: a pipeline, or values of TensorFlow 2."""
+
+
 class AutoStageError(StagingError, ValueError):
     """`auto_stage()` cannot move the input of this graph, or a run of a staged graph has no meaning that is kept."""
 

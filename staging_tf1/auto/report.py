@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from staging_tf1 import display
 from staging_tf1.auto import kinds
 from staging_tf1.auto.plan import Plan
 from staging_tf1.auto.refusals import why_stuck
+from staging_tf1.svg import Picture
 
 
 class BoundaryTensor(NamedTuple):
@@ -80,6 +83,49 @@ class AutoStageReport:
         lines += ["  }"]
         lines += [f'  "{tail}" -> "{head}" [label="{tensor}"];' for tail, tensor, head in self.edges]
         return "\n".join([*lines, "}"])
+
+    def to_svg(self, title: str = "Where auto_stage() cuts the graph", shown: Sequence[str] = ()) -> str:
+        """Returns the cut as an SVG picture: what runs ahead, what is carried, and what the step keeps.
+
+        Args:
+          title: for readers who do not see the picture.
+          shown: lines about the ops that run ahead; without any, the most frequent kinds.
+        """
+        lines = list(shown) or [f"{count} x {kind}" for kind, count in Counter(self.kinds).most_common(8)]
+        used = [each for each in self.boundary if each.reason == "the step uses it"]
+        picture = Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
+        _draw_ahead(picture, len(self.moved), lines)
+        _draw_carried(picture, [(each.name, f"{each.dtype} {each.shape}, {each.bytes:,} bytes") for each in used])
+        _draw_kept(picture, [reason for reason, _ in self.blocked])
+        picture.arrow("M 300 120 H 340", "ours")
+        picture.arrow("M 620 120 H 660", "ours")
+        return picture.svg()
+
+    def _repr_html_(self) -> str:
+        heads = ["carried to the step", "dtype", "shape", "bytes, about", "why"]
+        carried = display.table(str(self).partition("\n")[0], heads, self.boundary)
+        stayed = display.table("could have run ahead", ["op", "why not"], self.stayed[:10]) if self.stayed else ""
+        return display.picture(self.to_svg(), "Where auto_stage() cuts the graph") + carried + stayed
+
+
+def _draw_ahead(picture: Picture, ops: int, lines: list[str]) -> None:
+    picture.box(20, 50, 280, 40 + 34 * (len(lines) + 1), style="group")
+    picture.text(35, 38, f"runs ahead, in a feed thread: {ops} ops", "head")
+    for number, line in enumerate([*lines, "..."]):
+        picture.box(40, 65 + 34 * number, 240, 28, line, "ours")
+
+
+def _draw_carried(picture: Picture, tensors: list[tuple[str, str]]) -> None:
+    picture.text(345, 38, "carried to the step, in a staging area", "head")
+    for number, (name, size) in enumerate(tensors):
+        picture.box(340, 90 + 60 * number, 280, 52, f"{name}\n{size}", "good")
+
+
+def _draw_kept(picture: Picture, reasons: list[str]) -> None:
+    picture.text(665, 38, "the step keeps what follows", "head")
+    for number, reason in enumerate(reasons[:3]):
+        name, _, why = reason.removeprefix("'").partition("' ")
+        picture.box(660, 90 + 60 * number, 240, 52, f"{name.split('/')[-1]}\n{why}" if why else name, "")
 
 
 def report_of(plan: Plan) -> AutoStageReport:

@@ -114,7 +114,7 @@ def parser_for_python_files(prog: str, description: str, epilog: str) -> argpars
     made = OneLineParser(
         prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file or a folder")
+    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
     return made
 
 

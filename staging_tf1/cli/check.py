@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy.lint import configuration, files, report
@@ -49,14 +50,17 @@ def main(argv: list[str]) -> int:
         complain(_PROG, f"unknown rule {unknown!r}; the rules are {report.CODES[0]} to {report.CODES[-1]}")
         return 2
     findings: list[Finding] = []
-    unreadable = False
+    unreadable, checked = False, 0
     for result in files.check_all(options.paths, rules):
         if isinstance(result, str):
             unreadable = True
             complain(_PROG, result)
         else:
+            checked += 1
             findings.extend(result)
     text = report.render(findings, options.format)
     if text:
         print(text)
+    elif checked and not unreadable and sys.stdout is not None and sys.stdout.isatty():
+        print(f"no findings in {checked} file{'' if checked == 1 else 's'}")
     return 2 if unreadable else int(bool(findings))

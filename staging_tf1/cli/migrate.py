@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
+from staging_tf1.legacy.source_files import shown_place
 from staging_tf1.progress import with_progress
 
 _PROG = "staging-tf1 migrate"
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
             source = source_files.read(found)
             changes = migration.migrate(source, options.level)
             if options.write and changes.changed:
-                atomic.replace(found, changes.after.encode(source.encoding))
+                atomic.replace(found, source_files.written(source, changes.after))
                 if changes.left:
                     changes = migration.left_in_the_result(source, changes, options.level)
             results.append(changes)
@@ -82,16 +83,11 @@ def main(argv: list[str]) -> int:
 
 def _print(results: list[Any], options: argparse.Namespace) -> None:
     for changes in results:
-        if options.diff and changes.changed:
-            lines = difflib.unified_diff(
-                changes.before.splitlines(keepends=True),
-                changes.after.splitlines(keepends=True),
-                changes.path,
-                changes.path,
-            )
+        for name, before, after in changes.parts if options.diff else ():
+            lines = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, name)
             print("".join(lines), end="")
         for note in changes.left:
-            print(f"{changes.path}:{note.line}: left: {note.what}: {note.advice}")
+            print(f"{shown_place(changes.path, note.cell, note.line)}: left: {note.what}: {note.advice}")
     changed = [changes for changes in results if changes.changed]
     edits = sum(len(changes.done) for changes in changed)
     left = sum(len(changes.left) for changes in results)
@@ -107,13 +103,17 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         {
             "path": changes.path,
             "changed": changes.changed,
-            "changes": [{"line": note.line, "what": note.what} for note in changes.done],
-            "left": [{"line": note.line, "what": note.what, "do": note.advice} for note in changes.left],
+            "changes": [{**_place(note), "what": note.what} for note in changes.done],
+            "left": [{**_place(note), "what": note.what, "do": note.advice} for note in changes.left],
         }
         for changes in results
     ]
     report = {"level": options.level, "written": options.write, "files": files, "unreadable": unreadable}
     return json.dumps(report, indent=1) + "\n"
+
+
+def _place(note: Any) -> dict[str, int]:
+    return {"line": note.line} if note.cell is None else {"cell": note.cell, "line": note.line}
 
 
 def _counted(number: int, noun: str) -> str:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from staging_tf1._tf import deterministic_ops, tf
-from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, op_name, whole
+from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, only_known, op_name, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.picture import html_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
 from staging_tf1.feed.skip import skip_rule
@@ -81,6 +82,7 @@ class CustomRunner:
     [[0, 1, 2, 3], [4]]
     """
 
+    @only_known()
     def __init__(
         self,
         source: Any,
@@ -219,6 +221,9 @@ class CustomRunner:
         if coord is not None:
             having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
+
+    def _repr_html_(self) -> str:
+        return html_of([self._pipeline])
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Packs tensors into the structure of a batch."""

@@ -9,7 +9,18 @@ from functools import partial
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, MOST_STAGED, MOST_THREADS, choice, flag, op_name, refuse, shown, whole
+from staging_tf1.arguments import (
+    INT64_MAX,
+    MOST_STAGED,
+    MOST_THREADS,
+    choice,
+    flag,
+    only_known,
+    op_name,
+    refuse,
+    shown,
+    whole,
+)
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define.inputs import Input, fitted, inputs_for
@@ -49,6 +60,7 @@ class _Options:
     share: str
 
 
+@only_known("staged()")
 def staged(
     values: Any,
     *,

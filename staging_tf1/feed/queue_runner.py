@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.errors import UninitializedError
+from staging_tf1.errors import NotebookWarning, UninitializedError
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
@@ -82,10 +83,30 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
 def register(pipeline: Pipeline) -> None:
     """Registers `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
     graph = tf.get_default_graph()
+    _warn_if_built_before(graph, pipeline)
     add_pipeline(graph, pipeline)
     runner = state_of(graph).runners[pipeline] = PipelineRunner(pipeline)
     if not (pipeline.lockstep or pipeline.on_demand):
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
+
+
+def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
+    """Warns if the cell of a notebook that builds `pipeline` has built another one in an earlier run."""
+    run = pipeline.made_at.run
+    runs = [(each, each.made_at.run) for each in pipelines_of(graph)]
+    if run is None or any(earlier == run for _, earlier in runs):  # one warning for each run
+        return
+    before = [each for each, earlier in runs if earlier is not None and earlier.cell == run.cell]
+    if before:
+        names = ", ".join(map(str, before))
+        warnings.warn_explicit(
+            f"{pipeline}: its cell has built {names} in this graph before. Sessions still start what was built first: "
+            "it reads its source, and nothing takes from it. Call tf.reset_default_graph() at the start of the cell, "
+            "or build within `with tf.Graph().as_default():`.",
+            NotebookWarning,
+            pipeline.made_at.filename,
+            pipeline.made_at.lineno,
+        )
 
 
 def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:

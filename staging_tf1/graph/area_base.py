@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
-from staging_tf1.arguments import op_name, shown
+from staging_tf1.arguments import only_known, op_name, shown
 from staging_tf1.errors import BuildError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import to_tensors
@@ -37,6 +37,7 @@ class BaseStagingArea:
       placement_warned: whether the user has been warned that the area is on the wrong device.
     """
 
+    @only_known()
     def __init__(
         self,
         dtypes: Any,

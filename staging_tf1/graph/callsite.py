@@ -6,10 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from staging_tf1._tf import op_stack, original_stack, tf
+from staging_tf1.cells import CellRun, current_run, shown_line
 
 __all__ = ["CallSite", "call_site", "site_of_op"]
 
@@ -34,9 +35,17 @@ class CallSite:
     filename: str
     lineno: int
     function: str
+    # In a notebook: the run of the cell that called. A cell that is run again is not a loop.
+    run: CellRun | None = None
+    # How IPython named the line then: the next run of the same text gets another number.
+    cell_line: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.filename)}:{self.lineno}"
+        return (
+            self.cell_line
+            or shown_line(self.filename, self.lineno)
+            or f"{os.path.basename(self.filename)}:{self.lineno}"
+        )
 
 
 def is_users(filename: str) -> bool:
@@ -46,12 +55,11 @@ def is_users(filename: str) -> bool:
 
 def call_site() -> CallSite:
     """The innermost frame of this thread that belongs to the user's program."""
-    outermost = None
-    for filename, lineno, function in _frames_inside_out():
-        outermost = CallSite(filename, lineno, function)
-        if is_users(filename):
-            return outermost
-    return outermost or CallSite("<unknown>", 0, "<unknown>")
+    frame = ("<unknown>", 0, "<unknown>")
+    for frame in _frames_inside_out():
+        if is_users(frame[0]):
+            break
+    return CallSite(*frame, current_run(), shown_line(*frame[:2]))
 
 
 def site_of_op(op: Any) -> CallSite | None:

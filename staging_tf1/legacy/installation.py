@@ -33,7 +33,9 @@ _KERAS_TWO: dict[str, AfterLoad] = {
 _LENDABLE = ("contrib", "estimator")
 # Twice as long as our own sessions wait: the steps of such a program may be of any length.
 _STALL_SECS = 60.0
+_OWN_TENSORFLOW = "staging_tf1._tf"
 _installed: Settings | None = None
+_observed = False  # whether the stall report has been put around runs
 _lending: tuple[Finder, Origin] | None = None
 
 
@@ -95,6 +97,8 @@ def install(
     finder, origin = lend()
     origin.admit(wanted.packages, wanted.only, wanted.old_names)
     finder.add({"tensorflow": lambda module: _two_faces(module, origin, wanted)})
+    # If this is what imports TensorFlow, it is half imported itself when TensorFlow is loaded.
+    finder.add({_OWN_TENSORFLOW: lambda module: _observe_runs(wanted)})
     if wanted.only:
         return
     finder.add(
@@ -112,6 +116,20 @@ def install(
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
         finder.add({}, {"tensorflow": importing})
+
+
+def is_installed() -> bool:
+    """Whether user code sees all of TF1.
+
+    Raises:
+      RuntimeError: `install` was called with ``only=``.
+    """
+    if _installed is not None and _installed.only:
+        raise RuntimeError(
+            f"staging_tf1.legacy is already installed with {_installed}, expected all of TF1. Call install() without "
+            "only=, or restart the program."
+        )
+    return _installed is not None
 
 
 def _checked(
@@ -162,19 +180,27 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
     tf1.attach(module, origin, settings)
     if _installed is settings and not settings.only:
         tf1.switch_off_v2(module)
-        started_with = from_environment()
-        if started_with is not None:
+        if from_environment() is not None:
             find_devices()
-            if started_with.auto_stage:
-                from staging_tf1.lifecycle.auto_run import stage_programs
-
-                stage_programs(changes=started_with.auto_stage != "report")
-    if _installed is settings:
-        # Last, so that what `stage_programs` puts around a run is inside.
-        _watch(settings)
+    if _installed is settings and not _is_being_imported(_OWN_TENSORFLOW):
+        _observe_runs(settings)
 
 
-def _watch(settings: Settings) -> None:
+def _is_being_imported(name: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+
+
+def _observe_runs(settings: Settings) -> None:
+    global _observed
+    if _observed:
+        return
+    _observed = True
+    started_with = from_environment()
+    if started_with is not None and started_with.auto_stage and not settings.only:
+        from staging_tf1.lifecycle.auto_run import stage_programs
+
+        stage_programs(changes=started_with.auto_stage != "report")
+    # Last, so that what `stage_programs` puts around a run is inside.
     from staging_tf1.watch.program import watch_program
 
     say = _print_report if from_environment() is not None else _log_report

@@ -9,10 +9,13 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from staging_tf1.arguments import kind_of_file
+from staging_tf1.legacy.notebooks import Notebook, NotebookError, as_python, with_sources
 
+NOTEBOOK = ".ipynb"
+_FILES = (".py", ".pyi", NOTEBOOK)
 _PRINT_STATEMENT = re.compile(r"^\s*print\s+[^\s(=.\[]|^\s*print\s*$|^\s*print\s*>>")
 _OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"\w]|^\s*raise\s+[\w.]+\s*,\s")
 
@@ -23,11 +26,29 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The text of one Python file."""
+    """The text of one Python file, or of the code cells of a notebook."""
 
     path: str
     text: str
     encoding: str
+    notebook: Notebook | None = None
+
+    def place(self, line: int) -> tuple[int | None, int]:
+        """Return the cell of a line and its line there; outside notebooks, no cell and the line itself."""
+        return (None, line) if self.notebook is None else self.notebook.place(self.text, line)
+
+    def at(self, line: int) -> str:
+        """Return a line for messages, as ruff names it: "train.py:7" or "train.ipynb:cell 3:7"."""
+        return shown_place(self.path, *self.place(line))
+
+
+def shown_place(path: str, cell: int | None, line: int) -> str:
+    """Return a place for messages.
+
+    >>> shown_place("train.ipynb", 3, 7)
+    'train.ipynb:cell 3:7'
+    """
+    return f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
 
 
 def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
@@ -47,10 +68,24 @@ def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | Un
 
 
 def read(path: str) -> SourceFile:
-    """Read one file, in the encoding that it declares.
+    """Read one file, in the encoding that it declares, or a notebook.
 
-    Raises UnreadableError if the file cannot be read, or is not text.
+    Raises UnreadableError if the file cannot be read, or is not text, or a cell of a notebook is not Python.
     """
+    content = _content(path)
+    return _notebook(path, content) if path.endswith(NOTEBOOK) else _text(path, content)
+
+
+def written(source: SourceFile, text: str) -> bytes:
+    """Return the content of the file with another text. Raises UnreadableError if it cannot be read again."""
+    if source.notebook is None:
+        return text.encode(source.encoding)
+    before, after = source.notebook.sources(source.text), source.notebook.sources(text)
+    changed = {number: cell for number, cell in after.items() if cell != before[number]}
+    return with_sources(_content(source.path).decode(), changed).encode()
+
+
+def _content(path: str) -> bytes:
     try:
         kind = kind_of_file(path)
         if kind is not None:  # a named pipe would block
@@ -59,6 +94,32 @@ def read(path: str) -> SourceFile:
             content = file.read()
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be read: {error.strerror}") from error
+    return content
+
+
+def _notebook(path: str, content: bytes) -> SourceFile:
+    try:
+        text, notebook = as_python(content.decode())
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{path}: is not a notebook: it is not UTF-8") from error
+    except NotebookError as error:
+        raise UnreadableError(f"{path}: {error}") from error
+    source = SourceFile(path, text, "utf-8", notebook)
+    # One by one: an error at the end of a cell would show in the next one.
+    for number, cell in notebook.cells(text).items():
+        alone = SourceFile(path, cell, "utf-8", replace(notebook, numbers=(number,)))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(cell)
+        except (SyntaxError, ValueError) as error:
+            raise UnreadableError(why_invalid(alone, f": {error}")) from error
+        except (RecursionError, MemoryError):
+            continue  # reported by those who parse the whole
+    return source
+
+
+def _text(path: str, content: bytes) -> SourceFile:
     if b"\0" in content:
         raise UnreadableError(f"{path}: is not Python source: it contains null bytes")
     try:
@@ -92,7 +153,7 @@ def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableErro
         yield UnreadableError(f"{path}: {what}")
         return
     if not os.path.isdir(path):
-        yield path if path.endswith((".py", ".pyi")) else UnreadableError(f"{path}: is not a Python file (.py)")
+        yield path if path.endswith(_FILES) else UnreadableError(f"{path}: is not a Python file (.py, .ipynb)")
         return
     any_found = False
     for found in _walk(path, left_out, frozenset()):
@@ -116,11 +177,11 @@ def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Itera
         if entry.name in left_out or entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_symlink() and not os.path.exists(entry.path):
-            if entry.name.endswith(".py"):
+            if entry.name.endswith((".py", NOTEBOOK)):
                 yield UnreadableError(f"{entry.path}: is a broken symbolic link")
         elif entry.is_dir():
             yield from _walk(entry.path, left_out, above | {real})
-        elif entry.name.endswith(".py"):
+        elif entry.name.endswith((".py", NOTEBOOK)):
             yield entry.path
 
 
@@ -129,7 +190,6 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
 
     `otherwise` is the message of the tool's own parser, in case Python accepts the file.
     """
-    path = source.path
     for number, line in enumerate(source.text.splitlines(), start=1):
         if _PRINT_STATEMENT.match(line):
             what = "a print statement"
@@ -138,7 +198,7 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
         else:
             continue
         return (
-            f"{path}:{number}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first with "
+            f"{source.at(number)}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first with "
             "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
     try:
@@ -146,8 +206,8 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
             warnings.simplefilter("ignore")
             ast.parse(source.text)
     except SyntaxError as plain:
-        return f"{path}:{plain.lineno}: is not valid Python: {plain.msg}"
-    return f"{path}{otherwise}"
+        return f"{source.at(plain.lineno or 1)}: is not valid Python: {plain.msg}"
+    return f"{source.path}{otherwise}"
 
 
 def why_python_2(path: str) -> str | None:

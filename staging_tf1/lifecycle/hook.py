@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import is_closed, leave_to_close, tf
-from staging_tf1.arguments import UNSET, flag, output_file, renamed, seconds, stall_secs_or_default
+from staging_tf1.arguments import UNSET, flag, only_known, output_file, renamed, seconds, stall_secs_or_default
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
@@ -83,6 +83,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     [2 3]
     """
 
+    @only_known()
     def __init__(
         self,
         *,

@@ -6,11 +6,11 @@ TensorFlow checks some of them only after it has added summaries and finalized t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, flag, folder, listed, refuse, seconds, shown, whole
+from staging_tf1.arguments import INT64_MAX, close_to, flag, folder, listed, refuse, seconds, shown, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError
 
@@ -71,8 +71,8 @@ def checked_feeds(feed_list: Any) -> list[Any]:
     return found
 
 
-def check_monitored(given: Mapping[str, Any]) -> None:
-    """Checks the other arguments of `tf.train.MonitoredTrainingSession`.
+def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
+    """Checks the other arguments of `tf.train.MonitoredTrainingSession`. `own` are those that may have been meant.
 
     Raises:
       TypeError, ValueError: the name of an argument is unknown, or its value is invalid.
@@ -82,8 +82,8 @@ def check_monitored(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name not in known:
             raise TypeError(
-                f"{_WHAT} got unknown argument {name!r}. It passes these to tf.train.MonitoredTrainingSession: "
-                f"{', '.join(known)}."
+                f"{_WHAT} got unknown argument {name!r}.{close_to(name, [*own, *known])} It passes these to "
+                f"tf.train.MonitoredTrainingSession: {', '.join(known)}."
             )
         # Some defaults are sentinel objects.
         if value is not parameters[name].default:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from html import escape
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +14,8 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, folder, function, output_file, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning
+from staging_tf1.feed.picture import html_of
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.placement import absent_devices_named
@@ -29,7 +33,7 @@ from staging_tf1.lifecycle.monitored import (
 )
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
-from staging_tf1.watch.stats import PipelineStats
+from staging_tf1.watch.stats import PipelineStats, StatsList
 
 
 class StagingSession:
@@ -116,7 +120,7 @@ class StagingSession:
             checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
         hooks = checked_hooks("hooks", hooks)
         check_config(config)
-        check_monitored(monitored)
+        check_monitored(monitored, inspect.signature(StagingSession).parameters)
         cluster = check_training_cluster(what, cluster, monitored)
         auto_stage = flag(what, "auto_stage", auto_stage)
         if trace_file is not None:
@@ -278,6 +282,12 @@ class StagingSession:
 
     def __str__(self) -> str:
         return f"StagingSession (made at {self._made_at})"
+
+    def _repr_html_(self) -> str:
+        figures = StatsList(self.stats())._repr_html_()
+        # It lets go of its graph when it is closed.
+        pipelines = "" if self._session is None else html_of(pipelines_of(self._session.graph))
+        return f"<p>{escape(str(self))}{', closed' if self._session is None else ''}</p>{pipelines}{figures}"
 
     def _open(self) -> Any:
         refuse_if_forked(self)

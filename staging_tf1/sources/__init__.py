@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from staging_tf1.arguments import close_to
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.array import ArraySource
@@ -53,3 +56,11 @@ __all__ = [
 def __dir__() -> list[str]:
     # Without the submodules, whose names look like sources: `array`, `map`, `grain`.
     return sorted(__all__)
+
+
+# A checker would believe that any name exists.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        hint = "" if name.startswith("_") else close_to(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'.{hint}' if hint else ''}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.files.mapped import MappedFile, file_of
 from staging_tf1.sources.options import Options
@@ -40,6 +41,7 @@ class ArraySource(RecordSource):
     (3, [8, 9])
     """
 
+    @only_known()
     def __init__(
         self,
         arrays: Any,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from staging_tf1.arguments import choice, flag
+from staging_tf1.arguments import choice, flag, only_known
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
@@ -56,6 +56,7 @@ class TFRecordSource(SerializedSource):
       TypeError, ValueError: an argument is invalid.
     """
 
+    @only_known()
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from staging_tf1 import display
 from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
@@ -115,6 +116,31 @@ class PipelineStats:
             f"{self.verdict}"
         )
 
+    def _repr_html_(self) -> str:
+        return StatsList([self])._repr_html_()
+
+
+class StatsList(list[PipelineStats]):
+    """What `stats()` returns: one record for each area or queue. A notebook shows it as a table."""
+
+    _HEADS = ("pipeline", "batches", "moved", "steps waited", "feed threads waited", "occupancy", "memory", "verdict")
+
+    def _repr_html_(self) -> str:
+        return display.table("Pipelines", self._HEADS, map(self._row, self))
+
+    @staticmethod
+    def _row(each: PipelineStats) -> list[object]:
+        return [
+            each.name,
+            each.batches,
+            _amount(each.bytes) if each.bytes else "",
+            "" if each.wait_secs is None else f"{each.wait_secs:.2f} s",
+            f"{each.feeder_wait_secs:.2f} s",
+            f"{each.occupancy:.1f} of {each.capacity}",
+            _amount(each.full_bytes) if each.full_bytes else "",
+            each.verdict,
+        ]
+
 
 def _amount(nbytes: int) -> str:
     if nbytes < 2**10:
@@ -146,7 +172,7 @@ def stats_of(
     wanted = ([sink.stats.value for _, _, sink in sinks], [_position(pipeline).saved[0] for pipeline in shared])
     sums, batches = run_unwrapped(session, wanted) if sinks else ([], [])
     positions = {pipeline: _position(pipeline).consumed(each) for pipeline, each in zip(shared, batches, strict=True)}
-    found = []
+    found = StatsList()
     for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
         run = run_in(session, pipeline)
         threads = run.states_of(tower) if run is not None else []

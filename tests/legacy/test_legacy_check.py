@@ -214,7 +214,7 @@ UNREADABLE: list[tuple[Callable[[Path], Path], str]] = [
         "{}:2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
     ),
     (_binary, "{}: is not Python source: it contains null bytes"),
-    (_text, "{}: is not a Python file (.py)"),
+    (_text, "{}: is not a Python file (.py, .ipynb)"),
     (_broken, "{}:1: is not valid Python: '(' was never closed"),
     (_empty, "{}: contains no Python files"),
     (_itself, "{}: is a loop of symbolic links"),
@@ -261,3 +261,21 @@ def test_it_needs_neither_tensorflow_nor_libcst(run_python: Any, bad: Path) -> N
     ran: subprocess.CompletedProcess[str] = run_python("-c", blocked, bad)
     assert (ran.returncode, ran.stderr) == (1, "")
     assert "found 2 mistakes in 1 file" in ran.stdout
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "no findings in 1 file\n"), (2, "no findings in 2 files\n")])
+def test_a_terminal_is_told_that_there_are_no_findings(
+    count: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(count):
+        (tmp_path / f"{number}.py").write_text("x = 1\n")
+    assert check.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""  # for programs that read it
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert check.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == said
+    check.main(["--format", "json", str(tmp_path)])
+    assert capsys.readouterr().out == "[]\n"
+    (tmp_path / "bad.py").write_text("x = (\n")
+    assert check.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().out == ""

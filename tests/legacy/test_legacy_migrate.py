@@ -22,6 +22,7 @@ from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, la
 from staging_tf1.cli import check, migrate
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.codemod import level_idiom, migration
+from staging_tf1.legacy.source_files import SourceFile
 
 CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) + sorted(PROGRAMS.glob("clean/*.py"))
 LEVELS = ("import", "idiom")
@@ -459,3 +460,11 @@ def test_keras_two_says_what_is_missing_or_late(run_python: Run, fork_server: Fo
     assert "Import it in the first line of the main program." in late.stderr
     early = KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])"
     assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"
+
+
+def test_the_lines_of_level_idiom_fit_on_a_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    after = migration.migrate(SourceFile("train.py", program, "utf-8"), "idiom").after
+    assert "staging_tf1.CustomRunner(\n    lambda: " in after
+    assert [line for line in after.splitlines() if len(line) > 100] == []

@@ -111,7 +111,9 @@ def test_what_the_type_checker_sees_is_what_there_is() -> None:
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"^module 'staging_tf1' has no attribute 'StageArea'$"):
+    with pytest.raises(
+        AttributeError, match=r"^module 'staging_tf1' has no attribute 'StageArea'\. Did you mean 'StagingArea'\?$"
+    ):
         staging.StageArea  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'ArraySource'\. Sources are in staging_tf1\.sources$"):
         staging.ArraySource  # noqa: B018

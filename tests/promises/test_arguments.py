@@ -843,7 +843,9 @@ def test_a_monitored_argument_takes_its_values_or_names_them(name: str) -> None:
 
 
 def test_an_unknown_monitored_argument_is_named(graph: Any) -> None:
-    with pytest.raises(TypeError, match=r"^StagingSession got unknown argument 'max_wait'\. It passes these"):
+    with pytest.raises(
+        TypeError, match=r"^StagingSession got unknown argument 'max_wait'\. Did you mean 'max_wait_secs'\?"
+    ):
         staging.StagingSession(max_wait=3, trace_file="never.json")
     assert not os.path.exists("never.json")
 

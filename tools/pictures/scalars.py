@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 from programs import output_of
-from svg import Picture
+
+from staging_tf1.svg import Picture
 
 # The scalar, its title, and the end of its axis; None is the maximum.
 _SHOWN = (

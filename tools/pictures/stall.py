@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from programs import output_of
-from svg import Picture
+
+from staging_tf1.svg import Picture
 
 _COLUMNS = 92
 # How a line of the report begins, and what it says.

@@ -65,7 +65,12 @@ class Runner:
         arguments += [f'queue="{self.queue}"']
         arguments += [f"{name}={values.of(value, in_init=True)}" for name, value in self.options.items()]
         arguments += [f"num_threads={threads}"] if threads != "1" else []
-        return f"staging_tf1.CustomRunner({', '.join(arguments)})"
+        call = f"staging_tf1.CustomRunner({', '.join(arguments)})"
+        # With room for the name that it is assigned to. Within brackets any indentation is valid.
+        if len(call) <= 80:
+            return call
+        lines = "".join(f"    {argument},\n" for argument in arguments)
+        return f"staging_tf1.CustomRunner(\n{lines})"
 
     def _check_capture(self, values: Values, args: Sequence[cst.Arg]) -> None:
         """Raise if the threads may read another value than the constructor got, because its name is assigned again."""

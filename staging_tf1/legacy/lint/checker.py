@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import warnings
+from dataclasses import replace
 
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.flow.analysis import Analysis
@@ -15,6 +16,8 @@ from staging_tf1.legacy.lint.rules import RULES
 from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
 
 _NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
+# As messages name other lines.
+_LINE = re.compile(r"\bline (\d+)\b")
 # A file that contains neither word cannot use either package.
 _OURS = ("tensorflow", "staging_tf1")
 # As in Python's parser: the lines of a syntax tree end only here.
@@ -63,7 +66,19 @@ def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration
         for finding in rule.findings(analysis)
         if not _is_suppressed(finding, analysis.program.lines)
     }
-    return sorted(found)
+    return [_placed(finding, source) for finding in sorted(found)]
+
+
+def _placed(finding: Finding, source: SourceFile) -> Finding:
+    if source.notebook is None:
+        return finding
+    cell, line = source.place(finding.line)
+    return replace(finding, cell=cell, line=line, message=_LINE.sub(lambda it: _in_cell(source, it), finding.message))
+
+
+def _in_cell(source: SourceFile, named: re.Match[str]) -> str:
+    cell, line = source.place(int(named[1]))
+    return f"line {line} of cell {cell}"
 
 
 def _is_suppressed(finding: Finding, lines: list[str]) -> bool:

@@ -20,6 +20,7 @@ class Finding:
     column: int  # counted from 1
     code: str
     message: str
+    cell: int | None = None  # of a notebook, counted from 1 over all its cells
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from staging_tf1.legacy.lint.report.sarif import sarif
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
+from staging_tf1.legacy.source_files import shown_place
 
 CODES = tuple(sorted(RULES))
 
@@ -19,7 +20,7 @@ def render(findings: Sequence[Finding], form: str) -> str:
 
 
 def _text(findings: Sequence[Finding]) -> str:
-    lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in findings]
+    lines = [f"{shown_place(f.path, f.cell, f.line)}:{f.column}: {f.code} {f.message}" for f in findings]
     if findings:
         files = len({finding.path for finding in findings})
         lines.append(f"found {_counted(len(findings), 'mistake')} in {_counted(files, 'file')}")
@@ -38,7 +39,10 @@ def _annotation(finding: Finding) -> str:
     # GitHub requires this encoding of % and line ends.
     message = finding.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     path = finding.path.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-    return f"::error file={path},line={finding.line},col={finding.column},title={finding.code}::{message}"
+    line, column = finding.line, finding.column
+    if finding.cell is not None:  # GitHub counts the lines of the JSON
+        message, line, column = f"cell {finding.cell}:{line}:{column}: {message}", 1, 1
+    return f"::error file={path},line={line},col={column},title={finding.code}::{message}"
 
 
 def _counted(number: int, noun: str) -> str:

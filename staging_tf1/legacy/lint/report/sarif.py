@@ -33,13 +33,15 @@ def sarif(findings: Sequence[Finding]) -> str:
 
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
-    region = {"startLine": finding.line, "startColumn": finding.column}
+    region, message = {"startLine": finding.line, "startColumn": finding.column}, finding.message
+    if finding.cell is not None:  # a viewer counts the lines of the JSON
+        region, message = {"startLine": 1}, f"cell {finding.cell}:{finding.line}:{finding.column}: {message}"
     location = {"artifactLocation": {"uri": _uri(finding.path)}, "region": region}
     return {
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": "error",
-        "message": {"text": finding.message},
+        "message": {"text": message},
         "locations": [{"physicalLocation": location}],
     }
 

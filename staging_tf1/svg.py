@@ -1,4 +1,4 @@
-"""Draws SVG pictures: boxes, arrows and text, in the colors of a light or a dark page.
+"""SVG pictures of boxes, arrows and text, in the colors of a light or a dark page.
 
 A picture follows `prefers-color-scheme`. It has a background of its own, so that it stays readable on a page whose
 colors a reader has switched.

@@ -1,0 +1,166 @@
+"""Notebooks as Python: their code cells as one text, in which the lines of IPython stand as names.
+
+Names, because LibCST and the rules keep statements where they are: a comment goes with the statement below it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Notebook", "NotebookError", "as_python", "with_sources"]
+
+_NEXT_CELL = "_next_cell_"
+_STANDS_FOR = re.compile(r"#?_ipython_line_(\d+)_")
+# Magics and commands, also at the right of an assignment; what asks for help.
+_OF_IPYTHON = re.compile(
+    r"(?P<before>\s*(?:[\w.,\[\]'\" ]+=\s*)?)(?P<words>[%!?].*)|(?P<indent>\s*)(?P<help>[\w.*]*\w\s*\?{1,2}\s*)"
+)
+# Cell magics whose cell is Python, as in ruff. Other such cells are left out.
+_PYTHON_CELL = re.compile(r"%%(capture|debug|prun|python3?|time|timeit)\b")
+
+
+class NotebookError(Exception):
+    """A file that is no notebook of Python code; the message says why, and how to fix it."""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """What the text of a notebook stands for."""
+
+    numbers: tuple[int, ...]  # of the cells in the text, counted from 1 over all cells, as ruff does
+    lines: tuple[str, ...]  # the lines of IPython
+
+    def place(self, text: str, line: int) -> tuple[int, int]:
+        """Return the cell of a line, and its line in the cell."""
+        before = text.split("\n")[: line - 1]
+        starts = [number for number, each in enumerate(before, start=1) if _is_boundary(each)]
+        return self.numbers[len(starts)], line - (starts[-1] if starts else 0)
+
+    def cells(self, text: str) -> dict[int, str]:
+        """Return the text of each cell, by its number."""
+        cells: list[list[str]] = [[]]
+        for line in text.split("\n"):
+            if _is_boundary(line):
+                cells.append([])
+            else:
+                cells[-1].append(line)
+        return {number: "\n".join(lines) for number, lines in zip(self.numbers, cells, strict=True)}
+
+    def sources(self, text: str) -> dict[int, str]:
+        """Return the source of each cell, by its number, with the lines of IPython."""
+        restored = _STANDS_FOR.sub(lambda match: self.lines[int(match[1])], text)
+        return self.cells(restored)
+
+    def keeps_cells(self, text: str) -> bool:
+        """Whether each boundary between cells is still there, outside any block."""
+        found = [line for line in text.split("\n") if line.strip() == _NEXT_CELL]
+        return len(found) == len(self.numbers) - 1 and all(map(_is_boundary, found))
+
+    def magics(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield each line of IPython, with its number in the text."""
+        for number, line in enumerate(text.split("\n"), start=1):
+            for match in _STANDS_FOR.finditer(line):
+                yield number, self.lines[int(match[1])]
+
+
+def as_python(content: str) -> tuple[str, Notebook]:
+    """Return the code of a notebook, and what it stands for.
+
+    Raises:
+      NotebookError: it is no notebook, or not one of Python, or nbformat is not installed.
+    """
+    originals: list[str] = []
+    cells = {
+        number: "\n".join(_without_ipython(cell.source.split("\n"), originals))
+        for number, cell in enumerate(_parsed(content).cells, start=1)
+        if cell.cell_type == "code" and (not cell.source.startswith("%%") or _PYTHON_CELL.match(cell.source))
+    }
+    return f"\n{_NEXT_CELL}\n".join(cells.values()), Notebook(tuple(cells) or (1,), tuple(originals))
+
+
+def with_sources(content: str, sources: dict[int, str]) -> str:
+    """Return a notebook with other sources of some cells, as Jupyter writes it. Outputs stay."""
+    node = _parsed(content)
+    for number, source in sources.items():
+        node.cells[number - 1].source = source
+    return str(_nbformat().writes(node)) + "\n"
+
+
+def _parsed(content: str) -> Any:
+    nbformat = _nbformat()
+    try:
+        node = nbformat.reader.reads(content)
+        version = node.get("nbformat")
+        if version == 4:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of cells without an id, which Jupyter adds when it saves
+                nbformat.validate(node)
+    except nbformat.reader.NotJSONError:
+        raise NotebookError("is not a notebook: it is not JSON") from None
+    except nbformat.ValidationError as error:
+        raise NotebookError(f"is not a notebook: {error.message}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise NotebookError("is not a notebook: it has no cells") from None
+    if version != 4:
+        raise NotebookError(
+            f"has notebook format {version}, expected 4. Convert it: jupyter nbconvert --to notebook --inplace FILE"
+        )
+    language = node.metadata.get("language_info", {}).get("name", "python")
+    if language != "python":
+        raise NotebookError(f"is a notebook of {language}, not of Python")
+    return node
+
+
+def _nbformat() -> Any:
+    try:
+        return importlib.import_module("nbformat")
+    except ModuleNotFoundError as error:
+        if error.name != "nbformat":
+            raise
+        raise NotebookError("needs nbformat: pip install 'staging-tf1[notebook]'") from None
+
+
+def _is_boundary(line: str) -> bool:
+    return line.rstrip() == _NEXT_CELL
+
+
+def _without_ipython(lines: Sequence[str], originals: list[str]) -> list[str]:
+    """Return the lines of a cell with a name for what only IPython understands, which `originals` gets."""
+    made: list[str] = []
+    continues = False
+    for line in lines:
+        match = None if continues else _OF_IPYTHON.fullmatch(line)
+        if continues:
+            made.append(f"#{_stand_in(line, originals)}")
+        elif match is not None and not _is_open(made):
+            words = match["words"] or match["help"]
+            made.append(f"{match['before'] or match['indent'] or ''}{_stand_in(words, originals)}")
+        else:
+            made.append(line)
+            continue
+        continues = line.endswith("\\")
+    return made
+
+
+def _stand_in(words: str, originals: list[str]) -> str:
+    originals.append(words)
+    return f"_ipython_line_{len(originals) - 1}_"
+
+
+def _is_open(lines: Sequence[str]) -> bool:
+    """Whether a string, a bracket or a line goes on after these lines."""
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO("\n".join([*lines, ""])).readline):
+            pass
+    except tokenize.TokenError:
+        return True
+    except SyntaxError:
+        return False
+    return bool(lines) and lines[-1].endswith("\\")

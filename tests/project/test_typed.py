@@ -1,0 +1,81 @@
+"""A user's program that mypy --strict accepts, and mistakes that it finds: the package ships its types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import staging_tf1
+
+PACKAGE = Path(staging_tf1.__file__).parent
+PROGRAM = '''"""A program of a user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import staging_tf1 as staging
+from staging_tf1 import PipelineStats, errors, sources
+from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, Source, mix
+
+
+def even(batch: dict[str, Any]) -> dict[str, Any]:
+    return {"x": batch["x"][::2]}
+
+
+def feed(source: Source) -> Any:
+    return staging.staged(source, name="train", capacity=2, num_threads=2, devices=["/cpu:0"])
+
+
+train = ArraySource({"x": np.zeros((10, 3))}, batch_size=2, shuffle=True, seed=1, epochs=2, transform=even)
+part, rest = train.split(0.5, seed=1)
+both = mix([train, MapSource([1, 2, 3], batch_size=2)], [0.5, 0.5])
+stream = GeneratorSource(lambda: iter([np.zeros(3)]))
+length: int | None = train.num_batches
+for batch in train:
+    print(batch)
+runner = staging.CustomRunner(train, capacity=4, num_threads=2)
+area = staging.StagingArea([np.float32], [[3]], capacity=1)
+try:
+    with staging.StagingSession(checkpoint_dir="logs", stall_secs=10.0) as sess:
+        while not sess.should_stop():
+            sess.run(feed(train))
+        stats: list[PipelineStats] = sess.stats()
+        print(stats[0].verdict, stats[0].batches + 1)
+except errors.StallError as error:
+    print(error.report)
+print(staging.auto_stage(dry_run=True).to_dot(), sources.TFRecordSource)
+'''
+MISTAKES = """import numpy as np
+from staging_tf1 import sources, staged
+
+source = sources.ArraySource(np.arange(4), batch_size="2")
+staged(source, capcity=2)
+source.num_batches + 1
+sources.ArraySorce
+"""
+
+
+def mypy(path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    path.write_text(text)
+    assert (PACKAGE / "py.typed").is_file()
+    # What mypy says of the package itself, which is checked with its own configuration, is not the user's affair.
+    options = ["--strict", "--config-file", "", "--no-error-summary", "--follow-imports", "silent"]
+    environment = {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-m", "mypy", *options, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
+
+
+def test_a_program_of_a_user_is_typed(tmp_path: Path) -> None:
+    done = mypy(tmp_path / "program.py", PROGRAM)
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+def test_its_mistakes_are_found(tmp_path: Path) -> None:
+    done = mypy(tmp_path / "mistakes.py", MISTAKES)
+    found = [line.rpartition("[")[2].rstrip("]") for line in done.stdout.splitlines() if ": error:" in line]
+    assert found == ["arg-type", "call-arg", "operator", "attr-defined"], done.stdout
