@@ -18,6 +18,7 @@ from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import recovered_from
 from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning
 from staging_tf1.feed.gated import gated_runs
+from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
@@ -28,7 +29,6 @@ from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
-from staging_tf1.watch.lock_probe import LockProbe
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of

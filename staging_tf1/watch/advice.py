@@ -23,6 +23,7 @@ _STARVES = 0.5
 
 _CURES = {
     "source": "add feed threads (num_threads={more}), or make the source faster",
+    "autotuned": "make the source faster: AUTOTUNE adds feed threads while they help ({now} at present)",
     "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
     "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more}): "
     "the batches then come in another order",
@@ -30,6 +31,7 @@ _CURES = {
 }
 _LOCK_CURES = {
     "source": "use processes (num_processes={enough}), because more threads would wait for it",
+    "autotuned": "use processes (num_processes={enough}) without num_threads, because more threads would wait for it",
     "stream": "use a source with random access, such as MapSource, with processes (num_processes={enough})",
 }
 
@@ -68,8 +70,8 @@ def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = 
 
     Args:
       waited_share: the share of the loop's time spent waiting for input, from 0 to 1.
-      kind: "source" (several threads can read it), "processes" (worker processes do), "stream" (one thread at a time),
-        "graph" (tensors), "lockstep".
+      kind: "source" (several threads can read it), "autotuned" (as many as AUTOTUNE decides), "processes" (worker
+        processes do), "stream" (one thread at a time), "graph" (tensors), "lockstep".
       threads: feed threads, or worker processes.
       work: what the threads do in the source.
 
@@ -89,7 +91,7 @@ def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = 
         assert work.lock_share is not None
         cure = _LOCK_CURES[kind].format(enough=work.enough)
         return f"input-bound: {share}; the source holds the GIL {_percent(work.lock_share)} of its time: {cure}"
-    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads))}"
+    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads), now=threads)}"
 
 
 def _more_processes(processes: int) -> str:

@@ -44,7 +44,8 @@ class PipelineStats:
       full_bytes: bytes that the area or queue holds when it is full. Each feed thread has one more batch in hand; 0 if
         unknown.
       kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", or "lockstep".
-      threads: feed threads.
+      threads: feed threads that work.
+      autotune: whether `num_threads=AUTOTUNE` decides their number.
       processes: worker processes that make its batches; 0 if the feed threads do.
       shared_bytes: the most memory that it shared with them at a time, in bytes.
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
@@ -72,6 +73,7 @@ class PipelineStats:
     positions: tuple[int, ...] = ()
     source_cpu_secs: float = 0.0
     lock_share: float | None = None
+    autotune: bool = False
 
     @property
     def waited_share(self) -> float | None:
@@ -88,7 +90,8 @@ class PipelineStats:
             return f"bottleneck unknown: {NOT_MEASURED}"
         if self.processes:
             return bottleneck(waited_share, "processes", self.processes)
-        return bottleneck(waited_share, self.kind, self.threads, self._work)
+        kind = "autotuned" if self.autotune else self.kind
+        return bottleneck(waited_share, kind, self.threads, self._work)
 
     @property
     def _work(self) -> SourceWork:
@@ -106,6 +109,8 @@ class PipelineStats:
         held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
         if self.processes:
             held += f"; {self.processes} worker processes shared at most {_amount(self.shared_bytes)}"
+        if self.autotune:
+            held += f"; AUTOTUNE: {self.threads} feed thread{'s' if self.threads > 1 else ''}"
         waited = "feed threads waited"
         if self.wait_secs is not None:
             waited = f"steps waited {self.wait_secs:.2f} s for input, feed threads"
@@ -159,6 +164,8 @@ def stats_of(
             replace(
                 record,
                 positions=positions.get(pipeline, ()),
+                threads=run.threads_of(tower) if run is not None else 0,
+                autotune=any(each.autotune for each in pipeline.producers),
                 processes=sum(pool.processes for pool in pools),
                 shared_bytes=sum(pool.memory_bytes for pool in pools),
                 lock_share=lock_share(pipeline),
@@ -199,7 +206,6 @@ def _record(
         loop_secs=loop_secs,
         full_bytes=full_bytes(sink, states),
         kind=_kind(pipeline),
-        threads=len(threads),
     )
 
 
