@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from staging_tf1 import contrib, errors, legacy, sources, testing
+    from staging_tf1.arguments import AUTOTUNE
     from staging_tf1.cluster.cluster import Cluster
     from staging_tf1.define.custom_runner import CustomRunner
     from staging_tf1.define.staged import staged
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AUTOTUNE",
     "Cluster",
     "CustomRunner",
     "MapStagingArea",
@@ -51,6 +53,7 @@ __all__ = [
 
 # The module that defines each name. Public modules are not listed.
 _HOMES = {
+    "AUTOTUNE": "arguments",
     "Cluster": "cluster.cluster",
     "CustomRunner": "define.custom_runner",
     "MapStagingArea": "graph.map_area",

@@ -29,6 +29,9 @@ MOST_STAGED = 2**20
 MOST_QUEUED = 2**24
 # Threads of one feed. Each has its own stack.
 MOST_THREADS = 1024
+# What tf.data.AUTOTUNE is: a number that follows the load. And how messages show it.
+AUTOTUNE = -1
+NAMED_AUTOTUNE = f"{AUTOTUNE} (AUTOTUNE)"
 # 31 years. Some systems overflow on longer waits.
 MOST_SECS = 10**9
 STALL_ENVIRONMENT = "STAGING_TF1_STALL_SECS"

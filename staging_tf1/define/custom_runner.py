@@ -8,8 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from staging_tf1._tf import deterministic_ops, tf
-from staging_tf1.arguments import INT64_MAX, MOST_QUEUED, MOST_THREADS, choice, having, only_known, op_name, whole
+from staging_tf1.arguments import (
+    AUTOTUNE,
+    INT64_MAX,
+    MOST_QUEUED,
+    MOST_THREADS,
+    NAMED_AUTOTUNE,
+    choice,
+    having,
+    only_known,
+    op_name,
+    whole,
+)
 from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.define.feed_threads import check_threads, threads_of
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
@@ -48,7 +60,8 @@ class CustomRunner:
         every batch.
       capacity: elements that the queue holds, up to 2**24: whole batches or records.
       min_after_dequeue: records that stay in a shuffle queue. More of them shuffle better but take memory.
-      num_threads: feed threads, up to 1,024. With "fifo", the batches keep the source's order.
+      num_threads: feed threads, up to 1,024, or `tf.data.AUTOTUNE`, as in `staged`. With "fifo", the batches keep the
+        source's order. AUTOTUNE is refused with a seeded shuffle queue.
       num_processes: as in `staged`, for one source.
       nice: as in `staged`.
       seed: seed of the shuffle queue. With a seed here or in the graph, and a single thread, the order is reproducible:
@@ -107,7 +120,7 @@ class CustomRunner:
             choice(self._what, "queue", queue, ("shuffle", "fifo"))
             cluster = check_cluster(self._what, cluster)
             parts = parts_of(cluster, choice(self._what, "share", share, SHARES), 1)
-            num_threads = whole(self._what, "num_threads", num_threads, 1, MOST_THREADS)
+            num_threads = check_threads(self._what, num_threads, MOST_THREADS)
             num_processes = check_processes(self._what, num_processes, num_threads)
             nice = check_nice(nice, self._what)
             rule = skip_rule(ignored_exception_types, max_ignored, self._what)
@@ -133,11 +146,17 @@ class CustomRunner:
                     f"{self._what} got queue='shuffle' without a seed, but deterministic ops are enabled. Pass seed=0, "
                     f"or call tf.set_random_seed(0) first."
                 )
+            if queue == "shuffle" and num_threads == AUTOTUNE and seeded:
+                raise ValueError(
+                    f"{self._what} got num_threads={NAMED_AUTOTUNE} with a seeded shuffle queue, whose order "
+                    f"can only be repeated with one thread. Use num_threads=1, or queue='fifo' with a source that "
+                    f"shuffles (shuffle=True)."
+                )
             self._batch_size = batch_size or self._source_batch
             capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
-            threads = threads_for(num_processes, num_threads)
+            threads = threads_for(num_processes, threads_of(num_threads, sources[0], MOST_THREADS))
             parts_of_element = tf.nest.flatten(self._type_specs(), expand_composites=True)
             self._queue = FeedQueue(
                 scope,
@@ -163,6 +182,7 @@ class CustomRunner:
                 in_order=queue == "fifo",
                 skip_rule=rule,
                 limit=limit,
+                autotune=num_threads == AUTOTUNE,
                 num_processes=num_processes,
             )
             self._pipeline = Pipeline(
@@ -247,8 +267,9 @@ class CustomRunner:
         if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
             return [source_from(self._what, "source", source)]
         if num_threads not in (1, len(source)):
+            number = NAMED_AUTOTUNE if num_threads == AUTOTUNE else num_threads
             raise ValueError(
-                f"{self._what} got {len(source)} generator functions and num_threads={num_threads}. Each generator "
+                f"{self._what} got {len(source)} generator functions and num_threads={number}. Each generator "
                 f"has its own thread: leave num_threads out."
             )
         return [source_from(self._what, "source", each) for each in source]

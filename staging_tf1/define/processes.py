@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from staging_tf1.arguments import MOST_THREADS, whole
+from staging_tf1.arguments import AUTOTUNE, MOST_THREADS, NAMED_AUTOTUNE, as_int, whole
 from staging_tf1.errors import StagingWarning
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.sources import Source, StreamSource
@@ -24,11 +24,17 @@ def check_processes(what: str, num_processes: Any, num_threads: int, towers: int
     Raises:
       TypeError, ValueError: the number is invalid, or cannot be combined with another argument or used on this system.
     """
+    if as_int(num_processes) == AUTOTUNE:
+        raise ValueError(
+            f"{what} got num_processes={NAMED_AUTOTUNE}. The processes start once, so their number "
+            f"cannot follow the load. `staging-tf1 bench --train` finds the best number, or use num_threads=AUTOTUNE."
+        )
     meaning = "worker processes for each tower; 0 makes the batches in threads"
     number = whole(what, "num_processes", num_processes, 0, _MOST_PROCESSES // towers, meaning)
     if number and num_threads != 1:
+        threads = NAMED_AUTOTUNE if num_threads == AUTOTUNE else num_threads
         raise ValueError(
-            f"{what} got num_threads={num_threads} and num_processes={number}. Each worker process has feed threads of "
+            f"{what} got num_threads={threads} and num_processes={number}. Each worker process has feed threads of "
             f"its own. Leave num_threads out."
         )
     if number and not hasattr(os, "memfd_create"):

@@ -10,9 +10,11 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import (
+    AUTOTUNE,
     INT64_MAX,
     MOST_STAGED,
     MOST_THREADS,
+    NAMED_AUTOTUNE,
     choice,
     flag,
     only_known,
@@ -23,6 +25,7 @@ from staging_tf1.arguments import (
 )
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
+from staging_tf1.define.feed_threads import check_threads, refuse_computed, threads_of
 from staging_tf1.define.inputs import Input, fitted, inputs_for
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
@@ -102,7 +105,9 @@ def staged(
         batches, from its own threads. If the towers' numbers of batches differ, a step that not every tower has a batch
         for takes nothing. The towers that still have batches can then be fetched separately.
       num_threads: feed threads per tower, up to 1,024 for all towers. Batches of a source keep their order; batches
-        that the graph computes only keep it with one thread.
+        that the graph computes only keep it with one thread. `tf.data.AUTOTUNE` (-1, also `staging.AUTOTUNE`) starts
+        with one thread, and adds and removes threads by what the steps wait; batches and their order stay the same.
+        Sources only.
       num_processes: worker processes per tower that make the batches of a random-access source, in the same order as
         threads. 0 uses threads. For sources whose work is done in Python, which holds the interpreter's lock. Each
         batch is made in memory that it shares with this process, and is not copied. `memory_limit` also limits that
@@ -172,7 +177,7 @@ def staged(
             devices=towers,
             capacity=whole(what, "capacity", capacity, 1, MOST_STAGED, "elements"),
             memory_limit=whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is no limit"),
-            num_threads=whole(what, "num_threads", num_threads, 1, MOST_THREADS // len(towers)),
+            num_threads=check_threads(what, num_threads, MOST_THREADS // len(towers)),
             num_processes=check_processes(what, num_processes, num_threads, len(towers)),
             nice=check_nice(nice, what),
             lockstep=flag(what, "lockstep", lockstep),
@@ -187,6 +192,8 @@ def staged(
         inputs = inputs_for(values, spec, parts, what, skips=bool(options.skip_rule.types))
         inputs = [fitted(each, spec, cast, what) for each in inputs]
         _check_lockstep(options, inputs, what)
+        if options.num_threads == AUTOTUNE and any(each.source is None for each in inputs):
+            refuse_computed(what)
         if options.num_processes:
             check_in_processes(what, [each.source for each in inputs])
         _check_resume(options, inputs, what)
@@ -263,7 +270,9 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         sink.name,
         each.source,
         each.spec,
-        threads_for(options.num_processes, options.num_threads),
+        threads_for(
+            options.num_processes, threads_of(options.num_threads, each.source, MOST_THREADS // len(options.devices))
+        ),
         options.nice,
         tower,
         shares_input=each.shared,
@@ -271,6 +280,7 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         skip_rule=options.skip_rule,
         keeps_state=each.keeps_state,
         limit=each.limit,
+        autotune=options.num_threads == AUTOTUNE,
         num_processes=options.num_processes,
         memory_limit=options.memory_limit,
     )
@@ -297,10 +307,9 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
 def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> None:
     if not options.lockstep:
         return
-    if options.num_threads > 1:
-        raise ValueError(
-            f"{what} got num_threads={options.num_threads} with lockstep=True, which has no thread. Drop one."
-        )
+    if options.num_threads != 1:
+        number = NAMED_AUTOTUNE if options.num_threads == AUTOTUNE else options.num_threads
+        raise ValueError(f"{what} got num_threads={number} with lockstep=True, which has no thread. Drop one.")
     if options.num_processes:
         raise ValueError(
             f"{what} got num_processes={options.num_processes} with lockstep=True, which reads each batch when a step "

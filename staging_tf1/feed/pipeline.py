@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,8 @@ class Producer:
     # The spec of a batch, a nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
     spec: Any
     num_threads: int
+    # Whether AUTOTUNE decides how many of them work.
+    autotune: bool = field(default=False, kw_only=True)
     # By how much the priority of the threads is lowered.
     nice: int = 0
     # The number of the sink that it fills. Several producers may fill one sink, each with its own generator.

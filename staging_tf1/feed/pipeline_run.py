@@ -11,6 +11,7 @@ from absl import logging
 
 from staging_tf1._tf import is_closed, run_unwrapped, tf
 from staging_tf1.errors import ClusterError, SourceError
+from staging_tf1.feed.autotune import Autotuner
 from staging_tf1.feed.batch_reader import BatchReaders
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -71,6 +72,8 @@ class PipelineRun:
         follow = state.followed_by
         if follow is not None:
             follow([(each.sink.sink, [*each.states, *each.traced]) for each in self.producers])
+        tuned = [each for each in self.producers if each.producer.autotune]
+        self._autotuner = Autotuner(self, tuned) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self
@@ -82,6 +85,8 @@ class PipelineRun:
             for state in producer.states:
                 state.thread = threading.Thread(target=self._guarded, args=(producer, state), name=state.name)
                 threads.append(state.thread)
+        if self._autotuner is not None:
+            threads.append(self._autotuner.thread)
         if self._coord is not None:
             name = f"feed:{self.pipeline.name}:stop"
             threads.append(threading.Thread(target=self._stop_with_coordinator, name=name))
@@ -95,6 +100,10 @@ class PipelineRun:
     def states_of(self, tower: int) -> list[ThreadState]:
         """Returns the states of the threads that fill one tower's sink."""
         return [state for run in self.producers if run.producer.tower == tower for state in run.states]
+
+    def threads_of(self, tower: int) -> int:
+        """Returns how many threads fill one tower's sink at present."""
+        return sum(run.crew.number for run in self.producers if run.producer.tower == tower)
 
     def pools_of(self, tower: int) -> list[WorkerPool]:
         """Returns the worker processes that make one tower's batches."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from staging_tf1._tf import tf
 from staging_tf1.feed.batch_reader import BatchReader
+from staging_tf1.feed.crew import Crew
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of, traced_of
@@ -28,7 +29,8 @@ class ProducerRun:
 
     def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
         self.producer = producer = batches.producer
-        self.states = [ThreadState(f"feed:{producer.name}:{i}") for i in range(producer.num_threads)]
+        self.states = [ThreadState(f"feed:{producer.name}:{i}", place=i) for i in range(producer.num_threads)]
+        self.crew = Crew(1 if producer.autotune else producer.num_threads)
         self.skipped = batches.skipped
         self.sink = delivery.sinks[producer.tower]
         self._batches, self._rotation, self._delivery = batches, rotation, delivery
@@ -45,7 +47,8 @@ class ProducerRun:
         self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
 
     def stop(self) -> None:
-        """Wakes the threads that wait for earlier batches."""
+        """Wakes the threads that wait for earlier batches, and the parked ones."""
+        self.crew.end()
         self._sequencer.stop()
         self._rotation.stop()
         self._batches.stop()
@@ -58,8 +61,16 @@ class ProducerRun:
             # The pipeline that it takes from ends and closes its queue. What that queue holds must still be delivered.
             return
         self._finishing.set()
+        self.crew.end()
         self._rotation.stop()
         self._batches.stop()
+
+    def resize(self, number: int) -> None:
+        """Lets the first `number` threads work."""
+        self.crew.resize(number)
+        on_number = self.states[0].on_number
+        if on_number is not None:
+            on_number(number)
 
     def wake(self) -> None:
         """Wakes a feeder that waits for its taker, after the taker's step failed."""
@@ -74,6 +85,8 @@ class ProducerRun:
         try:
             self._feed(state)
         finally:
+            # Whatever the reason, such as a closed session: the parked threads have nothing to wait for.
+            self.crew.end()
             self._end_workers()
 
     def _end_workers(self) -> None:
@@ -111,7 +124,7 @@ class ProducerRun:
         return self._delivery.stopping or self._finishing.is_set()
 
     def _feed_from_source(self, state: ThreadState) -> None:
-        while not self._ending:
+        while not self._ending and self.crew.admit(state):
             cpu_began = state.enter_source()
             batch = self._batches.next(state)
             if batch is None:

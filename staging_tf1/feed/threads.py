@@ -21,6 +21,7 @@ WAITING_FOR_SHARE = "waiting for batches that the chief hands out"
 WAITING_IN_ORDER = "waiting for the batches before its own"
 PUTTING = "putting"
 BETWEEN_STEPS = "between two steps"
+PARKED = "parked by AUTOTUNE"
 ENDED = "ended"
 NOT_STARTED = "not started"
 
@@ -37,6 +38,8 @@ class ThreadState:
     name: str
     doing: str = NOT_STARTED
     since: float = field(default_factory=time.perf_counter)
+    # Its place among the threads of its producer.
+    place: int = 0
     batch: int = -1
     batches: int = 0
     ignored: int = 0
@@ -58,6 +61,8 @@ class ThreadState:
     # when a batch was put, with whether a step did that.
     on_left: Callable[[ThreadState, float, float, str], None] | None = None
     on_put_in_step: Callable[[ThreadState, bool], None] | None = None
+    # For a timeline: called with the number of threads that work, whenever AUTOTUNE changes it.
+    on_number: Callable[[int], None] | None = None
     # Of the batch in hand. Counted for a timeline only.
     nbytes: int = 0
 

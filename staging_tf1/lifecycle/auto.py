@@ -8,7 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import before_first_runs, is_closed, tf
-from staging_tf1.arguments import MOST_STAGED, MOST_THREADS, flag, listed, op_name, shown, stall_secs_or_default, whole
+from staging_tf1.arguments import (
+    AUTOTUNE,
+    MOST_STAGED,
+    MOST_THREADS,
+    NAMED_AUTOTUNE,
+    as_int,
+    flag,
+    listed,
+    op_name,
+    shown,
+    stall_secs_or_default,
+    whole,
+)
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.auto.report import AutoStageReport
 from staging_tf1.auto.stage import AutoOptions, stage_graph
@@ -86,6 +98,11 @@ def auto_stage(
     check_device(what, device)
     if isinstance(keep, (str, tf.Tensor)):
         keep = [keep]
+    if as_int(num_threads) == AUTOTUNE:
+        raise ValueError(
+            f"{what} got num_threads={NAMED_AUTOTUNE}: it stages tensors, whose order depends on the number of "
+            f"threads. Leave it out, or give staged() a source with num_threads=AUTOTUNE."
+        )
     options = AutoOptions(
         tuple(listed(what, "keep", keep, "tensors of the graph, or their names")),
         whole(what, "capacity", capacity, 1, MOST_STAGED, "batches"),

@@ -18,6 +18,7 @@ from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import recovered_from
 from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning
 from staging_tf1.feed.gated import gated_runs
+from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow, refuse_if_forked
@@ -28,13 +29,13 @@ from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
-from staging_tf1.watch.lock_probe import LockProbe
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of
 from staging_tf1.watch.thread_location import stuck_text
 from staging_tf1.watch.trace import Trace
 from staging_tf1.watch.views import Pending
+from staging_tf1.watch.waiting import WaitMeter
 
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0
@@ -122,6 +123,7 @@ class SessionRuntime:
         self._shares = [] if self._cluster is None else self._cluster.member.shares
         self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
         self._lock_probe = LockProbe()
+        self._waiting = WaitMeter(session, pipelines, self.steps.states_of)
         self._last_save = last_save
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
         session.run, session.close = self._run, self._close
@@ -182,6 +184,7 @@ class SessionRuntime:
             loop_secs,
             self.steps.states_of,
             self._lock_probe.held_share,
+            self._waiting.shares,
         )
 
     def step_call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,6 +254,7 @@ class SessionRuntime:
         self._first_began = self._first_began or began
         self.pending[ident] = Pending(ident, began, fetches, fed)
         try:
+            self._waiting.before_step(began)
             result = call(*args)
         except (KeyboardInterrupt, SystemExit):
             self._watcher.owed()

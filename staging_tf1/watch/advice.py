@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from staging_tf1.cores import usable_cores
@@ -14,6 +16,9 @@ NOT_MEASURED = "TensorFlow does not measure how long steps wait for input while 
 # Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes
 # 7 us, which is 2 % of the shortest steps there are.
 BOUND = 0.1
+# So many measurements make a verdict, and so large a share of them must agree to make it a sure one.
+_LEAST_MEASURED = 4
+_SURE = 0.8
 # Above this share, twice as many threads would need the GIL for most of the time.
 _HELD = 0.4
 # Above this number of cores, the threads compute. Below it, another part of the program holds the GIL.
@@ -23,13 +28,16 @@ _STARVES = 0.5
 
 _CURES = {
     "source": "add feed threads (num_threads={more}), or make the source faster",
+    "autotuned": "make the source faster: AUTOTUNE adds feed threads while they help ({now} at present)",
     "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
-    "graph": "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads={more}): "
-    "the batches then come in another order",
+    "graph": "make the ops that compute it faster (tf.data in parallel), or pass a source, whose batches keep their "
+    "order with several feed threads",
+    "seeded": "make the source faster: the order of a seeded shuffle queue can only be repeated with one feed thread",
     "lockstep": "let a thread read ahead: lockstep=False",
 }
 _LOCK_CURES = {
     "source": "use processes (num_processes={enough}), because more threads would wait for it",
+    "autotuned": "use processes (num_processes={enough}) without num_threads, because more threads would wait for it",
     "stream": "use a source with random access, such as MapSource, with processes (num_processes={enough})",
 }
 
@@ -63,13 +71,42 @@ class SourceWork:
         return max(2, min(math.ceil(self.per_step), usable_cores()))
 
 
+def typical_share(measured: Sequence[float], of_run: float) -> float:
+    """Return the share of the time that steps wait for input: the median of the measurements.
+
+    Half of them must move to move it. With under four, it is the mean of the run.
+
+    >>> typical_share([0.02, 0.03, 0.9, 0.02, 0.02], of_run=0.2)
+    0.02
+    """
+    return statistics.median(measured) if len(measured) >= _LEAST_MEASURED else of_run
+
+
+def certainty(measured: Sequence[float], of_run: float) -> str:
+    """Return how sure the verdict is, for its text.
+
+    >>> certainty([0.02, 0.03, 0.9, 0.02, 0.02], of_run=0.2)
+    'sure: 4 of the last 5 measurements agree'
+    >>> certainty([0.2], of_run=0.2)
+    'unsure: measured for under 2 s'
+    """
+    if len(measured) < _LEAST_MEASURED:
+        return "unsure: measured for under 2 s"
+    is_bound = typical_share(measured, of_run) >= BOUND
+    agree = sum((share >= BOUND) == is_bound for share in measured)
+    if agree >= _SURE * len(measured):
+        return f"sure: {agree} of the last {len(measured)} measurements agree"
+    return f"unsure: only {agree} of the last {len(measured)} measurements agree"
+
+
 def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = SourceWork()) -> str:
-    """Return what the loop waits for, with a suggestion.
+    """Return what the loop waits for, with a suggestion that changes neither the order nor the records.
 
     Args:
       waited_share: the share of the loop's time spent waiting for input, from 0 to 1.
-      kind: "source" (several threads can read it), "processes" (worker processes do), "stream" (one thread at a time),
-        "graph" (tensors), "lockstep".
+      kind: "source" (several threads can read it), "autotuned" (as many as AUTOTUNE decides), "processes" (worker
+        processes do), "stream" (one thread at a time), "graph" (tensors), "seeded" (a
+        shuffle queue whose order can be repeated), "lockstep".
       threads: feed threads, or worker processes.
       work: what the threads do in the source.
 
@@ -89,7 +126,7 @@ def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = 
         assert work.lock_share is not None
         cure = _LOCK_CURES[kind].format(enough=work.enough)
         return f"input-bound: {share}; the source holds the GIL {_percent(work.lock_share)} of its time: {cure}"
-    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads))}"
+    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads), now=threads)}"
 
 
 def _more_processes(processes: int) -> str:

@@ -12,7 +12,7 @@ from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
-from staging_tf1.feed.threads import ThreadState
+from staging_tf1.feed.threads import PARKED, ThreadState
 from staging_tf1.graph.data_service import service_behind
 from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
 from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by
@@ -88,7 +88,7 @@ class Observer:
             key = queue_key(sink.queue)
             probe = self.probes.get(key)
             reads = reader is not None and reader.name == f"lockstep:{sink.name}"
-            feeding = run.states_of(tower) if run is not None else []
+            feeding = [] if run is None else [each for each in run.states_of(tower) if each.doing != PARKED]
             if reader is not None and reads:
                 feeding = [reader]
             size = read(session, sink.size)

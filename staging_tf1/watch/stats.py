@@ -16,7 +16,7 @@ from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
-from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck
+from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck, certainty, typical_share
 from staging_tf1.watch.failed_batches import FailedBatches
 
 
@@ -44,8 +44,12 @@ class PipelineStats:
       loop_secs: seconds from the start of the first run to the end of the last one.
       full_bytes: bytes that the area or queue holds when it is full. Each feed thread has one more batch in hand; 0 if
         unknown.
-      kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", or "lockstep".
-      threads: feed threads.
+      kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", "seeded" (a
+        shuffle queue whose order can be repeated), or "lockstep".
+      threads: feed threads that work.
+      recent_waited_shares: the share of the time that steps waited, from 0 to 1, in up to 60 measurements of half a
+        second or one step, whichever is longer, oldest first. Their median makes the verdict.
+      autotune: whether `num_threads=AUTOTUNE` decides their number.
       processes: worker processes that make its batches; 0 if the feed threads do.
       shared_bytes: the most memory that it shared with them at a time, in bytes.
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
@@ -73,6 +77,8 @@ class PipelineStats:
     positions: tuple[int, ...] = ()
     source_cpu_secs: float = 0.0
     lock_share: float | None = None
+    autotune: bool = False
+    recent_waited_shares: tuple[float, ...] = ()
 
     @property
     def waited_share(self) -> float | None:
@@ -83,13 +89,21 @@ class PipelineStats:
 
     @property
     def verdict(self) -> str:
-        """Whether the loop is bound by its input or by its computation, and a suggestion."""
-        waited_share = self.waited_share
-        if waited_share is None:
+        """Whether the loop is bound by its input or by its computation, a suggestion, and how sure that is.
+
+        It goes by the last half minute: the median of `recent_waited_shares`.
+        """
+        of_run = self.waited_share
+        if of_run is None:
             return f"bottleneck unknown: {NOT_MEASURED}"
+        waited_share = typical_share(self.recent_waited_shares, of_run)
+        return f"{self._bottleneck(waited_share)} ({certainty(self.recent_waited_shares, of_run)})"
+
+    def _bottleneck(self, waited_share: float) -> str:
         if self.processes:
             return bottleneck(waited_share, "processes", self.processes)
-        return bottleneck(waited_share, self.kind, self.threads, self._work)
+        kind = "autotuned" if self.autotune else self.kind
+        return bottleneck(waited_share, kind, self.threads, self._work)
 
     @property
     def _work(self) -> SourceWork:
@@ -107,6 +121,8 @@ class PipelineStats:
         held = f"; memory held at most {_amount(self.full_bytes)}" if self.full_bytes else ""
         if self.processes:
             held += f"; {self.processes} worker processes shared at most {_amount(self.shared_bytes)}"
+        if self.autotune:
+            held += f"; AUTOTUNE: {self.threads} feed thread{'s' if self.threads > 1 else ''}"
         waited = "feed threads waited"
         if self.wait_secs is not None:
             waited = f"steps waited {self.wait_secs:.2f} s for input, feed threads"
@@ -155,6 +171,7 @@ def stats_of(
     loop_secs: float = 0.0,
     reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
     lock_share: Callable[[Pipeline], float | None] = lambda pipeline: None,
+    waited: Callable[[Sink], tuple[float, ...]] = lambda sink: (),
 ) -> list[PipelineStats]:
     """One record for each sink of `pipelines` in `session`.
 
@@ -165,6 +182,7 @@ def stats_of(
       loop_secs: how long the loop has taken so far.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
       lock_share: the share of the time in its source during which feed threads held the GIL, by pipeline.
+      waited: the measured shares of the time that steps waited for a sink.
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
@@ -185,9 +203,12 @@ def stats_of(
             replace(
                 record,
                 positions=positions.get(pipeline, ()),
+                threads=run.threads_of(tower) if run is not None else 0,
+                autotune=any(each.autotune for each in pipeline.producers),
                 processes=sum(pool.processes for pool in pools),
                 shared_bytes=sum(pool.memory_bytes for pool in pools),
                 lock_share=lock_share(pipeline),
+                recent_waited_shares=waited(sink),
             )
         )
     return found
@@ -225,17 +246,18 @@ def _record(
         loop_secs=loop_secs,
         full_bytes=full_bytes(sink, states),
         kind=_kind(pipeline),
-        threads=len(threads),
     )
 
 
 def _kind(pipeline: Pipeline) -> str:
-    """How it gets its batches: "source", "stream" (one thread at a time reads it), "graph", or "lockstep"."""
+    """How it gets its batches: "source", "stream" (one thread at a time reads it), "graph", "seeded", or "lockstep"."""
     if pipeline.lockstep:
         return "lockstep"
     sources = [producer.source for producer in pipeline.producers]
     if any(source is None for source in sources):
         return "graph"
+    if any(sink.handshake is not None for sink in pipeline.sinks):
+        return "seeded"
     return "source" if all(isinstance(source, Source) for source in sources) else "stream"
 
 

@@ -23,7 +23,7 @@ from staging_tf1.feed.threads import (
 )
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
-from staging_tf1.watch.trace_json import Event, Feed, dump
+from staging_tf1.watch.trace_json import THREADS, Event, Feed, dump
 
 # Only the most recent events are kept: about 100 MB with the file's text, an hour at 10 steps per second.
 _MOST_EVENTS = 200_000
@@ -66,6 +66,7 @@ class Trace:
         for number, (sink, states) in enumerate(producers):
             for state in states:
                 reads = _Reads(feeds[sink], number)
+                state.on_number = partial(self._number, feeds[sink])
                 state.on_left = partial(self._left, reads)
                 state.on_put_in_step = partial(self._put_in_step, reads)
 
@@ -146,6 +147,11 @@ class Trace:
             return
         row = threading.current_thread().name
         self._add(Event(kind, row, began, ended, reads.feed, reads.producer, batch, state.nbytes))
+
+    def _number(self, feed: Feed, number: int) -> None:
+        """Called when AUTOTUNE has decided the number of feed threads that work."""
+        now = time.perf_counter()
+        self._add(Event(THREADS, "", now, now, feed, number=number))
 
     def _put_in_step(self, reads: _Reads, state: ThreadState, in_step: bool) -> None:
         """Called in lockstep, when a batch was put: by the last step of this thread, or between two steps."""

@@ -20,6 +20,7 @@ LEGEND = {
     "rows": "One row for each thread, feed:PIPELINE:NUMBER, and for each worker process, worker:PIPELINE:NUMBER.",
     "make": "A worker process makes the batch. Meanwhile a thread is in `source`, waiting for it.",
     "source": "A thread reads a batch from its source.",
+    "feed threads": "With num_threads=AUTOTUNE, how many feed threads work; the others are parked.",
     "wait for order": "It has the batch, and waits for the threads that put the earlier batches.",
     "wait for share": "It waits for batches that the chief hands out.",
     "put": "It puts the batch into the area or queue, and waits for a free place there.",
@@ -33,6 +34,8 @@ LEGEND = {
     "colours": "In chrome://tracing, each batch has one colour.",
 }
 _NO_BATCH = -1
+# The kind of an event that tells how many feed threads work from then on.
+THREADS = "feed threads"
 
 
 # By identity: two sessions feed the same sink.
@@ -63,7 +66,7 @@ class Event(NamedTuple):
     nbytes: int = 0
     # The place of a put or get among those of the feed.
     element: int = _NO_BATCH
-    # The number of a step, and of the step of a get.
+    # The number of a step, of the step of a get, and of feed threads.
     number: int = _NO_BATCH
     # What a step raised.
     error: str = ""
@@ -92,7 +95,8 @@ def dump(events: Sequence[Event], began: float, dropped: int, file: TextIO) -> N
     """
     lives = _lives(events)
     of_event = {id(event): number for number, life in enumerate(lives) for event in life[:4] if event is not None}
-    rows = {row: number for number, row in enumerate(dict.fromkeys(event.row for event in events), start=1)}
+    named = dict.fromkeys(event.row for event in events if event.kind != THREADS)
+    rows = {row: number for number, row in enumerate(named, start=1)}
     writer = _Writer(rows, began, lives, of_event)
     made = [*_names(rows), *(writer.event(event) for event in events), *writer.flows()]
     counts = {
@@ -136,6 +140,10 @@ class _Writer:
 
     def event(self, event: Event) -> dict[str, Any]:
         """Format one event."""
+        if event.kind == THREADS:
+            assert event.feed is not None
+            name, args = f"{THREADS} of {event.feed.name}", {"threads": event.number}
+            return {"name": name, "cat": "staging", "ph": "C", "pid": 1, "ts": self._us(event.began), "args": args}
         began, ended = _span(event, self._life(event))
         ts = self._us(began)
         name, args = self._step(event) if event.kind == "step" else self._of_batch(event)

@@ -73,6 +73,8 @@ class Report:
     parts: list[Part]
     waits: list[Wait]
     slowest: list[Slow]
+    # With AUTOTUNE, the numbers of feed threads in turn, by "feed threads of PIPELINE".
+    threads: dict[str, list[int]]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a dict for JSON."""
@@ -120,7 +122,17 @@ def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
         ],
         waits=_waits([*events, *_untimed(trace)], steps),
         slowest=_slowest([*events, *_untimed(trace)], steps, slowest),
+        threads=_numbers(trace),
     )
+
+
+def _numbers(trace: dict[str, Any]) -> dict[str, list[int]]:
+    """The numbers that AUTOTUNE has chosen, by the name of their counter."""
+    numbers: dict[str, list[int]] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "C":
+            numbers.setdefault(event["name"], []).append(event["args"]["threads"])
+    return numbers
 
 
 def _untimed(trace: dict[str, Any]) -> list[dict[str, Any]]:
@@ -237,6 +249,7 @@ def as_text(report: Report) -> str:
             f"{wait.source_secs:.2f} s in the source"
         )
         lines.append(f"    {wait.verdict}")
+    lines += [f"  {name} (AUTOTUNE): {', '.join(map(str, each))}" for name, each in report.threads.items()]
     if report.slowest:
         slow = [
             (str(each.step), _batch(each.batch), f"{each.at_secs:.3f}", f"{each.ms:.2f}", _ms(each.waited_ms))

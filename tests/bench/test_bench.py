@@ -707,7 +707,7 @@ def check_experiment(name: str, said: str) -> None:
         assert len(re.findall(r"MiB in the area", said)) == 3
         assert re.findall(r"(\d+\.\d) MiB", said) == ["13.5", "6.8", "3.4"]
     elif name == "cluster":
-        assert re.findall(r"^(\w+)$", said, re.MULTILINE) == ["step", "latency", "kills", "pause", "load"]
+        assert re.findall(r"^(\w+)$", said, re.MULTILINE) == ["step", "latency", "kills", "pause", "load", "crowd"]
     elif name == "overhead":
         assert len(re.findall(r" [+-]\d+\.\d us ", said)) == 4
     elif name == "scaling":

@@ -285,7 +285,8 @@ def _rows_of_areas() -> Iterator[tuple[str, Row]]:
 
 def _rows_of_feeds() -> Iterator[tuple[str, Row]]:
     for make, owner in ((_staged, "staged"), (_runner, "CustomRunner")):
-        threads = Row(lambda v, make=make: make(num_threads=v), _whole(1, MOST_THREADS))
+        autotune = _whole(-1, -1)
+        threads = Row(lambda v, make=make: make(num_threads=v), _whole(1, MOST_THREADS) | autotune)
         yield f"{owner}(num_threads)", threads
         processes = Row(lambda v, make=make: make(num_processes=v), _whole(0, MOST_THREADS // 2))
         yield f"{owner}(num_processes)", processes

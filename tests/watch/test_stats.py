@@ -72,7 +72,7 @@ def test_a_step_five_times_as_slow_as_the_source_binds_the_loop(graph: Any) -> N
     stats = _stats(_step_of(5 * _SECS, x))
     assert stats.waited_share < 0.1
     assert stats.verdict.startswith("compute-bound: steps waited ")
-    assert stats.verdict.endswith(" of the time, the input keeps up")
+    assert " of the time, the input keeps up (sure: " in stats.verdict
     # The feed thread, which has nothing else to do, waits for most of the step.
     assert stats.feeder_wait_secs > stats.source_secs
     assert stats.occupancy > 1
@@ -153,8 +153,8 @@ def test_lockstep_counts_what_it_reads(graph: Any) -> None:
         (
             "graph",
             1,
-            "make the ops that compute it faster (tf.data in parallel), or add feed threads (num_threads=2): the "
-            "batches then come in another order",
+            "make the ops that compute it faster (tf.data in parallel), or pass a source, whose batches keep their "
+            "order with several feed threads",
         ),
         ("lockstep", 0, "let a thread read ahead: lockstep=False"),
     ],

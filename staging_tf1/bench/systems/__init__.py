@@ -79,6 +79,7 @@ SYSTEMS = {
     "classic": _Listed("ours", "CustomRunner with a shuffle queue, StagingArea, put in the loop", threaded=True),
     "classic_fifo": _Listed("ours", "CustomRunner with a queue of whole batches, StagingArea", threaded=True),
     "staged": _staged("staged(), StagingSession.make_callable"),
+    "staged_autotune": _Listed("ours", "staged(num_threads=tf.data.AUTOTUNE)"),
     "staged_processes": _Listed(
         "ours", "staged(num_processes=N), StagingSession.make_callable", threaded=True, function="staged_processes"
     ),

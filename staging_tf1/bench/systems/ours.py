@@ -66,6 +66,13 @@ def staged(task: Task, *, compact: bool = False, **options: Any) -> Iterator[Ste
 
 
 @contextmanager
+def staged_autotune(task: Task) -> Iterator[Step]:
+    """Feed batches from `staged()`, which chooses the number of feed threads."""
+    with _staged(task, {"num_threads": staging.AUTOTUNE}, False, {}) as step:
+        yield step
+
+
+@contextmanager
 def staged_processes(task: Task) -> Iterator[Step]:
     """Feed batches from `staged()` that `task.threads` processes make."""
     with _staged(task, {"num_processes": task.threads}, False, {}) as step:

@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.sources import Source, StreamSource
+
+if TYPE_CHECKING:
+    from staging_tf1.feed.pipeline_run import PipelineRun
 
 if sys.platform == "linux":
     import resource

@@ -1,0 +1,280 @@
+"""`num_threads=AUTOTUNE`: the number of feed threads follows what the steps wait and what the source costs.
+
+`decide` is a pure function. A model of source time over step time proposes a number, and a measurement decides: a
+number that does not make the loop faster is taken back, and is not tried again for a while. tf.data's autotuner trusts
+its model. Its users see more threads than their CPU budget, and cannot see the number (TensorFlow issues 62821, 58819).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from absl import logging
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.cores import usable_cores
+from staging_tf1.feed.lock_probe import LockProbe
+from staging_tf1.graph.get_stats import GetFigures
+from staging_tf1.sources import Source
+
+if TYPE_CHECKING:
+    from staging_tf1.feed.pipeline_run import PipelineRun
+    from staging_tf1.feed.producer_run import ProducerRun
+
+# How often a number is decided.
+EVERY_SECS = 0.5
+# Sources that wait, as for a network, need more threads than there are cores.
+_MOST = 16
+# A stream is read by one thread at a time. A second one converts and puts the batch before.
+_MOST_OF_STREAM = 2
+
+# What a reading covers, at most.
+_WINDOW_SECS = 2.0
+# What a reading must cover to judge a trial; and to remove a thread.
+_JUDGE_SECS, _REMOVE_SECS = 0.9, 1.9
+_LEAST_BATCHES = 4
+# Above this share of the time that steps wait, threads are added; below the other one, they may be removed.
+_ADD, _REMOVE = 0.05, 0.02
+# By how much a loop must get faster to keep more threads. Rounds of an unchanged loop differ by as much.
+_GAIN = 1.03
+# Spare source time: batches take unequally long. More of it for a thread less than for a thread more.
+_SPARE, _SPARE_TO_REMOVE = 1.1, 1.4
+# A source that computes for less than this is not worth to pass the GIL from thread to thread.
+_SHORT_SECS = 1e-3
+_COMPUTES = 0.25
+# Decisions for which a failed trial is not repeated: at first, and at most (5 s, 5 minutes).
+_REST, _LONGEST_REST = 10, 600
+
+
+class Reading(NamedTuple):
+    """What a producer and its steps did in the last seconds, under one number of threads."""
+
+    secs: float
+    # Those that steps took.
+    batches: int
+    # The share of the time that steps waited for this input, from 0 to 1.
+    waited: float
+    # Mean seconds in the source for one batch.
+    source_secs: float
+    # The share of a core that a thread in the source uses.
+    cores: float = 0.0
+    # The share of its time in the source during which one thread holds the GIL; None if unknown.
+    lock_share: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Batches per second."""
+        return self.batches / self.secs
+
+    def threads(self, spare: float) -> int:
+        """Returns how many threads hide the source behind the steps."""
+        step_secs = max((1 - self.waited) * self.secs / self.batches, 1e-6)
+        return max(1, math.ceil(spare * self.source_secs / step_secs))
+
+    def useful(self, cores: int) -> int:
+        """Returns how many threads have a core and the GIL when they need them."""
+        if self.cores > _COMPUTES and self.source_secs < _SHORT_SECS:
+            return 1
+        shares = [self.cores / cores, self.lock_share or 0.0]
+        return max(1, min(int(1 / share) if share > 1 / 1024 else 1024 for share in shares))
+
+
+@dataclass(frozen=True)
+class State:
+    """The number of threads, and what was tried."""
+
+    number: int = 1
+    # The number before the trial that is under way, and the batches per second with it; 0 is none.
+    before: int = 0
+    rate_before: float = 0.0
+    # Numbers from the ceiling on did not help; below the floor, steps waited. Both hold for `rest` decisions.
+    ceiling: int = 1024
+    floor: int = 1
+    rest: int = 0
+    next_rest: int = _REST
+
+
+def decide(state: State, reading: Reading, most: int, cores: int) -> State:
+    """Return the next state. A pure function.
+
+    Args:
+      state: the present one.
+      reading: since the last change of the number, at most the last 2 s.
+      most: the threads that there are.
+      cores: those that this producer may use.
+
+    >>> state = decide(State(), Reading(1.0, 40, waited=0.7, source_secs=0.02, lock_share=0.0), most=16, cores=2)
+    >>> state.number, state.before
+    (3, 1)
+    >>> decide(state, Reading(1.0, 120, waited=0.0, source_secs=0.02, lock_share=0.0), most=16, cores=2).number
+    3
+    """
+    if state.rest:
+        state = replace(state, rest=state.rest - 1)
+        if not state.rest:
+            state = replace(state, ceiling=1024, floor=1)
+    if reading.batches < _LEAST_BATCHES:
+        return state
+    if state.before:
+        return _judge(state, reading) if reading.secs >= _JUDGE_SECS else state
+    number = state.number
+    if reading.waited > _ADD and (reading.lock_share is not None or reading.secs >= _JUDGE_SECS):
+        most = min(most, reading.useful(cores), state.ceiling - 1)
+        # At most four times as many: the model does not know how the threads get in each other's way.
+        number = min(max(reading.threads(_SPARE), number + 1), 4 * number, most)
+        return _try(state, number, reading) if number > state.number else state
+    is_idle = reading.waited < _REMOVE and reading.threads(_SPARE_TO_REMOVE) < number
+    if is_idle and number > state.floor and reading.secs >= _REMOVE_SECS:
+        return _try(state, number - 1, reading)
+    return state
+
+
+def _try(state: State, number: int, reading: Reading) -> State:
+    return replace(state, number=number, before=state.number, rate_before=reading.rate)
+
+
+def _judge(state: State, reading: Reading) -> State:
+    kept = replace(state, before=0)
+    if state.number > state.before:
+        if reading.rate >= _GAIN * state.rate_before:
+            return kept
+        bounds = {"ceiling": state.number}
+    else:
+        if reading.waited <= _ADD:
+            return kept
+        bounds = {"floor": state.before}
+    rest = state.next_rest
+    kept = replace(kept, number=state.before, rest=rest, next_rest=min(2 * rest, _LONGEST_REST))
+    return replace(kept, **bounds)
+
+
+def most_threads(source: object, most: int) -> int:
+    """Returns how many threads AUTOTUNE may use for a source: the cores, or 16 if there are fewer.
+
+    Args:
+      source: the source.
+      most: those that the argument allows.
+    """
+    return min(most, max(usable_cores(), _MOST) if isinstance(source, Source) else _MOST_OF_STREAM)
+
+
+class _Totals(NamedTuple):
+    at: float
+    taken: int
+    # None with deterministic ops.
+    waited_secs: float | None
+    # Elements that the gets found, in all.
+    found: float
+    made: int
+    source_secs: float
+
+
+class Autotuner:
+    """Decides the numbers of one pipeline's feed threads, in a thread that ends with them.
+
+    Args:
+      run: the pipeline in its session.
+      producers: those whose number it decides.
+    """
+
+    def __init__(self, run: PipelineRun, producers: list[ProducerRun]) -> None:
+        self._run = run
+        self._tuned = [_Tuned(each, max(1, usable_cores() // len(producers))) for each in producers]
+        self.thread = threading.Thread(target=self._watch, name=f"feed:{run.pipeline.name}:autotune", daemon=True)
+
+    def _watch(self) -> None:
+        probe = LockProbe()
+        probe.start([self._run])
+        try:
+            while feeding := [each for each in self._tuned if not each.producer.crew.ended]:
+                if not feeding[0].producer.crew.wait_for_end(EVERY_SECS):
+                    self._decide(probe)
+        finally:
+            probe.stop()
+
+    def _decide(self, probe: LockProbe) -> None:
+        sinks = [each.producer.sink.sink for each in self._tuned]
+        try:
+            sums = run_unwrapped(self._run.session, [sink.stats.value for sink in sinks])
+        except (tf.errors.OpError, RuntimeError) as error:
+            # The session is gone, or its server is. The feed threads find out, and end or wait.
+            logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._run.pipeline.name, error)
+            return
+        held = probe.held_share(self._run.pipeline)
+        for each, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
+            each.decide(sink.stats.figures(of_sink), held)
+
+
+class _Tuned:
+    """One producer whose number of threads is decided."""
+
+    def __init__(self, producer: ProducerRun, cores: int) -> None:
+        self.producer, self._cores = producer, cores
+        self._state = State()
+        self._totals: deque[_Totals] = deque()
+        # The largest number so far: the GIL share is that of all threads since the start.
+        self._largest = 1
+        producer.resize(1)
+
+    def decide(self, figures: GetFigures, held: float | None) -> None:
+        """Decides the number, from the figures of the gets and the share of the time that threads held the GIL."""
+        self._totals.append(self._now(figures))
+        reading = self._reading(held)
+        if reading is None:
+            return
+        before = self._state.number
+        self._state = decide(self._state, reading, self.producer.producer.num_threads, self._cores)
+        if self._state.number != before:
+            self._largest = max(self._largest, self._state.number)
+            self.producer.resize(self._state.number)
+            self._totals.clear()
+
+    def _now(self, figures: GetFigures) -> _Totals:
+        states = self.producer.states
+        return _Totals(
+            time.perf_counter(),
+            figures.batches,
+            figures.wait_secs,
+            figures.occupancy * figures.batches,
+            sum(state.batches for state in states),
+            sum(state.source_secs for state in states),
+        )
+
+    def _reading(self, held: float | None) -> Reading | None:
+        """Returns what happened since the last change; None if too little has."""
+        totals, now = self._totals, self._totals[-1]
+        while len(totals) > 2 and _is_enough(totals[1], now):
+            totals.popleft()
+        then = totals[0]
+        secs, made = now.at - then.at, now.made - then.made
+        if not made or not secs:
+            return None
+        measured = sum(state.measured_secs for state in self.producer.states)
+        cpu_secs = sum(state.measured_cpu_secs for state in self.producer.states)
+        return Reading(
+            secs,
+            now.taken - then.taken,
+            _waited_share(then, now),
+            (now.source_secs - then.source_secs) / made,
+            cpu_secs / measured if measured else 0.0,
+            None if held is None else held / self._largest,
+        )
+
+
+def _is_enough(then: _Totals, now: _Totals) -> bool:
+    """Whether a reading needs nothing from before `then`."""
+    return now.at - then.at >= _WINDOW_SECS and now.taken - then.taken >= _LEAST_BATCHES
+
+
+def _waited_share(then: _Totals, now: _Totals) -> float:
+    """Returns the share of the time that steps waited."""
+    if now.waited_secs is not None and then.waited_secs is not None:
+        return min(1.0, max(0.0, now.waited_secs - then.waited_secs) / (now.at - then.at))
+    # With deterministic ops no step may read the clock. A step that finds nothing waits; for how long is a guess.
+    taken = now.taken - then.taken
+    return 0.5 * max(0.0, 1 - (now.found - then.found) / taken) if taken else 0.0

@@ -1,0 +1,83 @@
+"""`WaitMeter`: the share of the time that steps waited for each input, measurement by measurement."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.sink import Sink
+
+# A measurement takes 0.1 ms.
+_EVERY_SECS = 0.5
+# Half a minute. A burst that is shorter than half of it changes no verdict.
+_MOST = 60
+
+
+class _Total(NamedTuple):
+    batches: int
+    waited_secs: float
+
+
+class WaitMeter:
+    """Reads the figures of the gets between two steps, at most twice a second, and keeps the last 60 differences.
+
+    The graph only sums. A sum over the whole run would be moved by the compilation of the first step, and by every
+    checkpoint or other program that holds the machine for a moment.
+
+    Args:
+      session: the session.
+      pipelines: the pipelines of its graph.
+      reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
+    """
+
+    def __init__(
+        self, session: Any, pipelines: Sequence[Pipeline], reading: Callable[[Pipeline], Sequence[ThreadState]]
+    ) -> None:
+        self._session, self._reading = session, reading
+        self._sinks = [(each, tower, sink) for each in pipelines for tower, sink in enumerate(each.sinks)]
+        self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
+        self._last: dict[Sink, _Total] = {}
+        self._last_at = 0.0
+        self._lock = threading.Lock()
+
+    def shares(self, sink: Sink) -> tuple[float, ...]:
+        """Returns the measured shares, oldest first, each from 0 to 1."""
+        return tuple(self._shares[sink])
+
+    def before_step(self, now: float) -> None:
+        """Measures if it is time. Call it before a step, which has taken nothing yet: nothing is lost by a Ctrl-C.
+
+        Args:
+          now: the time (perf_counter).
+        """
+        if not self._sinks or (self._last and now - self._last_at < _EVERY_SECS):
+            return
+        # Another thread that runs steps measures for all of them.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._measure(now)
+            finally:
+                self._lock.release()
+
+    def _measure(self, now: float) -> None:
+        try:
+            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in self._sinks])
+        except (tf.errors.OpError, RuntimeError):
+            # The session is gone, or the pipeline has not started. The step says so.
+            return
+        secs = now - self._last_at
+        for (pipeline, tower, sink), of_sink in zip(self._sinks, sums, strict=True):
+            figures = sink.stats.figures(of_sink)
+            read_secs = sum(each.source_secs for each in self._reading(pipeline)[tower : tower + 1])
+            total = _Total(figures.batches, (figures.wait_secs or 0.0) + read_secs)
+            last = self._last.get(sink)
+            # A loop that took nothing, such as an evaluation, says nothing about this input.
+            if last is not None and total.batches > last.batches:
+                self._shares[sink].append(min(1.0, max(0.0, total.waited_secs - last.waited_secs) / secs))
+            self._last[sink] = total
+        self._last_at = now

@@ -1,0 +1,344 @@
+"""`num_threads=AUTOTUNE`: the decision, the parked threads, and what no number of threads may change."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from hypothesis import given, settings
+from running import feed_threads
+
+import staging_tf1 as staging
+from staging_tf1.feed.autotune import Reading, State, decide, most_threads
+from staging_tf1.feed.crew import Crew
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.threads import PARKED, ThreadState
+from staging_tf1.sources import ArraySource, GeneratorSource
+from staging_tf1.watch.trace_report import as_text, read_trace, report_on
+
+LIMIT_SECS = 60.0
+AUTOTUNE = tf.data.AUTOTUNE
+
+
+# The decision.
+
+
+def reading(
+    secs: float = 1.0, step_ms: float = 8.0, waited: float = 0.0, source_ms: float = 1.0, **more: Any
+) -> Reading:
+    """What is read when a step computes for `step_ms`, and waits for the share `waited` of the time."""
+    batches = round(secs * 1e3 * (1 - waited) / step_ms)
+    return Reading(secs, batches, waited, source_ms / 1e3, **{"lock_share": 0.0, **more})
+
+
+TABLE = {
+    "the input keeps up": (State(), reading(), 1),
+    "a wait of 2.5 steps takes three threads": (State(), reading(waited=0.6, source_ms=20), 3),
+    "at most four times as many at once": (State(), reading(waited=0.9, source_ms=800), 4),
+    "no more than there are": (State(number=8), reading(waited=0.9, source_ms=800), 16),
+    "one more where the mean says enough": (State(number=2), reading(waited=0.2, source_ms=8), 3),
+    "short and computing": (State(), reading(step_ms=0.1, waited=0.8, source_ms=0.4, cores=1.0), 1),
+    "short, but waiting": (State(), reading(step_ms=0.1, waited=0.5, source_ms=0.4), 4),
+    "no more than keep the cores busy": (State(), reading(waited=0.9, source_ms=80, cores=1.0), 2),
+    "and half a core each": (State(), reading(waited=0.9, source_ms=80, cores=0.5), 4),
+    "it holds the GIL": (State(), reading(waited=0.5, source_ms=20, cores=1.0, lock_share=0.9), 1),
+    "it holds the GIL for a third": (State(), reading(waited=0.5, source_ms=30, lock_share=0.33), 3),
+    "the GIL is not known yet": (State(), reading(0.5, waited=0.6, source_ms=20, lock_share=None), 1),
+    "the GIL is never known": (State(), reading(1.0, waited=0.6, source_ms=20, lock_share=None), 3),
+    "too few batches": (State(), Reading(1.0, 3, 0.9, 0.3, 0.0, 0.0), 1),
+    "between the thresholds": (State(number=3), reading(2.0, waited=0.03, source_ms=1), 3),
+    "one less": (State(number=3), reading(2.0, source_ms=1), 2),
+    "one less only after two seconds": (State(number=3), reading(1.0, source_ms=1), 3),
+    "below the ceiling": (State(number=2, ceiling=3, rest=9), reading(waited=0.6, source_ms=20), 2),
+    "above the floor": (State(number=3, floor=3, rest=9), reading(2.0, source_ms=1), 3),
+    "the ceiling is forgotten": (State(number=2, ceiling=3, rest=1), reading(waited=0.6, source_ms=20), 3),
+    "a trial that helped": (State(3, before=1, rate_before=50), reading(source_ms=20), 3),
+    "a trial that did not": (State(3, before=1, rate_before=125), reading(source_ms=20), 1),
+    "a trial is judged after a second": (State(3, before=1, rate_before=125), reading(0.5, source_ms=20), 3),
+    "a removal that did no harm": (State(2, before=3, rate_before=125), reading(source_ms=9), 2),
+    "a removal that did": (State(2, before=3, rate_before=125), reading(waited=0.2, source_ms=19), 3),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_the_decision(case: str) -> None:
+    state, now, expected = TABLE[case]
+    assert decide(state, now, most=16, cores=2).number == expected
+
+
+def test_what_does_not_help_is_tried_ever_more_rarely() -> None:
+    state, trials, numbers = State(), [], [1]
+    for number in range(2000):
+        state = decide(state, reading(waited=0.3, source_ms=9), most=16, cores=2)
+        if state.number > numbers[-1]:
+            trials.append(number)
+        numbers.append(state.number)
+    pauses = [after - before for before, after in pairwise(trials)]
+    assert numbers[-1] in (1, 2) and max(numbers) <= 3
+    assert len(trials) < 12 and pauses == sorted(pauses)
+
+
+@given(
+    st.floats(0.2, 50),
+    st.floats(0.01, 200),
+    st.sampled_from([0.02, 1.0]),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
+def test_a_simulated_loop_settles_near_the_best(
+    step_ms: float, source_ms: float, cpu: float, cores: int, dice: random.Random
+) -> None:
+    """Threads share the cores; every window is off by up to a tenth."""
+
+    def loop_ms(number: int) -> float:
+        at_once = min(number, cores / cpu)
+        return max(step_ms, source_ms / at_once)
+
+    state, secs, numbers = State(), 0.0, []
+    for _ in range(120):
+        secs = min(secs + 0.5, 2.0)
+        took = loop_ms(state.number) * dice.uniform(0.97, 1.03)
+        waited = max(0.0, 1 - step_ms / took) if source_ms > step_ms * 0.9 else 0.0
+        at_once = min(state.number, cores / cpu)
+        stretched = source_ms * state.number / at_once
+        now = Reading(secs, round(secs * 1e3 / took), waited, stretched / 1e3, cpu * at_once / state.number, 0.0)
+        after = decide(state, now, most=16, cores=cores)
+        secs = 0.0 if after.number != state.number else secs
+        state = after
+        numbers.append(state.number)
+    best = min(loop_ms(number) for number in range(1, 17))
+    if source_ms >= 1 or cpu < 0.25:
+        assert sorted(map(loop_ms, numbers[10:]))[len(numbers[10:]) // 2] <= best / 0.95, "5 s in, most of the time"
+    assert sum(a != b for a, b in pairwise(numbers[10:])) < 30, "it does not swing"
+
+
+def test_how_many_there_are() -> None:
+    assert most_threads(source(), 1024) >= 16 and most_threads(source(), 4) == 4
+    assert most_threads(GeneratorSource(lambda: iter([np.zeros(1)])), 1024) == 2
+
+
+# The threads.
+
+
+def source(count: int = 60, transform: Any = None, **options: Any) -> ArraySource:
+    return ArraySource(np.arange(count), batch_size=1, transform=transform, **{"epochs": 1, **options})
+
+
+def run_of(sess: Any) -> PipelineRun:
+    """The run of the only pipeline of a StagingSession or a plain session."""
+    raw = sess._hook.runtime.session if isinstance(sess, staging.StagingSession) else sess
+    (run,) = runs_in(raw, pipelines_of(raw.graph))
+    return run
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + LIMIT_SECS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_threads_park_and_go_on() -> None:
+    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", place=i) for i in range(3)]
+    admitted: list[int] = []
+    ended: list[int] = []
+
+    def work(state: ThreadState) -> None:
+        (admitted if crew.admit(state) else ended).append(state.place)
+
+    threads = [threading.Thread(target=work, args=(state,)) for state in states]
+    for thread in threads:
+        thread.start()
+    until(lambda: [state.doing for state in states[1:]] == [PARKED] * 2 and admitted == [0])
+    crew.resize(2)
+    threads[1].join(LIMIT_SECS)
+    assert admitted == [0, 1] and states[2].doing == PARKED
+    crew.end()
+    threads[2].join(LIMIT_SECS)
+    assert ended == [2] and crew.wait_for_end(0.0)
+
+
+def build(way: str, values: Any) -> list[Any]:
+    """The batches of each tower."""
+    if way == "queue":
+        return [staging.CustomRunner(values, queue="fifo", num_threads=AUTOTUNE).get_inputs()]
+    if way == "towers":
+        return list(staging.staged(values, devices=["/cpu:0"] * 2, num_threads=AUTOTUNE))
+    return [staging.staged(values, num_threads=AUTOTUNE, name="train")]
+
+
+@pytest.mark.parametrize("way", ["staged", "queue", "towers"])
+@settings(max_examples=8, deadline=None)
+@given(schedule=st.lists(st.integers(1, 16), min_size=1, max_size=12), jitter=st.integers(0, 3))
+def test_any_schedule_of_numbers_delivers_the_same_batches(way: str, schedule: list[int], jitter: int) -> None:
+    def transform(batch: Any) -> Any:
+        # Makes threads overtake each other.
+        sum(range(1000 * (int(batch[0]) * 7 % (jitter + 1))))
+        return batch
+
+    with tf.Graph().as_default():
+        parts = build(way, source(transform=transform))
+        got: list[list[int]] = []
+        with staging.StagingSession() as sess:
+            run = run_of(sess)
+            while not sess.should_stop():
+                for producer in run.producers:
+                    producer.resize(schedule[len(got) % len(schedule)])
+                got.append([int(value[0]) for value in sess.run(parts)])
+    assert sorted(chain(*got)) == list(range(60))
+    if way == "towers":
+        assert [list(tower) for tower in zip(*got)] == [list(range(0, 60, 2)), list(range(1, 60, 2))]
+    else:
+        assert list(chain(*got)) == list(range(60))
+
+
+def test_a_checkpoint_with_autotune_resumes_with_a_number_and_back(tmp_path: Path) -> None:
+    def part(count: int | None, num_threads: int) -> list[int]:
+        got: list[int] = []
+        with tf.Graph().as_default():
+            x = staging.staged(source(40, shuffle=True, seed=3, epochs=2), num_threads=num_threads, name="train")
+            train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+            with staging.StagingSession(checkpoint_dir=str(tmp_path), save_checkpoint_steps=1) as sess:
+                while not sess.should_stop() and (count is None or len(got) < count):
+                    if num_threads == AUTOTUNE:
+                        run_of(sess).producers[0].resize(1 + len(got) % 5)
+                    got.append(int(sess.run([x, train])[0][0]))
+        return got
+
+    parts = part(7, AUTOTUNE) + part(9, 3) + part(11, AUTOTUNE) + part(None, 1)
+    with tf.Graph().as_default():
+        x = staging.staged(source(40, shuffle=True, seed=3, epochs=2))
+        whole: list[int] = []
+        with staging.StagingSession() as sess:
+            while not sess.should_stop():
+                whole.append(int(sess.run(x)[0]))
+    assert parts == whole and len(whole) == 80
+
+
+def test_steps_that_wait_get_threads(graph: Any, tmp_path: Path) -> None:
+    """And the summary, the verdict and the timeline show their number."""
+    path = tmp_path / "trace.json"
+    pause = threading.Event()
+    waits = source(transform=lambda batch: (pause.wait(0.02), batch)[1], epochs=None)
+    x = staging.staged(waits, num_threads=AUTOTUNE, name="train")
+    with staging.StagingSession(trace_file=str(path)) as sess:
+        deadline = time.monotonic() + LIMIT_SECS
+        while sess.stats()[0].threads == 1 and time.monotonic() < deadline:
+            sess.run(x)
+        (stats,) = sess.stats()
+    assert stats.autotune and 1 < stats.threads <= 16
+    assert f"AUTOTUNE: {stats.threads} feed threads" in str(stats)
+    trace = read_trace(str(path))
+    numbers = [event["args"]["threads"] for event in trace["traceEvents"] if event["ph"] == "C"]
+    assert numbers[0] == 1 and stats.threads in numbers
+    report = report_on(trace)
+    assert report.threads == {"feed threads of train": numbers}
+    assert f"feed threads of train (AUTOTUNE): {', '.join(map(str, numbers))}" in as_text(report)
+    assert json.loads(json.dumps(report.as_dict()))["threads"] == report.threads
+    rows = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+    assert rows and "" not in rows, "the counter has no row of its own"
+
+
+def test_with_deterministic_ops_the_elements_found_tell(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("staging_tf1.graph.get_stats.deterministic_ops", lambda: True)
+    pause = threading.Event()
+    x = staging.staged(source(transform=lambda batch: (pause.wait(0.02), batch)[1], epochs=None), num_threads=AUTOTUNE)
+    with staging.StagingSession() as sess:
+        deadline = time.monotonic() + LIMIT_SECS
+        while sess.stats()[0].threads == 1 and time.monotonic() < deadline:
+            sess.run(x)
+        assert sess.stats()[0].threads > 1
+
+
+# The end, while threads are parked.
+
+
+@pytest.mark.parametrize("way", ["close", "session only", "data", "error"])
+def test_parked_threads_end(way: str, graph: Any) -> None:
+    def transform(batch: Any) -> Any:
+        if way == "error" and batch[0] == 5:
+            raise KeyError("five")
+        return batch
+
+    x = staging.staged(source(8, transform, epochs=1 if way == "data" else None), num_threads=AUTOTUNE)
+    sess = tf.Session()
+    sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+    coord = tf.train.Coordinator()
+    threads = tf.train.start_queue_runners(sess, coord)
+    assert len(threads) >= 16
+    run = run_of(sess)
+    until(lambda: sum(state.doing == PARKED for state in run.states) == len(run.states) - 1)
+    if way in ("data", "error"):
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                sess.run(x)
+    began = time.monotonic()
+    if way == "close":
+        coord.request_stop()
+    if way == "session only":
+        sess.close()
+    if way == "error":
+        with pytest.raises(KeyError, match="five"):
+            coord.join(threads, stop_grace_period_secs=LIMIT_SECS)
+    for state in run.states:
+        state.thread.join(LIMIT_SECS)  # type: ignore[union-attr]
+    assert time.monotonic() - began < LIMIT_SECS / 2
+    coord.request_stop()
+    if way != "error":
+        coord.join(threads, stop_grace_period_secs=LIMIT_SECS)
+    sess.close()
+    until(lambda: not feed_threads())
+
+
+# What is refused.
+
+
+def refused(make: Any, *words: str) -> None:
+    with tf.Graph().as_default() as graph:
+        with pytest.raises(ValueError) as caught:
+            make()
+        assert not graph.get_operations() or "graph computes" in words[0]
+    assert all(word in str(caught.value) for word in ("-1 (AUTOTUNE)", *words)), str(caught.value)
+
+
+def test_where_the_order_would_change_it_is_refused() -> None:
+    refused(
+        lambda: staging.staged(tf.constant([1]), num_threads=AUTOTUNE, name="train"),
+        "that the graph computes, whose order depends on the number of threads",
+        "staged(name='train') got num_threads=",
+        "Use num_threads=1",
+    )
+    refused(
+        lambda: staging.staged(tf.data.Dataset.range(3), num_threads=AUTOTUNE),
+        "that the graph computes",
+        "num_parallel_calls=tf.data.AUTOTUNE",
+    )
+    refused(
+        lambda: staging.CustomRunner(source(), seed=1, num_threads=AUTOTUNE),
+        "seeded shuffle queue",
+        "queue='fifo' with a source that shuffles",
+    )
+    refused(lambda: staging.auto_stage(num_threads=AUTOTUNE), "it stages tensors", "Leave it out")
+
+
+def test_where_there_are_no_threads_to_choose_it_is_refused() -> None:
+    refused(lambda: staging.staged(source(), num_threads=AUTOTUNE, lockstep=True), "lockstep=True", "Drop one")
+    refused(lambda: staging.staged(source(), num_threads=AUTOTUNE, num_processes=2), "Leave num_threads out")
+    refused(lambda: staging.staged(source(), num_processes=AUTOTUNE), "bench --train", "use num_threads=AUTOTUNE")
+    refused(lambda: staging.CustomRunner(source(), num_processes=AUTOTUNE), "num_processes=")
+    each = [lambda: iter([np.zeros(1)])] * 2
+    refused(lambda: staging.CustomRunner(each, num_threads=AUTOTUNE), "Each generator has its own thread")
+
+
+def test_it_is_the_number_of_tensorflow() -> None:
+    assert staging.AUTOTUNE == tf.data.AUTOTUNE == tf.data.experimental.AUTOTUNE == -1
