@@ -20,6 +20,11 @@ from staging_tf1.cli.main import COMMANDS
 _HELP_COLUMNS = 92
 # Modules whose names are listed on one page, because most of them mirror a module of `tf.contrib`.
 _ONE_PAGE = ("staging_tf1.contrib", "staging_tf1.legacy")
+# A number has no docstring of its own.
+_CONSTANTS = {
+    "AUTOTUNE": "As `num_threads` of `staged()` and `CustomRunner`: the number follows the load. Equal to "
+    "`tf.data.AUTOTUNE`."
+}
 
 
 def public_names() -> Iterator[tuple[ModuleType, str, Any]]:
@@ -40,13 +45,15 @@ def write_reference(target: Path) -> list[str]:
     for module, name, value in public_names():
         page = f"{module.__name__}.{name}"
         _write(folder / f"{page}.rst", name, _directive(page, module, value))
-        groups.setdefault(module.__name__, []).append((page, _first_line(value)))
+        groups.setdefault(module.__name__, []).append((page, _CONSTANTS.get(name) or _first_line(value)))
     listed = [_group_page(folder, module, names) for module, names in groups.items()]
     listed += [_module_page(folder, module) for module in _ONE_PAGE]
     return [*listed, _command_pages(folder)]
 
 
 def _directive(page: str, module: ModuleType, value: Any) -> str:
+    if text := _CONSTANTS.get(page.rpartition(".")[2]):
+        return f".. data:: {page}\n   :value: {value}\n\n   {text}"
     kind, options = "autofunction", ""
     if inspect.isclass(value):
         is_error = issubclass(value, BaseException)
