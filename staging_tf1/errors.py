@@ -7,6 +7,9 @@ the batch.
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 __all__ = [
     "AutoStageError",
     "BuildError",
@@ -30,6 +33,9 @@ __all__ = [
     "UnclosedWarning",
     "UninitializedError",
 ]
+
+# The packages whose lines are not the user's. A generator of a `with` statement runs below contextlib.
+_NOT_THE_USER = {"staging_tf1", "tensorflow", "contextlib"}
 
 
 class StagingError(Exception):
@@ -160,3 +166,11 @@ class AutoStageError(StagingError, ValueError):
 
 class NothingToStageError(AutoStageError):
     """`auto_stage()` would gain nothing: the input is ready before the step, and little is computed from it."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn, and show the line of the user's program that called the package, however deep the call is."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

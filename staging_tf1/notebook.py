@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from staging_tf1.arguments import refuse
-from staging_tf1.errors import NotebookWarning
+from staging_tf1.errors import NotebookWarning, warn
 from staging_tf1.legacy import install
 from staging_tf1.legacy.installation import is_installed
 
@@ -38,12 +37,11 @@ def load(shell: Any) -> None:
     shell.register_magic_function(_tensorflow_version, "line", "tensorflow_version")
     shell.register_magic_function(_staging, "line", "staging")
     if older:
-        warnings.warn(
+        warn(
             f"%load_ext staging_tf1: earlier cells have {_listed(older)} from TensorFlow 2, which does not fit into "
             "graphs of TensorFlow 1. Put %load_ext staging_tf1 into the first cell, restart the kernel, and run all "
             "cells.",
             NotebookWarning,
-            stacklevel=2,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -18,7 +17,7 @@ from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.server import await_end, check_claim, start_server
-from staging_tf1.errors import ClusterError, StagingWarning
+from staging_tf1.errors import ClusterError, StagingWarning, warn
 
 # How many seconds a worker waits for parameter servers and chief. Nodes of a cluster may start minutes apart.
 _START_SECS = 600.0
@@ -396,7 +395,7 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
     if new and cluster.may_miss:
         named = ", ".join(new)
         said = _GIVEN if cluster.member.shares else _MISSING
-        warnings.warn(f"{cluster.member_task} ends without {named}. {said}.", StagingWarning, stacklevel=4)
+        warn(f"{cluster.member_task} ends without {named}. {said}.", StagingWarning)
 
 
 def check_not_left_behind(cluster: Cluster) -> None:

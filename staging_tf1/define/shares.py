@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import refuse, shown
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.errors import ClusterError, LeftoverWarning
+from staging_tf1.errors import ClusterError, LeftoverWarning, warn
 from staging_tf1.graph.position import DYNAMIC
 from staging_tf1.sources import Source, StreamSource
 
@@ -171,12 +170,11 @@ def common_batches(source: Source | StreamSource, parts: Parts, what: str) -> in
     counts = [source.shard(part, parts.all).num_batches or 0 for part in range(parts.all)]
     least, total = min(counts), sum(counts)
     if total > least * parts.all and not parts.first:
-        warnings.warn(
+        warn(
             f"{what}: in synchronous training each of the {parts.all} workers or towers takes {least} batches; "
             f"{total - least * parts.all} of {total} are left over. To leave out none, choose a batch_size that "
             f"divides the records evenly.",
             LeftoverWarning,
-            stacklevel=6,
         )
     return least
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.errors import LeftoverWarning
+from staging_tf1.errors import LeftoverWarning, warn
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.feed.tower_barrier import TowerBarrier
@@ -91,11 +90,10 @@ class Delivery:
         if not (any(withheld) and self.barrier is not None and self.barrier.over):
             return
         left = ", ".join(f"{sink.sink.name}: {count}" for sink, count in zip(self.sinks, withheld, strict=True))
-        warnings.warn(
+        warn(
             f"'{self._name}': the towers had unequal numbers of batches, and these were staged but never taken: "
             f"{left}. After the OutOfRangeError of the common step, fetch each tower separately until it ends.",
             LeftoverWarning,
-            stacklevel=2,
         )
 
     def _refuse_beyond_the_end(self, towers: frozenset[int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saver_of
-from staging_tf1.errors import StagingWarning
+from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sync_pause import SyncPause
@@ -121,11 +120,10 @@ class GatedRuns:
         cluster = self._cluster
         named = ", ".join(repr(saver) for saver in sorted(savers))
         if not cluster.is_chief:
-            warnings.warn(
+            warn(
                 f"{cluster.member_task} saves a checkpoint with the saver {named}. Only on the chief do the other "
                 f"workers stand still for it, so this one may hold a batch without its gradient. Save on the chief.",
                 StagingWarning,
-                stacklevel=4,
             )
             return self._pass(_OTHER, self._run_before, fetches, feed_dict, options, run_metadata)
         copies = copies_of(self._session.graph)

@@ -6,11 +6,10 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-import warnings
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning
+from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning, warn
 from staging_tf1.legacy import views
 from staging_tf1.legacy.tensorflow_names import KERAS_TWO
 
@@ -39,11 +38,10 @@ def require() -> None:
             "TensorFlow comes with Keras 3. Install Keras 2 as well: pip install tf_keras."
         )
     if late and not has_keras_two(of_tensorflow=True):
-        warnings.warn(
+        warn(
             "staging_tf1.contrib.keras_two was imported after TensorFlow: imports such as "
             "'from tensorflow.compat.v1.layers import dense' fail. Import it in the first line of the main program.",
             StagingWarning,
-            stacklevel=3,
         )
 
 

@@ -8,7 +8,6 @@ If that run meets the end, the step has taken nothing, and the area can still be
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import fast_callable, tf
-from staging_tf1.errors import LeftoverWarning
+from staging_tf1.errors import LeftoverWarning, warn
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sink_run import SinkRun
@@ -106,12 +105,11 @@ class ClassicLoops:
             held = sum(len(batches) for puts, batches in self._held.items() if classic.puts & puts)
             left = int(self._reader([classic.area.size_op()])()[0]) + held
             if left:
-                warnings.warn(
+                warn(
                     f"{classic.area}: the input has ended, and no step has taken the last {left} element(s). After the "
                     f"OutOfRangeError of the run that puts, run the get alone until it raises OutOfRangeError, too. "
                     f"staged() does this itself.",
                     LeftoverWarning,
-                    stacklevel=2,
                 )
 
     def _cannot_end(self, plan: Plan) -> bool:

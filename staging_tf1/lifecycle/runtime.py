@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import recovered_from
-from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning
+from staging_tf1.errors import AutoStageError, StallError, StuckThreadWarning, warn
 from staging_tf1.feed.gated import gated_runs
 from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline
@@ -313,7 +312,7 @@ class SessionRuntime:
         self.steps.warn_of_leftovers()
         for join in [*(run.join for run in runs), self.steps.join]:
             for state in join(join_secs):
-                warnings.warn(stuck_text(state, join_secs), StuckThreadWarning, stacklevel=2)
+                warn(stuck_text(state, join_secs), StuckThreadWarning)
         return figures
 
     def _close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from html import escape
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, folder, function, output_file, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
-from staging_tf1.errors import UnclosedWarning
+from staging_tf1.errors import UnclosedWarning, warn
 from staging_tf1.feed.picture import html_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
@@ -274,10 +273,9 @@ class StagingSession:
 
     def __del__(self) -> None:
         if self._session is not None and not has_lost_tensorflow():
-            warnings.warn(
+            warn(
                 f"StagingSession (made at {self._made_at}) was never closed. Use it in a `with` block, or close() it.",
                 UnclosedWarning,
-                stacklevel=2,
             )
 
     def __str__(self) -> str:

@@ -6,11 +6,10 @@ See https://github.com/google/array_record.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from staging_tf1.errors import StagingWarning
+from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.options import Options
@@ -79,10 +78,9 @@ def _warn_of_groups(owner: str, files: ArrayRecordFiles) -> None:
     grouped = [(size, path) for size, path in zip(files.group_sizes, files.paths) if size > 1]
     if grouped:
         size, path = max(grouped)
-        warnings.warn(
+        warn(
             f"{owner}: {path} was written in groups of {size} records. Reading one record decompresses its whole "
             f"group, which makes shuffled reads many times slower. Write the file with group_size:1, as "
             f"staging_tf1.sources.write_array_records does, or do not shuffle.",
             StagingWarning,
-            stacklevel=3,
         )

@@ -14,8 +14,8 @@ from forked import ForkServer
 
 RECORDS = 60
 BATCH = 5
-# A signal meets step 4: while it waits for input, within it, or just before it. In lockstep, step 3 reads the batch of
-# step 4.
+# A signal meets step 4: while it waits for input, within it, or just before it. In lockstep a step reads the next
+# step's batch before it runs.
 PROGRAM = f"""
 import os, signal, sys, threading, time
 import numpy as np
@@ -35,7 +35,7 @@ def shoot():
     os.kill(os.getpid(), int(number))
 
 def shoot_when_a_step_waits():
-    while steps < (3 if shape == "lockstep" else 4) or not hook.runtime.pending:
+    while shape != "lockstep" and (steps < 4 or not hook.runtime.pending):
         time.sleep(0.001)
     # A signal before the step has taken from the other one finds nothing that could be lost.
     while shape == "pipelines" and hook.stats()[-1].batches < 5:
@@ -153,11 +153,7 @@ def test_the_next_run_goes_on_with_the_next_record(
     done = stopped.run(number, how, shape, session)
     assert (done.returncode, done.stdout) == (code_of(number), "SIGTERM is default: True\n"), done.stderr
     step, seen = stopped.saved()
-    if (how, shape) == ("wait", "lockstep"):
-        # The batch is read beside a step, which the signal may meet before it has begun or after its end.
-        assert step in (3, 4, 5)
-    else:
-        assert step == (5 if how == "in" else 4)
+    assert step == (3 if (how, shape) == ("wait", "lockstep") else 5 if how == "in" else 4)
     batches = step * (2 if shape == "towers" else 1)
     assert seen[:RECORDS] == [1] * batches * BATCH + [0] * (RECORDS - batches * BATCH)
 

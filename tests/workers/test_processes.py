@@ -228,9 +228,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "got num_processes=2 with lockstep=True, which reads each batch when a step needs it",
     ),
     "a negative number": (
-        lambda: staging.staged(digits(), num_processes=-1),
+        lambda: staging.staged(digits(), num_processes=-2),
         ValueError,
-        "got num_processes=-1, expected a whole number from 0 to 512 .worker processes for each tower; 0 makes the",
+        "got num_processes=-2, expected a whole number from 0 to 512 .worker processes for each tower; 0 makes the",
+    ),
+    "AUTOTUNE": (
+        lambda: staging.staged(digits(), num_processes=tf.data.AUTOTUNE),
+        ValueError,
+        r"got num_processes=-1 \(AUTOTUNE\)\. The processes start once, so their number cannot follow the load\.",
     ),
     "a bool": (lambda: staging.staged(digits(), num_processes=True), TypeError, "got num_processes=True, expected a w"),
     "too many for the towers": (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-import warnings
 from typing import Any
 
 from staging_tf1 import arguments
-from staging_tf1.errors import RecordFileError, StagingWarning
+from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.sources.files.replacing import check_regular
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
@@ -56,11 +55,10 @@ def _patterns(owner: str, files: Any) -> list[str]:
 
 def _warn_of_repeats(owner: str, again: list[str]) -> None:
     others = f" and {len(again) - 1} more" if len(again) > 1 else ""
-    warnings.warn(
+    warn(
         f"{owner}: the file {again[0]}{others} is matched by a glob and also listed or matched again; it is read once. "
         f"To read a file twice, list its path twice without a glob.",
         StagingWarning,
-        stacklevel=4,
     )
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import warnings
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from staging_tf1.arguments import kind_of_file
-from staging_tf1.errors import RecordFileError, StagingWarning
+from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.sources.files.os_errors import cure_of
 from staging_tf1.sources.files.replacing import check_regular, replacing
@@ -199,11 +198,10 @@ def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: f
             f"{name} is compressed and must be decompressed for random access, but neither its folder nor the cache "
             f"folder {cache_dir()} is writable ({failure}). Set STAGING_TF1_CACHE to a writable folder."
         )
-    warnings.warn(
+    warn(
         f"cannot write the index of {name} ({failure}), so each process creates it again. Set STAGING_TF1_CACHE to a "
         f"writable folder.",
         StagingWarning,
-        stacklevel=3,
     )
     offsets, lost = _scanned(name, skip_corrupt, delay_secs)
     return RecordIndex(name, name, status.st_size, status.st_mtime_ns, offsets, lost, bool(lost), None)
