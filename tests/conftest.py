@@ -18,6 +18,7 @@ from typing import Any
 import fork_worker
 import pytest
 from forked import ForkServer
+from hypothesis import settings
 from load import slowdown
 from order import Recorder, import_own_part, long_first, workers
 from processes import RunPython
@@ -38,6 +39,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # nohup ignores SIGHUP for its child processes and theirs. A handler does the same for this process only.
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+# How long an example takes says nothing on a loaded machine; every test has a time limit.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -86,7 +86,7 @@ def losses(seed: int, *, auto: bool) -> list[Any]:
             return [sess.run([*fetches, train])[:-1] for _ in range(STEPS)]
 
 
-@settings(max_examples=examples(5), deadline=None)
+@settings(max_examples=examples(5))
 @given(st.integers(0, 2**32))
 def test_a_random_graph_gives_the_same_values(seed: int) -> None:
     # Not the same bits: the last one also differs from one run to the next, likely with the alignment of the memory.

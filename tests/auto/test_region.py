@@ -55,7 +55,7 @@ def after(nodes: dict[int, Node], first: set[int]) -> set[int]:
     return found
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.integers(0, 2**32))
 def test_no_other_cut_costs_less_and_no_equal_one_moves_more(seed: int) -> None:
     nodes, blocked = random_nodes(seed)

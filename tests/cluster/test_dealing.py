@@ -205,7 +205,7 @@ class Cluster(RuleBasedStateMachine):
         assert self.trained == Counter(range(self.num_batches))
 
 
-Cluster.TestCase.settings = settings(max_examples=200 if with_slow() else 60, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=200 if with_slow() else 60, stateful_step_count=40)
 TestEverything = Cluster.TestCase
 
 

@@ -415,7 +415,7 @@ def plain(value: Any) -> Any:
     return np.asarray(value).tolist()
 
 
-@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), structure=NESTS)
 def test_any_nest_of_components_arrives_as_it_was(data: Any, structure: Any) -> None:
     structure = (structure,) if is_kind(structure) else structure

@@ -178,7 +178,7 @@ def build(way: str, values: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("way", ["staged", "queue", "towers"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(schedule=st.lists(st.integers(1, 16), min_size=1, max_size=12), jitter=st.integers(0, 3))
 def test_any_schedule_of_numbers_delivers_the_same_batches(way: str, schedule: list[int], jitter: int) -> None:
     def transform(batch: Any) -> Any:

@@ -379,7 +379,7 @@ def of(sources: Sequence[Any], spans: Sequence[range]) -> Counter[int]:
     return Counter(record for source, span in zip(sources, spans) for k in span for record in source.batch(k).tolist())
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(runs(), st.sampled_from(["exact", "ignore"]))
 def test_nothing_is_left_out_and_exact_repeats_nothing(
     case: tuple[dict[str, Any], Deal, list[int], Deal], resume: str

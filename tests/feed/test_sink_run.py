@@ -390,7 +390,7 @@ def test_a_put_that_ends_during_a_repair_has_lost_nothing(graph: Any) -> None:
         assert places(sess, sink) == (2, 0)
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(st.sampled_from(["put", "take", "lose", "repair"]), max_size=12))
 def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -> None:
     with tf.Graph().as_default():

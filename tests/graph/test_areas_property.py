@@ -23,7 +23,7 @@ def elements(draw: Any) -> list[np.ndarray[Any, Any]]:
     return draw(st.lists(arrays, min_size=1, max_size=4))  # type: ignore[no-any-return]
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(
     arrays=elements(),
     named=st.booleans(),

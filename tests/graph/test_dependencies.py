@@ -182,7 +182,7 @@ def graphs(draw: Any) -> list[tuple[list[int], list[int]]]:
     return [(draw(each), draw(each)) for each in earlier]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(graphs(), st.data())
 def test_the_ops_of_a_run_are_those_that_tensorflow_keeps(
     links: list[tuple[list[int], list[int]]], data: st.DataObject

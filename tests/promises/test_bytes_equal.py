@@ -203,7 +203,7 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
         # Not by put, which would make a graph for each. test_areas_property tries arbitrary values for it.
         named = st.just(pipelines.names)
         arbitrary = given(array=values, layout=st.sampled_from(sorted(layouts)), named=named)(check)
-        settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])(arbitrary)()
+        settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow])(arbitrary)()
 
 
 @pytest.mark.parametrize("value", [[0, 2**63 + 256], [[0, 0], [2**64 - 1, 0]], [2**63 - 1, 2**63]], ids=str)

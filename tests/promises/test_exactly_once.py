@@ -65,7 +65,7 @@ def run_to_the_end(fetch: Any, inter_op: int = 0) -> list[Any]:
     return got
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     mode=st.sampled_from(MODES),
     records=st.one_of(st.integers(1, 40), st.integers(1, 5000)),
@@ -113,7 +113,7 @@ def test_lockstep_delivers_the_last_batch_of_what_control_flow_reads(graph: Any,
     assert run_to_the_end(staging.staged(x + 100, lockstep=True)) == [100, 101, 102, 103, 104]
 
 
-@settings(max_examples=TOWER_EXAMPLES, deadline=None)
+@settings(max_examples=TOWER_EXAMPLES)
 @given(
     mode=st.sampled_from(["source", "source-lockstep", "stream", "stream-lockstep", "dataset", "tensors"]),
     records=st.integers(3, 600),

@@ -419,7 +419,7 @@ def test_integers_that_a_float_dtype_holds_and_all_floats_are_converted(value: A
     assert np.array_equal(as_array(value, np.dtype(dtype), "x"), np.array(value, np.float64).astype(dtype))
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     values=st.lists(st.integers(-(2**65), 2**65) | st.integers(-(2**12), 2**12) | st.floats(width=16), min_size=1),
     dtype=st.sampled_from([np.float16, np.float32, np.float64, np.complex64, ml_dtypes.bfloat16]),

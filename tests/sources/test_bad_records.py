@@ -37,7 +37,7 @@ def source(bad: Any = (), none: Any = (), **options: Any) -> MapSource:
     return MapSource(Faulty(20, bad, none), **{**dict(batch_size=4, epochs=1, skip_bad_records=True), **options})
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     bad=st.sets(st.integers(0, 19), max_size=19),
     none=st.sets(st.integers(0, 19)),

@@ -152,7 +152,7 @@ def padding(lengths: np.ndarray[Any, Any], source: Any) -> float:
     return 1 - sum(batch.sum() for batch in batches) / sum(len(batch) * batch.max() for batch in batches)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(1, 3))
 def test_an_order_by_length_is_an_order(
     count: int, batch_size: int, group: int, block: int, shuffle: bool, shards: int

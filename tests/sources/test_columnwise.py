@@ -114,7 +114,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     values=st.lists(VALUES, min_size=1, max_size=3) | VALUES.map(lambda value: [value] * 3), kind=st.sampled_from("vtd")
 )
@@ -149,7 +149,7 @@ def outcome(stack: Any) -> Any:
     return None if stacked is None else [(each.dtype, each.shape, each.tobytes()) for each in flatten(stacked)]
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(first=ANYTHING | st.just(0.5), values=st.lists(ANYTHING, min_size=1, max_size=3), of_one_type=st.booleans())
 def test_no_batch_is_stacked_at_once_that_the_check_of_each_refuses(first: Any, values: Any, of_one_type: bool) -> None:
     """The first record, which sets the dtypes, may be in another batch."""

@@ -107,7 +107,7 @@ def option_sets(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_composition_holds_what_the_lists_hold(data: Any) -> None:
     options = data.draw(option_sets())
@@ -119,7 +119,7 @@ def test_a_composition_holds_what_the_lists_hold(data: Any) -> None:
     assert Counter(got) == Counter(records * options["epochs"])
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_a_composition_is_a_source_like_any_other(data: Any) -> None:
     source, records = data.draw(compositions(data.draw(option_sets())))
@@ -129,7 +129,7 @@ def test_a_composition_is_a_source_like_any_other(data: Any) -> None:
     testing.assert_shards_partition(divided, data.draw(st.integers(1, len(records))))
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_a_composition_resumes_on_other_towers(data: Any) -> None:
     source, records = data.draw(compositions({"batch_size": 2, "shuffle": True, "seed": 4, "epochs": 2}))

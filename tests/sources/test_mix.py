@@ -30,7 +30,7 @@ def order(mixture: Any, count: int) -> np.ndarray[Any, Any]:
 weights_lists = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(weights_lists, st.integers(0, 99))
 def test_every_prefix_has_the_proportions(counts: list[int], seed: int) -> None:
     shares = np.array(counts) / sum(counts)
@@ -41,7 +41,7 @@ def test_every_prefix_has_the_proportions(counts: list[int], seed: int) -> None:
         assert (draws[mine] == np.arange(mine.sum())).all(), "no draw is lost or repeated"
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(weights_lists, st.lists(st.integers(1, 40), min_size=5, max_size=5), st.booleans(), st.integers(1, 9))
 def test_an_epoch_repeats_nothing_and_the_next_one_goes_on(
     weights: list[int], sizes: list[int], shuffle: bool, batch_size: int
@@ -62,7 +62,7 @@ def test_an_epoch_repeats_nothing_and_the_next_one_goes_on(
         assert shuffle or mine == [1000 * part + n % size for n in range(len(mine))]
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(weights_lists, st.integers(1, 4), st.integers(1, 30))
 def test_a_mixture_is_a_source_like_any_other(weights: list[int], shards: int, size: int) -> None:
     mixture = mix([numbered(1000 * part, size + part) for part in range(len(weights))], weights, seed=3)
@@ -114,7 +114,7 @@ stage_lists = st.integers(1, 4).flatmap(
 )
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 @given(weights=stage_lists, seed=st.integers(0, 99), data=st.data())
 def test_weights_that_change_are_kept_between_the_changes(weights: Any, seed: int, data: Any) -> None:
     sizes = [data.draw(st.integers(1, 5000)) for _ in weights[0]]

@@ -28,7 +28,7 @@ def test_order_is_pinned() -> None:
     assert permute(np.arange(2), 10**12, 42, 3).tolist() == [203888628584, 779988564051]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     n=st.one_of(st.integers(1, 300), st.integers(SORTED_RECORDS - 2, 20_000)),
     seed=st.integers(0, 2**63 - 1),
@@ -101,7 +101,7 @@ def test_nothing_grows_with_the_number_of_records() -> None:
     assert sum(chunk.nbytes for chunk in order._chunks.values()) <= 16 * 4096 * 8
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     n=st.integers(1, 40),
     batch_size=st.integers(1, 50),

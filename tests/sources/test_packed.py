@@ -50,7 +50,7 @@ def unpacked(batch: Any) -> list[list[list[int]]]:
 sized = st.lists(st.integers(0, 9), min_size=1, max_size=30)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(lengths=sized, batch_size=st.integers(1, 4), shuffle=st.booleans(), length=st.integers(9, 20))
 def test_each_record_is_in_one_row_once(lengths: list[int], batch_size: int, shuffle: bool, length: int) -> None:
     source = words(lengths, batch_size=batch_size, shuffle=shuffle, seed=1).packed(length, lengths, value=-1)
@@ -62,7 +62,7 @@ def test_each_record_is_in_one_row_once(lengths: list[int], batch_size: int, shu
         assert (packed["t"][segments == 0] == -1).all() and packed["t"].shape[1] == length
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(lengths=st.lists(st.integers(0, 50), min_size=1, max_size=300), length=st.integers(50, 90))
 def test_two_rows_never_fit_into_one(lengths: list[int], length: int) -> None:
     rows = packed_rows(np.array(lengths), length)

@@ -24,7 +24,7 @@ def records(count: int, rows: list[int], inner: int) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(
     count=st.integers(1, 12),
     rows=st.lists(st.integers(0, 6), min_size=1, max_size=5),

@@ -271,7 +271,7 @@ def test_records_that_the_graph_parses_are_refused(tmp_path: Path) -> None:
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=3), max_size=3)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(records=st.lists(ROWS, min_size=1, max_size=7), batch_size=st.integers(1, 4), rank=st.integers(1, 2))
 def test_any_records_come_back(records: Any, batch_size: int, rank: int) -> None:
     """Records of arrays, so that the first one has a dtype even if it is empty."""

@@ -113,7 +113,7 @@ def cases(draw: Any) -> tuple[Dealing, list[int], Dealing, int, int | None]:
     return had, positions, has, num_records, epochs
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(cases())
 def test_it_is_what_counting_one_by_one_finds(case: tuple[Dealing, list[int], Dealing, int, int | None]) -> None:
     had, positions, has, num_records, epochs = case

@@ -36,7 +36,7 @@ def drawn(weights: list[float], seed: int, epoch: int, place: int) -> int:
 WEIGHTS = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e300)), min_size=1, max_size=20).filter(any)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     weights=WEIGHTS,
     seed=st.integers(0, 2**63 - 1),

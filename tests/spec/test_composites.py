@@ -355,7 +355,7 @@ def test_a_source_of_records_refuses_them_with_a_cure(make: Callable[[Any], Any]
             print(make({"x": value}).spec)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     splits=hnp.arrays(np.int64, st.integers(1, 5), elements=st.integers(-1, 4)),
     count=st.integers(0, 4),
@@ -378,7 +378,7 @@ def test_splits_are_taken_if_and_only_if_they_cut_the_values_in_order(splits: An
         assert good
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(
     indices=st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), max_size=5),
     shape=st.tuples(st.integers(-1, 3), st.integers(0, 4)),
@@ -400,7 +400,7 @@ def test_indices_are_taken_if_and_only_if_each_place_comes_once_in_order(indices
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=5)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(rows=st.lists(ROWS, max_size=4))
 def test_any_rows_come_back_from_a_ragged_value(rows: Any) -> None:
     value = RaggedValue.from_rows(rows, ragged_rank=2, dtype=np.int64)._checked("x")

@@ -57,7 +57,7 @@ SOME = st.frozensets(st.sampled_from(sorted(EVERY)))
 STEPS = st.lists(st.tuples(SOME, st.none() | SOME), max_size=12)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(STEPS)
 def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[Any, Any]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
