@@ -211,7 +211,12 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
         self._runtime = SessionRuntime(
-            session, self._pipelines, self._observer, self._rule, by_hand=self.by_hand, last_save=self._last_save
+            session,
+            self._pipelines,
+            self._observer,
+            self._rule,
+            waits_for_workers=self.by_hand,
+            last_save=self._last_save,
         )
         if self._trace is not None:
             self._runtime.record(self._trace)

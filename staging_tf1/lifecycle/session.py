@@ -200,8 +200,7 @@ class StagingSession:
         check_run(feed_dict, options, run_metadata)
         session = self._open()
         try:
-            steps = self._hook.runtime.steps
-            with steps.waiting_for_others(steps.demand(fetches, feed_dict)):
+            with self._hook.runtime.steps.in_turn(fetches, feed_dict):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
@@ -233,7 +232,7 @@ class StagingSession:
         self._open()
         if feed_list is not None:
             feed_list = checked_feeds(feed_list)
-        step = make_stepper(self._hook.runtime, fetches, feed_list)
+        step = make_stepper(self._hook.runtime.steps, fetches, feed_list)
 
         def call(*values: Any) -> Any:
             refuse_if_forked(self)
