@@ -295,6 +295,7 @@ class Steps:
 
     def _repair(self, demand: Demand) -> None:
         with self._lock:
+            self.failed_batches.failed(demand.sinks)
             self._under_way -= 1
             self._unsettled = True
         try:
