@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,10 +34,14 @@ class BatchReader:
       producer: the producer whose batches to read.
       reader: reads them from the source; None if the graph computes them.
       start: the number of the first batch.
+
+    Attributes:
+      on_failed_step: called after a failed step, which may have lost a batch.
     """
 
     def __init__(self, producer: Producer, reader: Reader | None, start: int) -> None:
         self.producer, self.start = producer, start
+        self.on_failed_step: list[Callable[[], None]] = []
         self.skipped = SkipCounter(producer.name, producer.skip_rule)
         self._reader = reader
         # All batches with smaller numbers were delivered or skipped.
@@ -73,9 +77,6 @@ class BatchReader:
     def stop(self) -> None:
         """Ends a wait for batches that are not this worker's yet, as at the end of the data."""
 
-    def step_failed(self) -> None:
-        """Told when a step has failed, which may have lost a batch."""
-
     def count_of(self, number: int) -> int:
         """Returns how many batches of the source the delivery of `number` stands for. Call it in order of delivery.
 
@@ -105,6 +106,7 @@ class SuppliedReader(BatchReader):
     def __init__(self, producer: Producer, supply: Supply) -> None:
         super().__init__(producer, None, 0)
         self._supply = supply
+        self.on_failed_step.append(supply.step_failed)
         self._naming = threading.Lock()
         # The number in the source of each batch that is read and not delivered, by its place.
         self._batches: dict[int, int] = {}
@@ -146,10 +148,6 @@ class SuppliedReader(BatchReader):
     def stop(self) -> None:
         """See base class."""
         self._supply.stop()
-
-    def step_failed(self) -> None:
-        """See base class."""
-        self._supply.step_failed()
 
     def count_of(self, number: int) -> int:
         """See base class."""

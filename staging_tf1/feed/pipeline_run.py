@@ -273,6 +273,6 @@ def repair_all(runs: Sequence[PipelineRun]) -> None:
     stats = [[sink.sink.stats.value for sink in run.sinks] for run in in_towers]
     for run, sums in zip(in_towers, run_unwrapped(session, stats) if stats else (), strict=True):
         run.delivery.note_taken([GetStats.batches(each) for each in sums])
-    for run in runs:
-        for producer in run.producers:
-            producer.wake()
+    for producer in [producer for run in runs for producer in run.producers]:
+        for call in producer.on_failed_step:
+            call()

@@ -25,6 +25,9 @@ class ProducerRun:
       batches: reads the batches.
       rotation: the order of the towers, for an input that they share.
       delivery: takes the batches.
+
+    Attributes:
+      on_failed_step: called after a failed step.
     """
 
     def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
@@ -45,6 +48,10 @@ class ProducerRun:
         self._round = batches.start
         handshake = self.sink.sink.handshake
         self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
+        self.on_failed_step = batches.on_failed_step
+        if self._handshake is not None:
+            # Wakes a feeder that waits for its taker.
+            self.on_failed_step.append(self._handshake.tell)
 
     def stop(self) -> None:
         """Wakes the threads that wait for earlier batches, and the parked ones."""
@@ -71,12 +78,6 @@ class ProducerRun:
         on_number = self.states[0].on_number
         if on_number is not None:
             on_number(number)
-
-    def wake(self) -> None:
-        """Wakes a feeder that waits for its taker, after the taker's step failed."""
-        self._batches.step_failed()
-        if self._handshake is not None:
-            self._handshake.tell()
 
     def feed(self, state: ThreadState) -> None:
         """Delivers batches until the end of the data, or until the pipeline stops."""

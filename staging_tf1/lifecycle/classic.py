@@ -9,7 +9,7 @@ If that run meets the end, the step has taken nothing, and the area can still be
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,10 @@ from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.classic import ClassicArea, Dequeue, Filler, classic_areas, needs_of
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import queue_key
+from staging_tf1.lifecycle.timed import TimedRuns
 
 # The names of the put ops of one group.
 _Puts = frozenset[str]
-# Wraps a call (its fetches, the call) so that the watchdog sees it.
-Watched = Callable[[Any, Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +63,11 @@ class ClassicLoops:
     Args:
       session: a `tf.Session`. Areas on a server are not handled.
       pipelines: the pipelines of its graph, started.
-      pending: the session's runs in progress, by thread.
-      watched: makes a call visible to the watchdog.
+      timed: times the runs of the session.
     """
 
-    def __init__(
-        self, session: Any, pipelines: Sequence[Pipeline], pending: Mapping[int, Any], watched: Watched
-    ) -> None:
-        self._session, self._pending, self._watched = session, pending, watched
+    def __init__(self, session: Any, pipelines: Sequence[Pipeline], timed: TimedRuns) -> None:
+        self._session, self._timed = session, timed
         self._queues = _queues(session, pipelines)
         areas = [] if session.sess_str else plain_areas(session.graph, pipelines)
         areas = [area for area in areas if isinstance(area, StagingArea)]
@@ -139,9 +135,8 @@ class ClassicLoops:
         except IndexError:
             pass
         if group.puts not in self._takes:
-            call = fast_callable(self._session, feeds=(), targets=(), fetches=group.cut)
-            self._takes[group.puts] = self._watched(list(group.cut), call)
-        values = self._takes[group.puts]()
+            self._takes[group.puts] = fast_callable(self._session, feeds=(), targets=(), fetches=group.cut)
+        values = self._timed.run(list(group.cut), None, self._takes[group.puts])
         return [np.asarray(value, tensor.dtype.as_numpy_dtype) for tensor, value in zip(group.cut, values, strict=True)]
 
     def _refuse_if_over(self, classic: ClassicArea) -> None:
@@ -150,7 +145,7 @@ class ClassicLoops:
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
             return
-        if any(self._plans.of(run.fetches, run.fed).puts & classic.puts for run in list(self._pending.values())):
+        if any(self._plans.of(run.fetches, run.fed).puts & classic.puts for run in list(self._timed.pending.values())):
             return
         sizes = [self._queues[queue].sink.size for queue in queues]
         held, *sizes = self._reader([classic.area.size_op(), *sizes])()

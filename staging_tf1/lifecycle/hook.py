@@ -116,7 +116,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._final_stats: list[PipelineStats] | None = None
         # Whether the session is a MonitoredSession made by hand. Its chief restores without asking, and saves at the
         # end without waiting for the other workers.
-        self.by_hand = True
+        self._by_hand = True
 
     @property
     def session(self) -> Any:
@@ -177,7 +177,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
         if cluster is not None:
             copy_before_saving(cluster, self._graph)
-        if cluster is not None and self.by_hand:
+        if cluster is not None and self._by_hand:
             self._meet_other_workers(cluster)
 
     def _meet_other_workers(self, cluster: Cluster) -> None:
@@ -211,7 +211,12 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
         self._runtime = SessionRuntime(
-            session, self._pipelines, self._observer, self._rule, by_hand=self.by_hand, last_save=self._last_save
+            session,
+            self._pipelines,
+            self._observer,
+            self._rule,
+            waits_for_workers=self._by_hand,
+            last_save=self._last_save,
         )
         if self._trace is not None:
             self._runtime.record(self._trace)
@@ -237,21 +242,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if error is not None:
             # Raised when all hooks have ended, one of which may save the last checkpoint.
             coord.request_stop((type(error), error, None))
-
-    # For StagingSession.
-
-    @contextlib.contextmanager
-    def creating(self) -> Iterator[None]:
-        """Ends what has started if the session cannot be created, as when a later hook fails.
-
-        MonitoredSession would leave the threads running.
-        """
-        try:
-            yield
-        except BaseException:
-            self._close_session()
-            self._let_go_of_graph()
-            raise
 
     def _close_session(self) -> None:
         """Ends the last session, unless it is closed. MonitoredSession closes none whose hooks failed at the start."""
@@ -301,3 +291,29 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if self._graph is not None:
             start_together(self._graph, False)
             follow_runs(self._graph, None)
+
+
+class SessionHook(StagingHook):
+    """The hook of a `StagingSession`.
+
+    Args:
+      by_hand: whether the session does not meet the other workers of a cluster itself.
+      **options: the arguments of `StagingHook`.
+    """
+
+    def __init__(self, *, by_hand: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._by_hand = by_hand
+
+    @contextlib.contextmanager
+    def creating(self) -> Iterator[None]:
+        """Ends what has started if the session cannot be created, as when a later hook fails.
+
+        MonitoredSession would leave the threads running.
+        """
+        try:
+            yield
+        except BaseException:
+            self._close_session()
+            self._let_go_of_graph()
+            raise

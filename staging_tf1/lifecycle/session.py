@@ -20,7 +20,7 @@ from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.placement import absent_devices_named
 from staging_tf1.lifecycle.cluster_graph import check_without_cluster
 from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interval, cluster_session
-from staging_tf1.lifecycle.hook import StagingHook
+from staging_tf1.lifecycle.hook import SessionHook
 from staging_tf1.lifecycle.interrupt import interruption
 from staging_tf1.lifecycle.monitored import (
     check_config,
@@ -128,7 +128,8 @@ class StagingSession:
         refuse_if_forked(self)
         # Only the chief saves and restores.
         is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief
-        self._hook = StagingHook(
+        self._hook = SessionHook(
+            by_hand=cluster is None,
             stop_grace_period_secs=join_secs,
             stall_secs=stall_secs,
             stall_raises=stall_raises,
@@ -152,7 +153,7 @@ class StagingSession:
     def _monitored_session(self, options: dict[str, Any], monitored: dict[str, Any]) -> Any:
         """Creates the session, in the cluster if there is one."""
         if self._cluster is not None:
-            self._hook.by_hand, self._scaffold = False, options["scaffold"]
+            self._scaffold = options["scaffold"]
             return cluster_session(self._cluster, **options, monitored=monitored)
         if not monitored.get("master"):
             check_without_cluster(tf.get_default_graph())
@@ -200,8 +201,7 @@ class StagingSession:
         check_run(feed_dict, options, run_metadata)
         session = self._open()
         try:
-            steps = self._hook.runtime.steps
-            with steps.waiting_for_others(steps.demand(fetches, feed_dict)):
+            with self._hook.runtime.steps.in_turn(fetches, feed_dict):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)
@@ -233,7 +233,7 @@ class StagingSession:
         self._open()
         if feed_list is not None:
             feed_list = checked_feeds(feed_list)
-        step = make_stepper(self._hook.runtime, fetches, feed_list)
+        step = make_stepper(self._hook.runtime.steps, fetches, feed_list)
 
         def call(*values: Any) -> Any:
             refuse_if_forked(self)

@@ -1,24 +1,32 @@
-"""`Steps`: what happens before and after each step of one session."""
+"""`Steps`: the steps of one session: what each takes, what is added to it, and what a failed one has lost."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, runs_in
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan, Watched
+from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan
 from staging_tf1.lifecycle.in_step import InStep
+from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 from staging_tf1.lifecycle.on_demand import OnDemand
+from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.failed_batches import FailedBatches
+from staging_tf1.watch.waiting import WaitMeter
+
+# Where steps need not wait for each other.
+_NO_TURN = nullcontext()
 
 
 class Demand(NamedTuple):
@@ -39,20 +47,29 @@ class Demand(NamedTuple):
 
 
 class Steps:
-    """Adds the lockstep puts to a step, keeps towers together, and repairs what a failed step has lost.
+    """Runs the steps of one session.
 
-    Several threads may run steps at once.
+    It adds the lockstep puts, keeps towers and workers together, and repairs what a failed step has lost. Several
+    threads may run steps at once. Each step goes through::
+
+        run                 the session's own `run`, wrapped: what the step takes is looked up
+        step                before it: towers are told, puts and feeds are found. After it: counted or repaired
+        TimedRuns.step      the run itself, timed for the watchdog, the figures and the trace
+
+    A callable of `make_stepper` looks up once what it takes, and then begins at `step`.
 
     Args:
-      session: the session of the steps.
-      pipelines: the pipelines of its graph.
-      pending: the runs in progress, by thread.
-      watched: makes a call that may wait as long as a step visible to the watchdog.
+      session: the session of the steps, whose `run` is not wrapped yet.
+      pipelines: the pipelines of its graph, started.
+      watcher: knows what a signal owes to the main thread.
       interruptible: whether a step must be able to stop waiting for a lockstep source.
-      in_step: in synchronous training, keeps the workers in step.
-      at_end: called when the data of a pipeline that the workers of a cluster share has ended.
+      waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
 
     Attributes:
+      meaning: what the fetches and feeds mean in a graph that was staged by itself; None in any other.
+      timed: times the steps.
+      in_step: in synchronous training, keeps the workers in step.
+      on_demand: starts pipelines with the first step that takes from them.
       failed_batches: the batches that went to failed steps.
       last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
@@ -61,18 +78,20 @@ class Steps:
         self,
         session: Any,
         pipelines: Sequence[Pipeline],
-        pending: Mapping[int, Any],
-        watched: Watched,
+        watcher: InterruptWatcher,
         *,
         interruptible: bool = False,
-        in_step: InStep | None = None,
-        at_end: Callable[[], None] = lambda: None,
+        waits_for_workers: bool = False,
     ) -> None:
-        self._in_step, self._at_end = in_step, at_end
+        self.session, self._pipelines = session, pipelines
+        self._run_before = session.run
+        self.meaning = meaning_of(session.graph)
+        self._cluster = next((each.cluster for each in pipelines if each.cluster is not None), None)
+        self._waits_for_workers = waits_for_workers
         self._of_cluster = {sink for each in pipelines if each.cluster is not None for sink in each.sinks}
-        self._session, self._watched = session, watched
-        self._pipelines = pipelines
-        self._loops = ClassicLoops(session, pipelines, pending, watched)
+        self.timed = TimedRuns(WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)
+        self.in_step = self._new_in_step()
+        self._loops = ClassicLoops(session, pipelines, self.timed)
         # By the name of the op that every get depends on.
         self._sinks = {sink.take.name: sink for each in pipelines for sink in each.sinks if sink.take is not None}
         self.failed_batches = FailedBatches(session, list(self._sinks.values()))
@@ -91,9 +110,20 @@ class Steps:
         # Whether the batches of a failed step are still to be found.
         self._unsettled = False
 
+    def _new_in_step(self) -> InStep | None:
+        if self._cluster is None or not self._cluster.sync:
+            return None
+        return InStep(
+            self._cluster,
+            self.session,
+            next((each.position for each in self._pipelines if each.cluster is not None), None),
+            lambda: bool(self.timed.pending),
+            ends_with_first=any(each.has_unknown_length for each in self._pipelines),
+        )
+
     @property
     def _runs(self) -> list[PipelineRun]:
-        return runs_in(self._session, self._pipelines)
+        return runs_in(self.session, self._pipelines)
 
     def warm_up(self) -> None:
         """Puts the first batch of every lockstep pipeline."""
@@ -102,7 +132,7 @@ class Steps:
             # One run for all.
             feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
             every = [puts for _, puts, _ in ready]
-            self._watched(every, partial(run_unwrapped, self._session, every, feeds))()
+            self.timed.run(every, None, run_unwrapped, self.session, every, feeds)
         for lockstep, _, _ in ready:
             lockstep.have_put()
 
@@ -122,7 +152,7 @@ class Steps:
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> Demand | None:
         try:
-            ops = ops_of_run(self._session.graph, fetches, fed)
+            ops = ops_of_run(self.session.graph, fetches, fed)
         except (KeyError, TypeError, ValueError):
             # Only Session.run understands these fetches, or can say what is wrong.
             return None
@@ -149,20 +179,20 @@ class Steps:
             renews,
         )
 
-    def waiting_for_others(self, demand: Demand | None) -> AbstractContextManager[Any]:
-        """Returns a context for a step. Steps in lockstep wait there for each other."""
-        return self._one_at_a_time if demand is not None and demand.lockstep else nullcontext()
+    def in_turn(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
+        """Returns a context for a run of `fetches`. Steps in lockstep wait there for each other."""
+        if not self._lockstep:
+            return _NO_TURN
+        demand = self.demand(fetches, feed_dict)
+        return self._one_at_a_time if demand is not None and demand.lockstep else _NO_TURN
 
-    def refusing_others(self, demand: Demand) -> AbstractContextManager[Any]:
-        """Returns a context for a step that must not wait, because its caller may hold a lock of the other thread.
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """A context for a step that must not wait, because its caller may hold a lock of the other thread.
 
         Raises:
           RuntimeError: another thread is running a step in lockstep.
         """
-        return self._alone(demand.lockstep[0][0].name) if demand.lockstep else nullcontext()
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
         if not self._one_at_a_time.acquire(blocking=False):
             raise RuntimeError(
                 f"'{name}' is in lockstep, and two threads run steps of it at once. Run them in one thread, or with "
@@ -173,33 +203,54 @@ class Steps:
         finally:
             self._one_at_a_time.release()
 
-    def around(self, demand: Demand, run: Callable[[list[Any], dict[Any, Any]], Any]) -> Any:
+    def run(
+        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    ) -> Any:
+        """Runs a step, or what takes nothing, in place of the session's own `run`."""
+        refuse_if_forked("A session")
+        if self.meaning is not None:
+            fetches, feed_dict = self.meaning.of_run(fetches, feed_dict, partial(run_unwrapped, self.session))
+        demand = self.demand(fetches, feed_dict)
+        if demand is None:
+            return self.timed.step((), fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
+        call = partial(self.run_session, fetches, options, run_metadata)
+        with self._alone(demand.lockstep[0][0].name) if demand.lockstep else _NO_TURN:
+            return self.step(demand, fetches, feed_dict, call)
+
+    def run_session(self, fetches: Any, options: Any, run_metadata: Any, puts: Sequence[Any], feed_dict: Any) -> Any:
+        """Returns the values of `fetches`, from the session's own `run` together with `puts`."""
+        if not puts:
+            return self._run_before(fetches, feed_dict, options, run_metadata)
+        return self._run_before([fetches, puts], feed_dict, options, run_metadata)[0]
+
+    def step(self, demand: Demand, fetches: Any, feed_dict: Any, call: Callable[[list[Any], Any], Any]) -> Any:
         """Runs one step.
 
         Args:
           demand: what the step takes and puts.
-          run: called with the puts to add to the step, and the additional feeds.
+          fetches: what it fetches.
+          feed_dict: what it feeds.
+          call: called with the puts to add to the step, and all feeds. Returns the values of `fetches`.
 
         Raises:
           tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step, has no batch left.
         """
         if self._unsettled:
             self.settle()
-        if self._in_step is not None:
-            self._watched([], self._in_step.before_step)()
-        self.on_demand.before(demand.starts, demand.renews)
+        if self.in_step is not None:
+            self.timed.run([], None, self.in_step.before_step)
+        if demand.starts or demand.renews:
+            self.on_demand.before(demand.starts, demand.renews)
         puts, feeds = self._before(demand)
+        if feeds:
+            feed_dict = {**(feed_dict or {}), **feeds}
+        wanted = [fetches, puts] if puts else fetches
         with self._lock:
             self._under_way += 1
         try:
-            result = run(puts, feeds)
+            result = self.timed.step(demand.sinks, wanted, feed_dict, call, puts, feed_dict)
         except BaseException as error:
-            before = self.failed_batches.counts(demand.sinks)
-            self._failed(demand)
-            self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
-            if isinstance(error, tf.errors.OutOfRangeError) and not self._of_cluster.isdisjoint(demand.sinks):
-                self._data_has_ended()
-            self.on_demand.raise_cause(demand.starts, error)
+            self._failed(demand, error)
             raise
         with self._lock:
             self.failed_batches.succeeded(demand.sinks)
@@ -208,11 +259,6 @@ class Steps:
         for lockstep, towers in demand.lockstep:
             lockstep.after(towers)
         return result
-
-    def _data_has_ended(self) -> None:
-        if self._in_step is not None:
-            self._in_step.this_one_ended()
-        self._at_end()
 
     def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
         for run, wanted in demand.towers:
@@ -228,15 +274,35 @@ class Steps:
             feeds.update(self._loops.before(demand.plan))
         return puts, feeds
 
-    def _failed(self, demand: Demand) -> None:
-        """Repairs what a failed step has lost."""
+    def _failed(self, demand: Demand, error: BaseException) -> None:
+        """Repairs what a failed step has lost. Raises what has ended a pipeline that starts on demand."""
+        before = self.failed_batches.counts(demand.sinks)
+        self._repair(demand)
+        self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
+        if isinstance(error, tf.errors.OutOfRangeError) and not self._of_cluster.isdisjoint(demand.sinks):
+            self._data_has_ended()
+        if demand.starts:
+            self.on_demand.raise_cause(demand.starts, error)
+
+    def _data_has_ended(self) -> None:
+        """Called by the step that finds the end of data that the workers of a cluster share."""
+        if self.in_step is not None:
+            self.in_step.this_one_ended()
+        if self._waits_for_workers and self._cluster is not None:
+            # The saver of a MonitoredTrainingSession comes before our hook at the end, and must find everybody's
+            # position.
+            self._cluster.wait_for_workers()
+
+    def _repair(self, demand: Demand) -> None:
         with self._lock:
+            self.failed_batches.failed(demand.sinks)
             self._under_way -= 1
             self._unsettled = True
         try:
             # At once, because a feed thread may wait for a slot.
             repair_all(self._runs)
-            repair_lockstep([lockstep for lockstep, _ in demand.lockstep], self._session)
+            if demand.lockstep:
+                repair_lockstep([lockstep for lockstep, _ in demand.lockstep], self.session)
         except (tf.errors.OpError, RuntimeError):
             # The session is gone; there is nothing to repair.
             return

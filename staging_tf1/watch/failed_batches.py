@@ -21,6 +21,8 @@ class FailedBatches:
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._session = session
         self._succeeded: Counter[frozenset[Sink]] = Counter()
+        # The sinks of the failed steps. A put takes from another pipeline's sink where one is staged behind the other.
+        self._suspects: set[Sink] = set()
         self._counted = dict.fromkeys(sinks, 0)
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
 
@@ -32,6 +34,10 @@ class FailedBatches:
         """Counts a successful step that took one batch from each of `sinks`."""
         self._succeeded[sinks] += 1
 
+    def failed(self, sinks: frozenset[Sink]) -> None:
+        """Notes that a step has failed, which takes from `sinks`."""
+        self._suspects |= sinks
+
     def settle(self) -> None:
         """Finds the batches of the steps that failed since the last call. Must be called between two steps."""
         if not self._counted:
@@ -40,6 +46,8 @@ class FailedBatches:
         for sink, of_sink in zip(list(self._counted), sums, strict=True):
             taken = GetStats.batches(of_sink)
             expected = self._counted[sink] + sum(n for sinks, n in self._succeeded.items() if sink in sinks)
-            self.numbers[sink].extend(range(expected, taken))
+            if sink in self._suspects:
+                self.numbers[sink].extend(range(expected, taken))
             self._counted[sink] = taken
         self._succeeded.clear()
+        self._suspects.clear()

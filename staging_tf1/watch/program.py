@@ -11,20 +11,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from staging_tf1._tf import around_runs, is_closed
-from staging_tf1.watch.views import Pending
+from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
-
-
-class Failure(NamedTuple):
-    """A run that failed in a thread of the program's own."""
-
-    thread: threading.Thread
-    run: Pending
-    error: str
 
 
 class _Runs:

@@ -12,10 +12,9 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.callsite import site_of_op
 from staging_tf1.graph.probes import Probe
 from staging_tf1.watch.diagnosis import Diagnosis
-from staging_tf1.watch.program import Failure
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
-from staging_tf1.watch.views import Pending, Snapshot
+from staging_tf1.watch.views import Failure, Pending, Snapshot
 
 # Between two looks at a queue that may be filling.
 _FILLS_SECS = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +18,14 @@ class Pending(NamedTuple):
     fetches: Any
     fed: Any
     reads: str = ""
+
+
+class Failure(NamedTuple):
+    """A run that failed in a thread of the program's own."""
+
+    thread: threading.Thread
+    run: Pending
+    error: str
 
 
 @dataclass(frozen=True)

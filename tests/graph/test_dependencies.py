@@ -20,6 +20,7 @@ import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ByFetches, ancestors, can_end, cut_before
 from staging_tf1.graph.dependencies import ops_of_run as ops_by_name
+from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.steps import Steps
 
 LIMIT_SECS = 200.0
@@ -225,7 +226,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
     with tf.control_dependencies([two[1]["y"]]):
         behind = tf.identity(other)
     with tf.Session() as sess:
-        steps = Steps(sess, pipelines_of(graph), {}, lambda fetches, call: call)
+        steps = Steps(sess, pipelines_of(graph), InterruptWatcher(print))
         for fetches, fed, expected in [
             (other, None, set()),
             (two[0]["x"], None, {"two/0"}),
@@ -244,7 +245,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
 def test_without_a_pipeline_a_run_takes_nothing(graph: Any) -> None:
     (other,) = constants("other")
     with tf.Session() as sess:
-        steps = Steps(sess, [], {}, lambda fetches, call: call)
+        steps = Steps(sess, [], InterruptWatcher(print))
         assert steps.demand(other, None) is None and steps.demand("no such op", None) is None
 
 

@@ -35,7 +35,7 @@ def shoot():
     os.kill(os.getpid(), int(number))
 
 def shoot_when_a_step_waits():
-    while shape != "lockstep" and (steps < 4 or not hook.runtime.pending):
+    while shape != "lockstep" and (steps < 4 or not hook.runtime.steps.timed.pending):
         time.sleep(0.001)
     # A signal before the step has taken from the other one finds nothing that could be lost.
     while shape == "pipelines" and hook.stats()[-1].batches < 5:

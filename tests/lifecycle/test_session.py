@@ -19,6 +19,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
+from staging_tf1.graph.dependencies import ByFetches
 from staging_tf1.sources import ArraySource
 
 
@@ -106,6 +107,30 @@ def test_every_way_to_step_sees_every_batch(graph: Any, how: str, lockstep: bool
                 got.append(int(steps[how]()[0]))
     assert got == [0, 1, 2, 3, 4]
     assert feed_threads() == []
+
+
+@pytest.mark.parametrize("how", ["run", "monitored", "traced", "make_callable"])
+def test_what_a_step_takes_is_looked_up_once(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    x = staging.staged(numbers())
+    asked: list[Any] = []
+    of = ByFetches.of
+
+    def noted(self: ByFetches[Any], fetches: Any, fed: Any) -> Any:
+        asked.append(fetches)
+        return of(self, fetches, fed)
+
+    if how == "monitored":
+        session = tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()])
+    else:
+        session = staging.StagingSession(trace_file=tmp_path / "trace.json" if how == "traced" else None)
+    with session as sess:
+        step = sess.make_callable(x) if how == "make_callable" else lambda: sess.run(x)
+        step()
+        monkeypatch.setattr(ByFetches, "of", noted)
+        step()
+    assert len(asked) == (how != "make_callable")
 
 
 @pytest.mark.parametrize("lockstep", [False, True])

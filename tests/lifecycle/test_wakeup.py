@@ -191,7 +191,7 @@ for closes_elsewhere in (False, True):
     def interrupt():
         for source, _, _ in opened:
             source.waiting.wait(60)
-        while not opened[1][2]._hook.runtime.pending:
+        while not opened[1][2]._hook.runtime.steps.timed.pending:
             threading.Event().wait(0.01)
         os.kill(os.getpid(), signal.SIGINT)
     killer = threading.Thread(target=interrupt)

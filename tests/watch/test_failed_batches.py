@@ -75,6 +75,7 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
             if had is None:
                 batches.succeeded(sinks)
             else:
+                batches.failed(frozenset(played.sinks[tower] for tower in needed))
                 batches.settle()
         assert batches.numbers == {played.sinks[tower]: numbers for tower, numbers in failed.items()}
         batches.settle()
@@ -88,6 +89,7 @@ def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
         batches = FailedBatches(sess, played.sinks)
         batches.succeeded(played.take(EVERY))
         for _ in range(3):
+            batches.failed(frozenset(played.sinks))
             batches.settle()
         batches.succeeded(played.take(EVERY))
         batches.settle()
@@ -99,8 +101,8 @@ def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> Non
         played = Steps(graph, sess)
         batches = FailedBatches(sess, played.sinks)
         batches.succeeded(played.take(EVERY))
-        played.take(frozenset([1]))
-        played.take(EVERY)
+        batches.failed(played.take(frozenset([1])))
+        batches.failed(played.take(EVERY))
         batches.settle()
         assert by_name(batches) == {"x/0": [1], "x/1": [1, 2]}
 
@@ -112,6 +114,7 @@ def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
         played.begin()
         batches = FailedBatches(sess, played.sinks)
         batches.succeeded(played.take(EVERY))
+        batches.failed(frozenset(played.sinks))
         batches.settle()
         assert by_name(batches) == {"x/0": [], "x/1": []}
 
@@ -123,3 +126,20 @@ def test_without_areas_there_is_nothing_to_settle(graph: Any) -> None:
         batches.succeeded(frozenset())
         batches.settle()
         assert batches.numbers == {}
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_what_a_put_takes_from_another_pipeline_did_not_fail(graph: Any, lockstep: bool) -> None:
+    first = staging.staged(ArraySource(np.arange(100), batch_size=1), name="first")
+    second = staging.staged(first * 2, lockstep=lockstep, name="second")
+    fails = tf.placeholder_with_default(False, [])
+    with tf.control_dependencies([second]):
+        # The step fails after it has its batch.
+        check = tf.debugging.Assert(tf.logical_not(fails), ["asked to"])
+    with staging.StagingSession() as sess:
+        for _ in range(3):
+            sess.run([second, check])
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            sess.run([second, check], {fails: True})
+        found = {stats.name: stats.failed_batches for stats in sess.stats()}
+    assert found == {"first": (), "second": (3,)}
