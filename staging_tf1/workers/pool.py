@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from staging_tf1.workers.buffers import Buffers
 from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
@@ -17,7 +18,6 @@ from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
 from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
 from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
-from staging_tf1.workers.slots import Slots
 
 __all__ = ["LANES_EACH", "CannotStart", "Job", "PoolStopped", "WorkerPool"]
 
@@ -54,8 +54,8 @@ class WorkerPool:
         self._lock = threading.Lock()
         # Held while workers are started.
         self._starting = threading.Lock()
-        self._slots = Slots(job.memory_limit, job.batch_bytes, f"'{job.name}'")
-        self._requests = Requests(job.name, self._slots)
+        self._buffers = Buffers(job.memory_limit, job.batch_bytes, f"'{job.name}'")
+        self._requests = Requests(job.name, self._buffers)
         self._workers: list[WorkerProcess] = []
         self._free: list[Lane] = []
         self._changed = threading.Condition(self._lock)
@@ -70,7 +70,7 @@ class WorkerPool:
     @property
     def memory_bytes(self) -> int:
         """The most shared memory that its batches have had, in bytes."""
-        return self._slots.most_bytes
+        return self._buffers.most_bytes
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class WorkerPool:
         Memory is given out in that order, see `memory_limit`. Threads that take numbers under a lock call `make` in any
         order, so they call this under the lock. Without this call, the order is that of `make`.
         """
-        self._slots.draw(number)
+        self._buffers.draw(number)
 
     def make(self, number: int) -> Made:
         """Have a worker make batch `number`, and return it in arrays that nothing else uses.
@@ -110,11 +110,11 @@ class WorkerPool:
           SourceError: several workers have died over this batch.
           BaseException: what the source raised.
         """
-        self._slots.draw(number)
+        self._buffers.draw(number)
         try:
             return self._made(number)
         finally:
-            self._slots.done(number)
+            self._buffers.done(number)
 
     def _made(self, number: int) -> Made:
         if not self._started:
@@ -139,7 +139,7 @@ class WorkerPool:
             self._changed.notify_all()
         for worker in workers:
             worker.stop()
-        self._slots.close()
+        self._buffers.close()
 
     def end(self) -> None:
         """End the workers, by force if they take long. No thread may wait for a batch. May be called twice."""
@@ -196,7 +196,7 @@ class WorkerPool:
         return worker
 
     def _add(self, worker: WorkerProcess) -> None:
-        self._slots.add_owner(worker)
+        self._buffers.add_owner(worker)
         with self._lock:
             self._workers.append(worker)
             self._free += [Lane(worker, channel) for channel in worker.channels]
@@ -254,7 +254,7 @@ class WorkerPool:
             self._dead.append(worker)
         worker.kill()
         status = worker.exit_status()
-        self._slots.forget(worker)
+        self._buffers.forget(worker)
         self._deaths.note(worker.name, worker.status.doing, status)
         with self._ending_at_a_failure():
             self._add(self._new(self._numbers[worker]))

@@ -69,7 +69,7 @@ class _Made(NamedTuple):
     # When, in nanoseconds.
     began: int
     ended: int
-    # The size of a slot that would have held everything allocated while the batch was made.
+    # The size of a buffer that would have held everything allocated while the batch was made.
     peak: int
 
 
@@ -85,7 +85,7 @@ class _Worker:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
         self._asked: list[tuple[int, int, Message]] = []
-        # Batches that wait for a larger slot, by the descriptor of their lane. They wait in vain if there is none.
+        # Batches that wait for a larger buffer, by the descriptor of their lane. They wait in vain if there is none.
         self._too_large: dict[int, _Made] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
@@ -141,7 +141,7 @@ class _Worker:
         lane.send(reply)
 
     def _made(self, request: Message, arena: Arena) -> Message:
-        """Make the batch that is asked for, or move one to the larger slot that it needs."""
+        """Make the batch that is asked for, or move one to the larger buffer that it needs."""
         assert self._source is not None and self._lane is not None
         made = self._too_large.pop(self._lane.fileno(), None)
         was_empty = arena.is_empty
@@ -154,7 +154,7 @@ class _Worker:
         try:
             payload = packed(made.batch, arena, keeps=not self._source.gives_away)
         except TooSmall as error:
-            if request.kind == Kind.SLOT and was_empty and error.nbytes <= arena.size:
+            if request.kind == Kind.BUFFER and was_empty and error.nbytes <= arena.size:
                 raise RuntimeError(
                     f"batch {request.number} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
                     f"{arena.size:,} bytes. Please report this as a bug."
@@ -166,7 +166,7 @@ class _Worker:
         return Message(Kind.MADE, request.number, made.began, made.ended, payload=payload)
 
     def _arena(self, message: Message) -> Arena:
-        """Return the slot that a message names. A new slot comes with its descriptor."""
+        """Return the buffer that a message names. A new buffer comes with its descriptor."""
         for descriptor in message.descriptors:
             self._arenas[message.first] = Arena(descriptor, message.second)
             os.close(descriptor)
