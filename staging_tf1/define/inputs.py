@@ -47,7 +47,7 @@ class Input:
     # Bytes of one element; None if the number varies or is unknown.
     element_bytes: int | None
     # Whether the towers read one input in rotation.
-    shared: bool
+    in_rotation: bool
     # Read by feed threads; None if the graph computes the values.
     source: Source | StreamSource | None = None
     # A nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
@@ -225,7 +225,7 @@ def _check_graph(tensor: Any, what: str) -> None:
 def _tensors_input(values: Any, towers: int) -> Input:
     given = specs.of_tensors(values)
     flat = specs.of_tensors(tf.nest.flatten(values, expand_composites=True))
-    return Input(values, given, given, specs.element_bytes(flat, None), shared=towers > 1)
+    return Input(values, given, given, specs.element_bytes(flat, None), in_rotation=towers > 1)
 
 
 def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
@@ -236,7 +236,7 @@ def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
         given,
         given,
         specs.element_bytes(given, None),
-        shared=parts.towers > 1,
+        in_rotation=parts.towers > 1,
         # Without BY_BATCHES a position cannot be mapped: batch 3 of one pass has nothing to do with that of another.
         fingerprint=fingerprint_of(
             {"source": DATA_SERVICE} if service else {"source": "tf.data.Dataset", **BY_BATCHES}, parts
@@ -252,7 +252,7 @@ def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, w
         shards = divided(source, parts, what, saves_seed=True)
         checked = [specs.narrowed(check_spec(what, shard, shard.spec), declared) for shard in shards]
         limit = common_batches(source, parts, what)
-        inputs = [_source_input(shard, spec, whole, shared=False) for shard, spec in zip(shards, checked)]
+        inputs = [_source_input(shard, spec, whole, in_rotation=False) for shard, spec in zip(shards, checked)]
         return [replace(each, limit=limit) for each in inputs]
     check_divisible(what, f"a {type(source).__name__}", parts)
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
@@ -262,7 +262,7 @@ def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, w
     # Towers in rotation would all have to save the state of the last one, and workers of a cluster one each. They read
     # up to their position instead.
     alone = parts.towers == 1 and not parts.own_inputs
-    return [_source_input(source, spec, dealt, shared=parts.towers > 1, keeps_state=alone)] * parts.towers
+    return [_source_input(source, spec, dealt, in_rotation=parts.towers > 1, keeps_state=alone)] * parts.towers
 
 
 def _source_input(
@@ -270,7 +270,7 @@ def _source_input(
     spec: Any,
     fingerprint: dict[str, int | str] | None,
     *,
-    shared: bool,
+    in_rotation: bool,
     keeps_state: bool = False,
 ) -> Input:
     given = specs.of_source(source, spec)
@@ -279,7 +279,7 @@ def _source_input(
         given,
         given,
         source.bytes_per_batch if isinstance(source, Source) and source.features is None else None,
-        shared,
+        in_rotation,
         source,
         spec,
         fingerprint,

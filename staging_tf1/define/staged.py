@@ -37,7 +37,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
-from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, Share
+from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, TowerRange
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 from staging_tf1.graph.token_area import on
 
@@ -211,9 +211,11 @@ def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options
     position: Position | None = None
     if options.share == DYNAMIC:
         assert first.fingerprint is not None
-        position = DealtPosition(first.fingerprint, _share(1, options.cluster))
+        position = DealtPosition(first.fingerprint, _tower_range(1, options.cluster))
     elif first.fingerprint is not None:
-        position = Position(first.fingerprint, _share(len(inputs), options.cluster), keeps_state=first.keeps_state)
+        position = Position(
+            first.fingerprint, _tower_range(len(inputs), options.cluster), keeps_state=first.keeps_state
+        )
     sinks: list[Sink] = []
     structures: list[Any] = []
     consumed: list[list[Any]] = []
@@ -242,12 +244,12 @@ def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options
     return structures
 
 
-def _share(towers: int, cluster: Cluster | None) -> Share:
+def _tower_range(towers: int, cluster: Cluster | None) -> TowerRange:
     if cluster is None:
-        return Share(0, towers, towers)
+        return TowerRange(0, towers, towers)
     first, all_towers = (cluster.worker_index or 0) * towers, cluster.num_workers * towers
     fence = fence_of(cluster, tf.get_default_graph())
-    return Share(first, towers, all_towers, cluster.shared_device, fence.check)
+    return TowerRange(first, towers, all_towers, cluster.shared_device, fence.check)
 
 
 def _how_to_stage(tower: int, each: Input, options: _Options, position: Position | None) -> Staging:
@@ -260,7 +262,8 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
         # A bad batch has no number in a rotation or in the graph, so the position does not count it.
         counts=position is not None
         and (
-            position.skip is not None or (bool(options.skip_rule.types) and each.source is not None and not each.shared)
+            position.skip is not None
+            or (bool(options.skip_rule.types) and each.source is not None and not each.in_rotation)
         ),
     )
 
@@ -275,7 +278,7 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         ),
         options.nice,
         tower,
-        shares_input=each.shared,
+        in_rotation=each.in_rotation,
         chained=each.source is None and is_chained(sink.put),
         skip_rule=options.skip_rule,
         keeps_state=each.keeps_state,

@@ -175,7 +175,7 @@ class BatchReaders:
     def for_threads(self) -> list[BatchReader]:
         """Makes a reader for each producer. Of a shared input, each tower reads its own batches."""
         return [
-            BatchReader(producer, self._share(producer, start), start)
+            BatchReader(producer, self._reader_of_tower(producer, start), start)
             if producer.supply is None
             else SuppliedReader(producer, producer.supply)
             for producer, start in self._starts
@@ -185,9 +185,9 @@ class BatchReaders:
         """Makes a reader for each producer. Of a shared input, each tower reads whatever comes next."""
         return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
 
-    def _share(self, producer: Producer, start: int) -> Reader | None:
+    def _reader_of_tower(self, producer: Producer, start: int) -> Reader | None:
         reader = self._reader(producer, start)
-        if reader is None or not producer.shares_input:
+        if reader is None or not producer.in_rotation:
             return reader
         return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.skip_rule)
 
@@ -196,7 +196,7 @@ class BatchReaders:
             return None
         if isinstance(producer.source, Source):
             return IndexReader(producer.source, producer.skip_rule, start, producer.limit)
-        return self._stream(producer, producer.source, self.rotation.first if producer.shares_input else start)
+        return self._stream(producer, producer.source, self.rotation.first if producer.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
         return self._streams.setdefault(id(source), StreamReader(source, producer.skip_rule, start))

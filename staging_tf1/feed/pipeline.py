@@ -39,7 +39,7 @@ class Producer:
     # Whether batches are delivered in the source's order. A shuffle queue does not need it.
     in_order: bool = True
     # Whether the towers share one input, which they take from in rotation.
-    shares_input: bool = False
+    in_rotation: bool = False
     # Whether the graph computes the batches from another pipeline's queue or area, and so ends with that pipeline.
     chained: bool = False
     # Which exceptions of the source are skipped.

@@ -161,7 +161,7 @@ class ProducerRun:
             self._delivery.staged_one(self.producer.tower)
 
     def _in_rotation(self) -> AbstractContextManager[None]:
-        if not self.producer.shares_input:
+        if not self.producer.in_rotation:
             return nullcontext()
         with self._lock:
             round = self._round

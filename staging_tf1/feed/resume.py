@@ -13,7 +13,7 @@ from staging_tf1.errors import ClusterError, ResumeError, StagingError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.skip import SkipCounter, SkipRule
 from staging_tf1.graph.acked import Acked
-from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, Share, undealt
+from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, undealt
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
 from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
@@ -111,7 +111,7 @@ class _Resumption:
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
         held = position.parsed(values)
         saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
-        present, positions = position.fingerprint, position.beginning_at((0,) * position.share.all_towers)
+        present, positions = position.fingerprint, position.beginning_at((0,) * position.tower_range.all_towers)
         if any(saved.positions):
             try:
                 producers, present = _with_saved_seed(producers, present, saved.fingerprint)
@@ -130,16 +130,16 @@ class _Resumption:
         """Returns what the variable of the positions is to hold, where `present` is the fingerprint."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
-        in_rotation = any(producer.source is None or producer.shares_input for producer in producers)
+        in_rotation = any(producer.source is None or producer.in_rotation for producer in producers)
         if present == saved.fingerprint and position.length == len(saved.positions) and not in_rotation:
             return saved.positions
         before = _Before(pipeline.name, saved.positions, saved.fingerprint)
         if saved.acked is not None:
             before = _in_order(before, saved.acked, pipeline.resume, present, position.length)
-        share = position.share
+        tower_range = position.tower_range
         if not any(before.positions):
-            return position.beginning_at((0,) * share.all_towers)
-        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, share))
+            return position.beginning_at((0,) * tower_range.all_towers)
+        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, tower_range))
 
     def follow(self, values: Sequence[Any]) -> None:
         """Finds the starts from what the chief has stored."""
@@ -242,17 +242,21 @@ class _Before:
     positions: tuple[int, ...]
     fingerprint: Fingerprint
 
-    def resume(self, producers: tuple[Producer, ...], present: Fingerprint, mode: str, share: Share) -> tuple[int, ...]:
+    def resume(
+        self, producers: tuple[Producer, ...], present: Fingerprint, mode: str, tower_range: TowerRange
+    ) -> tuple[int, ...]:
         """The first batch of each tower, of all workers.
 
         Raises:
           ResumeError: `mode` is "exact", and that would repeat or skip records.
         """
-        towers = share.all_towers
-        if present == self.fingerprint and towers == len(self.positions) > share.towers:
+        towers = tower_range.all_towers
+        if present == self.fingerprint and towers == len(self.positions) > tower_range.towers:
             # Each worker has an input and a rotation of its own.
-            alone = share._replace(first=0, all_towers=share.towers)
-            parts = [self.positions[first : first + share.towers] for first in range(0, towers, share.towers)]
+            alone = tower_range._replace(first=0, all_towers=tower_range.towers)
+            parts = [
+                self.positions[first : first + tower_range.towers] for first in range(0, towers, tower_range.towers)
+            ]
             befores = [replace(self, positions=part) for part in parts]
             return tuple(number for each in befores for number in each.resume(producers, present, mode, alone))
         epochs = getattr(producers[0].source, "epochs", None)

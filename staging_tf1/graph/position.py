@@ -54,7 +54,7 @@ class Saved(NamedTuple):
         return Acked(self.positions) if self.fingerprint.get(SHARE) == DYNAMIC else None
 
 
-class Share(NamedTuple):
+class TowerRange(NamedTuple):
     """Which towers of a pipeline this process has. In a cluster, the other workers have the rest."""
 
     # The first of its towers, and how many it has.
@@ -82,7 +82,7 @@ class Position:
 
     Args:
       fingerprint: that of the whole source, before it is split into shards.
-      share: the towers of this process.
+      tower_range: the towers of this process.
       keeps_state: whether each batch carries the state of its stream as a label. The checkpoint then holds the state
         after the last consumed batch.
 
@@ -93,9 +93,9 @@ class Position:
 
     skip: tuple[Any, Any] | None = None
 
-    def __init__(self, fingerprint: Fingerprint, share: Share, *, keeps_state: bool = False) -> None:
+    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, *, keeps_state: bool = False) -> None:
         self.fingerprint = fingerprint
-        self.share = share
+        self.tower_range = tower_range
         with self._on_its_device():
             self._batches = _variable(self._initial(), tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
@@ -115,7 +115,7 @@ class Position:
     @property
     def length(self) -> int:
         """How many numbers the variable of the positions holds."""
-        return self.share.all_towers
+        return self.tower_range.all_towers
 
     def _initial(self) -> Any:
         return [0] * self.length
@@ -130,13 +130,13 @@ class Position:
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the first batch of each tower of this process, from what the variable holds."""
-        return positions[self.share.own]
+        return positions[self.tower_range.own]
 
     def first_of_all(self) -> Any:
         """Returns the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
-        towers = self.share.towers
+        towers = self.tower_range.towers
         with self._on_its_device():
-            own = self._batches.read_value()[self.share.own]
+            own = self._batches.read_value()[self.tower_range.own]
             return tf.reduce_min(own * towers + tf.range(towers, dtype=tf.int64))
 
     def advance(self, tower: int, count: Any, label: Any) -> Any:
@@ -155,24 +155,24 @@ class Position:
     def _count(self, tower: int, count: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
-        one = [int(other == self.share.first + tower) for other in range(self.share.all_towers)]
+        one = [int(other == self.tower_range.first + tower) for other in range(self.tower_range.all_towers)]
         passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
         return self._batches.assign_add(passed, read_value=False)
 
     @contextmanager
     def _on_its_device(self) -> Iterator[None]:
         # Both, because a scope only adds to the scope around it.
-        with tf.device(None), tf.device(self.share.device):
+        with tf.device(None), tf.device(self.tower_range.device):
             yield
 
     @contextmanager
     def _behind_fence(self) -> Iterator[None]:
         """Returns a scope for ops that count: on the position's device, and only if this process may."""
-        if self.share.fence is None:
+        if self.tower_range.fence is None:
             with self._on_its_device():
                 yield
             return
-        passed = self.share.fence()
+        passed = self.tower_range.fence()
         # The fence waits for whatever the scope around waits for.
         with self._on_its_device(), tf.control_dependencies(None), tf.control_dependencies([passed]):
             yield
@@ -221,13 +221,13 @@ class DealtPosition(Position):
 
     Args:
       fingerprint: that of the whole source.
-      share: one tower; the others of a cluster have the same position.
+      tower_range: one tower; the others of a cluster have the same position.
       window: how many batches may be under way at once.
     """
 
-    def __init__(self, fingerprint: Fingerprint, share: Share, window: int = WINDOW) -> None:
+    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, window: int = WINDOW) -> None:
         self._window = window
-        super().__init__({**fingerprint, SHARE: DYNAMIC}, share._replace(first=0, all_towers=1))
+        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range._replace(first=0, all_towers=1))
         with self._on_its_device():
             skipped = tf.placeholder(tf.int64, [], name="skipped")
         self.skip = self.advance(0, skipped, None), skipped

@@ -91,8 +91,8 @@ class InStep:
         """Returns the workers that have begun fewer steps than this one, and have not stopped."""
         if self._position is None:
             return []
-        share, workers = self._position.share, self._cluster.layout.workers
-        begun = self._begun(self._position).reshape(len(workers), share.towers).min(axis=1)
+        tower_range, workers = self._position.tower_range, self._cluster.layout.workers
+        begun = self._begun(self._position).reshape(len(workers), tower_range.towers).min(axis=1)
         own = self._cluster.worker_index
         others = [index for index in range(len(workers)) if index != own and index not in self._stopped]
         self._is_behind = any(begun[index] > begun[own] for index in others)
