@@ -94,7 +94,7 @@ def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> C
     values, meter = _metered({key: boundary.tensors[key] for key in homes}, list(first.values()))
     on = {each: {key: values[key] for key in homes if each in homes[key]} for each in every}
     parts = [Part(each, name, on[each]) for each in every[1:]]
-    how = Staging(capacity, main, lockstep=False, release=True, advance=None, counts=False, reopens=True)
+    how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False, reopens=True)
     if not parts:
         sink = staged_sink(name, list(on[main].values()), [], how)
         outputs = {key: {main: output} for key, output in zip(on[main], sink.outputs, strict=True)}

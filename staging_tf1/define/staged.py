@@ -260,7 +260,7 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
         release=len(options.devices) == 1 or options.lockstep,
         advance=None if position is None else partial(position.advance, tower),
         # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-        counts=position is not None
+        stamps=position is not None
         and (
             position.skip is not None
             or (bool(options.skip_rule.types) and each.source is not None and not each.in_rotation)

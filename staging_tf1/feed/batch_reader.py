@@ -76,11 +76,8 @@ class BatchReader:
     def step_failed(self) -> None:
         """Told when a step has failed, which may have lost a batch."""
 
-    def count_of(self, number: int) -> int:
-        """Returns how many batches of the source the delivery of `number` stands for. Call it in order of delivery.
-
-        Where workers share the batches dynamically, it returns the number of the batch in the source.
-        """
+    def stamp_of(self, number: int) -> int:
+        """Returns the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
@@ -151,7 +148,7 @@ class SuppliedReader(BatchReader):
         """See base class."""
         self._supply.step_failed()
 
-    def count_of(self, number: int) -> int:
+    def stamp_of(self, number: int) -> int:
         """See base class."""
         return self._batches.pop(number)
 

@@ -147,7 +147,7 @@ class ProducerRun:
     def _put(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> None:
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
-        self.sink.put(*arrays, count=self._batches.count_of(number))
+        self.sink.put(*arrays, stamp=self._batches.stamp_of(number))
         self._delivery.staged_one(self.producer.tower)
 
     def _feed_from_graph(self, state: ThreadState) -> None:

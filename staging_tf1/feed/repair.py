@@ -60,9 +60,9 @@ def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: A
     found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in asked]) if asked else []
     stranded = [int(held) - int(ready) for held, ready in found]
     for (sink, ops, fed), number in zip(asked, stranded, strict=True):
-        counts = {sink.count: fed[sink.count]} if sink.count in fed else {}
+        stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
         for _ in range(number):
-            run_unwrapped(session, ops.release, counts)
+            run_unwrapped(session, ops.release, stamp)
     return stranded
 
 

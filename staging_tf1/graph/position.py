@@ -139,24 +139,23 @@ class Position:
             own = self._batches.read_value()[self.tower_range.own]
             return tf.reduce_min(own * towers + tf.range(towers, dtype=tf.int64))
 
-    def advance(self, tower: int, count: Any, label: Any) -> Any:
+    def advance(self, tower: int, stamp: Any, label: Any) -> Any:
         """Returns the op that counts a batch of `tower` and saves its label.
 
         Args:
           tower: the number of the tower in this process.
-          count: how many batches of the source to count: this one, and those skipped just before it. None is 1. For a
-            `DealtPosition`, the number of the batch.
+          stamp: that of the batch (see `TokenArea`). None is 1.
           label: the state of the stream after this batch; None unless `keeps_state`.
         """
         with self._behind_fence():
-            counted = self._count(tower, count)
+            counted = self._mark(tower, stamp)
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
-    def _count(self, tower: int, count: Any) -> Any:
+    def _mark(self, tower: int, stamp: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
         one = [int(other == self.tower_range.first + tower) for other in range(self.tower_range.all_towers)]
-        passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
+        passed = tf.constant(one, tf.int64) if stamp is None else tf.constant(one, tf.int64) * stamp
         return self._batches.assign_add(passed, read_value=False)
 
     @contextmanager
@@ -253,8 +252,8 @@ class DealtPosition(Position):
         """Returns 0: the supply skips what has been consumed (`feed/supply.py`)."""
         return (0,)
 
-    def _count(self, tower: int, count: Any) -> Any:
-        slot, following = tf.reshape(count % self._window, [1, 1]), tf.reshape(count + self._window, [1])
+    def _mark(self, tower: int, stamp: Any) -> Any:
+        slot, following = tf.reshape(stamp % self._window, [1, 1]), tf.reshape(stamp + self._window, [1])
         # An op that overwrites the slot could set it back, and assign_add would count a batch twice.
         return tf.raw_ops.ResourceScatterNdMax(
             ref=self._batches.handle, indices=slot, updates=following, use_locking=True, name="acknowledge"

@@ -196,8 +196,8 @@ class Lockstep:
                 tower.state.has_read(batch.arrays)
                 tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
                 feeds = dict(zip(tower.sink.placeholders, batch.arrays, strict=True))
-                count = tower.batches.count_of(batch.number)
-                return feeds if tower.sink.count is None else {**feeds, tower.sink.count: count}
+                stamp = tower.batches.stamp_of(batch.number)
+                return feeds if tower.sink.stamp is None else {**feeds, tower.sink.stamp: stamp}
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:
