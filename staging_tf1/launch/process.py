@@ -11,7 +11,7 @@ from pathlib import Path
 
 from staging_tf1.launch.output import LineSplitter
 from staging_tf1.launch.signals import name_of
-from staging_tf1.launch.tasks import Task
+from staging_tf1.launch.tasks import TaskCommand
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
 _CHUNK = 64 * 1024
@@ -31,7 +31,7 @@ class Process:
         OSError: the system cannot start another process, or the command is too long.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: TaskCommand) -> None:
         self._child = subprocess.Popen(
             [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *task.command],
             stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from staging_tf1.launch.output import make_tags, wants_colour
 from staging_tf1.launch.printer import Printer
 from staging_tf1.launch.process import Process, Stream, describe_exit, exit_code
 from staging_tf1.launch.signals import ENDING, Signals, name_of
-from staging_tf1.launch.tasks import Task
+from staging_tf1.launch.tasks import TaskCommand
 
 _STDOUT, _STDERR = 1, 2
 # After Ctrl-C the tasks get SIGKILL after this time, and are not waited for after the second one. A process that waits
@@ -35,7 +35,9 @@ class Supervisor:
     the tasks are being ended. How a task exits decides anything in the first two only.
     """
 
-    def __init__(self, prog: str, tasks: Sequence[Task], *, restarts: int, grace_secs: float, signals: Signals) -> None:
+    def __init__(
+        self, prog: str, tasks: Sequence[TaskCommand], *, restarts: int, grace_secs: float, signals: Signals
+    ) -> None:
         self._prog = prog
         self._tasks = tasks
         self._restarts = restarts
@@ -45,7 +47,7 @@ class Supervisor:
         self._printer = Printer()
         names = [task.name for task in tasks]
         self._tags = {target: make_tags(names, wants_colour(target, os.environ)) for target in (_STDOUT, _STDERR)}
-        self._processes: dict[Task, Process] = {}
+        self._processes: dict[TaskCommand, Process] = {}
         self._alarm: _Alarm | None = None
         self._workers_finished = self._ending = self._interrupted = self._gave_up = False
         self._code = 0
@@ -85,7 +87,7 @@ class Supervisor:
 
     # Starting and restarting.
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: TaskCommand) -> None:
         try:
             self._processes[task] = Process(task)
         except OSError as error:
@@ -105,7 +107,7 @@ class Supervisor:
             if number in ENDING and not self._interrupted:
                 self._interrupt(number)
 
-    def _handle_exit(self, task: Task, status: int) -> None:
+    def _handle_exit(self, task: TaskCommand, status: int) -> None:
         if self._ending:
             return
         if status != 0:
@@ -114,7 +116,7 @@ class Supervisor:
             self._workers_finished = True
             self._set_alarm(self._grace_secs, self._end_servers)
 
-    def _handle_failure(self, task: Task, status: int) -> None:
+    def _handle_failure(self, task: TaskCommand, status: int) -> None:
         said = f"{task.name} {describe_exit(status)}"
         left = self._restarts_left[task]
         if not left:
@@ -176,10 +178,10 @@ class Supervisor:
 
     # Printing.
 
-    def _read(self, task: Task, stream: Stream) -> None:
+    def _read(self, task: TaskCommand, stream: Stream) -> None:
         self._print_lines(task, stream.target, stream.read())
 
-    def _print_lines(self, task: Task, target: int, lines: Iterable[bytes]) -> None:
+    def _print_lines(self, task: TaskCommand, target: int, lines: Iterable[bytes]) -> None:
         for line in lines:
             self._printer.add(target, self._tags[target][task.name] + line + b"\n")
 
@@ -200,7 +202,7 @@ class Supervisor:
                 self._fail(f"the output of the tasks cannot be written: {error.strerror}", 1)
 
 
-def supervise(prog: str, tasks: Sequence[Task], *, restarts: int, grace_secs: float) -> int:
+def supervise(prog: str, tasks: Sequence[TaskCommand], *, restarts: int, grace_secs: float) -> int:
     """Run the tasks and return the exit code: that of the first failure, 128 + signal if interrupted, or 0."""
     with Signals() as signals:
         return Supervisor(prog, tasks, restarts=restarts, grace_secs=grace_secs, signals=signals).run()
