@@ -11,7 +11,7 @@ from staging_tf1.feed.resume import Start
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.threads import MAKING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import Source
-from staging_tf1.workers.pool import Job, PoolStopped, WorkerPool
+from staging_tf1.workers.pool import PoolOptions, PoolStopped, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
 
 
@@ -94,7 +94,7 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
     found = []
     for producer, start in starts:
         if producer.num_processes and isinstance(producer.source, Source):
-            pool = WorkerPool(_job(producer, producer.source, shipment, place))
+            pool = WorkerPool(_pool_options(producer, producer.source, shipment, place))
             place += 1
             producer = replace(producer, source=RemoteSource(producer.source, pool))
         found.append((producer, start))
@@ -111,8 +111,8 @@ def pool_of(producer: Producer) -> WorkerPool | None:
     return producer.source.pool if isinstance(producer.source, RemoteSource) else None
 
 
-def _job(producer: Producer, source: Source, shipment: SharedShipment, place: int) -> Job:
-    return Job(
+def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, place: int) -> PoolOptions:
+    return PoolOptions(
         name=producer.name,
         processes=producer.num_processes,
         shipment=shipment,

@@ -12,7 +12,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.errors import RecordFileError
-from staging_tf1.sources.columns.build import Job, built
+from staging_tf1.sources.columns.build import Build, built
 from staging_tf1.sources.columns.folder import cache_path, mapped
 from staging_tf1.sources.columns.inputs import Reading, input_for
 from staging_tf1.sources.columns.key import changes, files_key, listed, version_key
@@ -142,7 +142,7 @@ def build_cache(
     read = input_for(data, Reading(owner, batched, limit, threads, thread_safe))
     # As the manifest has it: JSON knows no tuples.
     key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
-    built(Job(owner, name, key, read, limit, if_changed, progress))
+    built(Build(owner, name, key, read, limit, if_changed, progress))
     return key
 
 

@@ -13,7 +13,7 @@ from staging_tf1.sources.base import Source
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import conform
 from staging_tf1.testing.comparing import arrays_in, assert_same, copied
-from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.pool import PoolOptions, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
 
 
@@ -106,7 +106,7 @@ class Trial:
 
     def __init__(self, source: Source, processes: int) -> None:
         witness = cast(Source, _Witness(source))
-        self._pool = WorkerPool(Job("trial", processes, SharedShipment([witness], users=1)))
+        self._pool = WorkerPool(PoolOptions("trial", processes, SharedShipment([witness], users=1)))
         self.has_tensorflow = False
 
     def __enter__(self) -> Trial:

@@ -19,14 +19,14 @@ from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
 from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 
-__all__ = ["LANES_EACH", "CannotStart", "Job", "PoolStopped", "WorkerPool"]
+__all__ = ["LANES_EACH", "CannotStart", "PoolOptions", "PoolStopped", "WorkerPool"]
 
 # How long a worker has to end by itself.
 _GRACE_SECS = 0.3
 
 
 @dataclass(frozen=True)
-class Job:
+class PoolOptions:
     """What the workers of a pool do."""
 
     # For messages: "train".
@@ -49,17 +49,17 @@ class WorkerPool:
     workers times `LANES_EACH`.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
         self._lock = threading.Lock()
         # Held while workers are started.
         self._starting = threading.Lock()
-        self._buffers = Buffers(job.memory_limit, job.batch_bytes, f"'{job.name}'")
-        self._requests = Requests(job.name, self._buffers)
+        self._buffers = Buffers(options.memory_limit, options.batch_bytes, f"'{options.name}'")
+        self._requests = Requests(options.name, self._buffers)
         self._workers: list[WorkerProcess] = []
         self._free: list[Lane] = []
         self._changed = threading.Condition(self._lock)
-        self._deaths = Deaths(job.name)
+        self._deaths = Deaths(options.name)
         # Of each worker, its number.
         self._numbers: dict[WorkerProcess, int] = {}
         self._dead: list[WorkerProcess] = []
@@ -75,17 +75,17 @@ class WorkerPool:
     @property
     def name(self) -> str:
         """For messages."""
-        return self._job.name
+        return self._options.name
 
     @property
     def processes(self) -> int:
         """How many workers it has."""
-        return self._job.processes
+        return self._options.processes
 
     @property
     def workers(self) -> list[str]:
         """The names of the workers."""
-        return [f"{self._job.name}:{number}" for number in range(self._job.processes)]
+        return [f"{self._options.name}:{number}" for number in range(self._options.processes)]
 
     @property
     def pids(self) -> list[int]:
@@ -157,7 +157,7 @@ class WorkerPool:
             self._dead.clear()
             self._free.clear()
             self._numbers.clear()
-        self._job.shipment.close()
+        self._options.shipment.close()
         if self._status_file >= 0:
             os.close(self._status_file)
         _pools.discard(self)
@@ -169,8 +169,8 @@ class WorkerPool:
             with self._ending_at_a_failure():
                 occupy_standard_descriptors()
                 self._status_file = os.memfd_create("staging_tf1 status")
-                os.ftruncate(self._status_file, Status.bytes_for(self._job.processes))
-                for number in range(self._job.processes):
+                os.ftruncate(self._status_file, Status.bytes_for(self._options.processes))
+                for number in range(self._options.processes):
                     self._add(self._new(number))
             self._started = True
 
@@ -183,12 +183,12 @@ class WorkerPool:
             self.stop()
             if not isinstance(error, Exception):
                 raise
-            raise cannot_start(self._job.name, error) from error
+            raise cannot_start(self._options.name, error) from error
 
     def _new(self, number: int) -> WorkerProcess:
         name = self.workers[number]
-        shipped = self._job.shipment.descriptor()
-        setup = Setup.of_this_process(name, number, self._job.place, self._job.nice).pickled()
+        shipped = self._options.shipment.descriptor()
+        setup = Setup.of_this_process(name, number, self._options.place, self._options.nice).pickled()
         worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
         self._numbers[worker] = number
         with contextlib.suppress(PeerGone):  # it has died already, which its first request will find
