@@ -36,7 +36,7 @@ class Tensors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Input:
+class TowerInput:
     """One tower's input. This class is for tensors that the graph computes; subclasses are for datasets and sources."""
 
     values: Any
@@ -82,7 +82,7 @@ class Input:
     @property
     def computes_in_step(self) -> bool:
         """Whether the step itself computes the values, so that there is one batch of them per step."""
-        return type(self) is Input
+        return type(self) is TowerInput
 
     @property
     def init(self) -> Any | None:
@@ -94,7 +94,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class _DatasetInput(Input):
+class _DatasetInput(TowerInput):
     # One iterator for all towers. With an iterator each, towers would see a shuffled dataset in different orders, and
     # their shards would overlap.
     iterators: list[Any] = field(default_factory=list)
@@ -116,7 +116,7 @@ class _DatasetInput(Input):
 
 
 @dataclass(frozen=True)
-class _SourceInput(Input):
+class _SourceInput(TowerInput):
     def _made(self, position: Position | None) -> Tensors:
         assert self.source is not None
         type_specs = map_structure(specs.as_type_spec, self.spec)
@@ -130,7 +130,7 @@ class _SourceInput(Input):
         return Tensors(_flat(parsed), parsed, placeholders + label, *label)
 
 
-def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[Input]:
+def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[TowerInput]:
     """Returns one input for each tower. Makes no op.
 
     Args:
@@ -155,7 +155,7 @@ def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bo
         return _source_inputs(source_from(what, "values", values), declared, parts, what)
 
 
-def fitted(given: Input, spec: Any, cast: Any, what: str) -> Input:
+def fitted(given: TowerInput, spec: Any, cast: Any, what: str) -> TowerInput:
     """Returns the input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
 
     Raises:
@@ -222,13 +222,13 @@ def _check_graph(tensor: Any, what: str) -> None:
         )
 
 
-def _tensors_input(values: Any, towers: int) -> Input:
+def _tensors_input(values: Any, towers: int) -> TowerInput:
     given = specs.of_tensors(values)
     flat = specs.of_tensors(tf.nest.flatten(values, expand_composites=True))
-    return Input(values, given, given, specs.element_bytes(flat, None), in_rotation=towers > 1)
+    return TowerInput(values, given, given, specs.element_bytes(flat, None), in_rotation=towers > 1)
 
 
-def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
+def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> TowerInput:
     given = specs.of_dataset(dataset)
     service = service_of(dataset)
     return _DatasetInput(
@@ -246,7 +246,7 @@ def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
     )
 
 
-def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, what: str) -> list[Input]:
+def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, what: str) -> list[TowerInput]:
     if isinstance(source, Source):
         whole = fingerprint_of(source.fingerprint(), parts)
         shards = divided(source, parts, what, saves_seed=True)
@@ -272,7 +272,7 @@ def _source_input(
     *,
     in_rotation: bool,
     keeps_state: bool = False,
-) -> Input:
+) -> TowerInput:
     given = specs.of_source(source, spec)
     return _SourceInput(
         None,

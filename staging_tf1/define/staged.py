@@ -26,7 +26,7 @@ from staging_tf1.arguments import (
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define.feed_threads import check_threads, refuse_computed, threads_of
-from staging_tf1.define.inputs import Input, fitted, inputs_for
+from staging_tf1.define.inputs import TowerInput, fitted, inputs_for
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -205,7 +205,7 @@ def staged(
     return structures[0] if devices is None else structures
 
 
-def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options) -> list[Any]:
+def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Options) -> list[Any]:
     """Makes the ops and registers the pipeline; returns the structure of staged tensors of each tower."""
     first = inputs[0]
     position: Position | None = None
@@ -252,7 +252,7 @@ def _tower_range(towers: int, cluster: Cluster | None) -> TowerRange:
     return TowerRange(first, towers, all_towers, cluster.shared_device, fence.check)
 
 
-def _how_to_stage(tower: int, each: Input, options: _Options, position: Position | None) -> Staging:
+def _how_to_stage(tower: int, each: TowerInput, options: _Options, position: Position | None) -> Staging:
     return Staging(
         capacity=options.capacity,
         device=options.devices[tower],
@@ -268,7 +268,7 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
     )
 
 
-def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Producer:
+def _producer(tower: int, sink: Sink, each: TowerInput, options: _Options) -> Producer:
     return Producer(
         sink.name,
         each.source,
@@ -307,7 +307,7 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
     return list(devices)
 
 
-def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> None:
+def _check_lockstep(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
     if not options.lockstep:
         return
     if options.num_threads != 1:
@@ -327,7 +327,7 @@ def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> No
         )
 
 
-def _check_resume(options: _Options, inputs: Sequence[Input], what: str) -> None:
+def _check_resume(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
     service = inputs[0].service
     if service and options.resume == "exact":
         raise ValueError(
@@ -338,7 +338,7 @@ def _check_resume(options: _Options, inputs: Sequence[Input], what: str) -> None
         )
 
 
-def _fit(options: _Options, inputs: Sequence[Input], what: str) -> int:
+def _fit(options: _Options, inputs: Sequence[TowerInput], what: str) -> int:
     """Returns the capacity that fits into the memory limit."""
     limit = options.memory_limit
     if limit == 0:

@@ -14,7 +14,7 @@ from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.columns.build import Build, built
 from staging_tf1.sources.columns.folder import cache_path, mapped
-from staging_tf1.sources.columns.inputs import Reading, input_for
+from staging_tf1.sources.columns.inputs import ReadOptions, input_for
 from staging_tf1.sources.columns.key import changes, files_key, listed, version_key
 from staging_tf1.sources.columns.manifest import decoded
 from staging_tf1.sources.options import Options
@@ -139,7 +139,7 @@ def build_cache(
     thread_safe = arguments.flag(owner, "thread_safe", thread_safe)
     progress = arguments.flag(owner, "progress", progress)
     known = {"version": version_key(owner, version), "files": files_key(owner, files)}
-    read = input_for(data, Reading(owner, batched, limit, threads, thread_safe))
+    read = input_for(data, ReadOptions(owner, batched, limit, threads, thread_safe))
     # As the manifest has it: JSON knows no tuples.
     key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
     built(Build(owner, name, key, read, limit, if_changed, progress))

@@ -14,7 +14,7 @@ from absl import logging
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.progress import is_terminal, tqdm_bar
 from staging_tf1.sources.columns import folder
-from staging_tf1.sources.columns.inputs import Input
+from staging_tf1.sources.columns.inputs import CacheInput
 from staging_tf1.sources.columns.key import listed
 from staging_tf1.sources.columns.lock import locked
 from staging_tf1.sources.columns.manifest import Manifest, manifest_in
@@ -43,7 +43,7 @@ class Build(NamedTuple):
     owner: str
     path: str
     key: dict[str, Any]
-    data: Input
+    data: CacheInput
     limit: int | None
     if_changed: str
     progress: bool
