@@ -31,7 +31,7 @@ class Group:
     meter: PutMeter | None = None
 
 
-class _Plan(NamedTuple):
+class _Translation(NamedTuple):
     fetches: Any
     # For each fed tensor what is fed instead; None feeds nothing of its own.
     feeds: dict[int, Any]
@@ -51,7 +51,7 @@ class Meaning:
         self._graph, self.groups = graph, groups
         self._ahead = {name: group for group in groups for name in group.ops}
         self._carried = {name: each[0] for group in groups for name, each in group.carried.items()}
-        self._plans = ByFetches(self._look_up)
+        self._translations = ByFetches(self._look_up)
 
     def of_run(
         self, fetches: Any, feed_dict: Any, compute: Callable[[Sequence[Any], Any], Sequence[Any]]
@@ -66,14 +66,14 @@ class Meaning:
         Raises:
           AutoStageError: the run has no meaning that is kept.
         """
-        plan: _Plan = self._plans.of(fetches, feed_dict)
-        if not plan.feeds:
-            return plan.fetches, feed_dict
-        fed = {plan.feeds.get(place, key): value for place, (key, value) in enumerate(feed_dict.items())}
-        if plan.first:
-            values = compute([tensor for tensor, _ in plan.first], feed_dict)
-            fed.update((instead, value) for (_, instead), value in zip(plan.first, values, strict=True))
-        return plan.fetches, fed
+        translation: _Translation = self._translations.of(fetches, feed_dict)
+        if not translation.feeds:
+            return translation.fetches, feed_dict
+        fed = {translation.feeds.get(place, key): value for place, (key, value) in enumerate(feed_dict.items())}
+        if translation.first:
+            values = compute([tensor for tensor, _ in translation.first], feed_dict)
+            fed.update((instead, value) for (_, instead), value in zip(translation.first, values, strict=True))
+        return translation.fetches, fed
 
     def fetches(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Any:
         """Returns the fetches of a callable.
@@ -81,12 +81,12 @@ class Meaning:
         Raises:
           AutoStageError: a fed tensor runs ahead, or as in `of_run`.
         """
-        plan: _Plan = self._plans.of(fetches, list(feed_list or ()))
-        if plan.feeds:
+        translation: _Translation = self._translations.of(fetches, list(feed_list or ()))
+        if translation.feeds:
             raise AutoStageError("make_callable() cannot feed a tensor that auto_stage() has moved. Use Session.run.")
-        return plan.fetches
+        return translation.fetches
 
-    def _look_up(self, fetches: Any, fed: list[Any]) -> _Plan:
+    def _look_up(self, fetches: Any, fed: list[Any]) -> _Translation:
         mapped = _mapped(fetches, self._fetched)
         feeds, first = self._fed(fed)
         try:
@@ -94,10 +94,10 @@ class Meaning:
             wanted = elements_of(self._graph, mapped)
         except (KeyError, TypeError, ValueError):
             # Only Session.run can say what is wrong with it.
-            return _Plan(mapped, feeds, tuple(first))
+            return _Translation(mapped, feeds, tuple(first))
         given |= {tensor.name for tensor in feeds.values()} | {instead.name for _, instead in first}
         self._check({op.name: op for op in ancestors(wanted, given)}, given)
-        return _Plan(mapped, feeds, tuple(first))
+        return _Translation(mapped, feeds, tuple(first))
 
     def _fetched(self, leaf: Any) -> Any:
         try:

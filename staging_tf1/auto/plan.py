@@ -1,4 +1,4 @@
-"""`Plan`: what will run ahead and what leaves it, found before anything is changed."""
+"""`StagingPlan`: what will run ahead and what leaves it, found before anything is changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Measure = Callable[[GraphReader, Sequence[Any]], Costs]
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagingPlan:
     """What will run ahead."""
 
     reader: GraphReader
@@ -45,7 +45,7 @@ class Plan:
     free: dict[int, Node]
 
 
-def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: Measure | None) -> Plan:
+def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: Measure | None) -> StagingPlan:
     """Chooses what runs ahead of a step.
 
     Args:
@@ -78,7 +78,7 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
         check_others(reader, sources, names)
         kept = kept_tensors(graph, keep, names)
         boundaries = [_boundary(reader, ops, names, sources, kept) for ops in groups]
-        plan = Plan(reader, costs, groups, boundaries, names, sources, kept, free)
+        plan = StagingPlan(reader, costs, groups, boundaries, names, sources, kept, free)
     _check_worth(plan)
     return plan
 
@@ -100,7 +100,7 @@ def _boundary(
     return boundary
 
 
-def _check_worth(plan: Plan) -> None:
+def _check_worth(plan: StagingPlan) -> None:
     """Raises NothingToStageError if the input is ready before the step, and little is computed from it."""
     if not all(gives_what_is_ready(plan.reader, op) for op in plan.sources):
         return

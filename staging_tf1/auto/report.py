@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from staging_tf1 import display
 from staging_tf1.auto import kinds
-from staging_tf1.auto.plan import Plan
+from staging_tf1.auto.plan import StagingPlan
 from staging_tf1.auto.refusals import why_stuck
 from staging_tf1.svg import Picture
 
@@ -128,7 +128,7 @@ def _draw_kept(picture: Picture, reasons: list[str]) -> None:
         picture.box(660, 90 + 60 * number, 240, 52, f"{name.split('/')[-1]}\n{why}" if why else name, "")
 
 
-def report_of(plan: Plan) -> AutoStageReport:
+def report_of(plan: StagingPlan) -> AutoStageReport:
     """Describes a plan. Its pipelines are made later."""
     moved = [op for ops in plan.groups for op in ops]
     reasons = Counter(map(_without_name, plan.reader.blocked.values()))
@@ -150,7 +150,7 @@ def report_of(plan: Plan) -> AutoStageReport:
     )
 
 
-def _boundary(plan: Plan) -> tuple[BoundaryTensor, ...]:
+def _boundary(plan: StagingPlan) -> tuple[BoundaryTensor, ...]:
     used = {tensor for boundary in plan.boundaries for _, _, tensor in boundary.uses}
     kept = {tensor.name for tensor in plan.keep}
     return tuple(
@@ -166,7 +166,7 @@ def _boundary(plan: Plan) -> tuple[BoundaryTensor, ...]:
     )
 
 
-def _stayed(plan: Plan) -> tuple[tuple[str, str], ...]:
+def _stayed(plan: StagingPlan) -> tuple[tuple[str, str], ...]:
     reader = plan.reader
     left = reader.source_nodes - {reader.node_of(op) for op in plan.sources}
     reason = "it runs after the boundary, and carrying its result costs more than it saves"

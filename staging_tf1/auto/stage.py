@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.auto import kinds
 from staging_tf1.auto.meaning import Group, Meaning, set_meaning
-from staging_tf1.auto.plan import Measure, Plan, plan_of
+from staging_tf1.auto.plan import Measure, StagingPlan, plan_of
 from staging_tf1.auto.report import AutoStageReport, report_of
 from staging_tf1.auto.rewire import Boundary, check_disjoint, connect
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -47,7 +47,7 @@ def stage_graph(graph: Any, train_ops: Sequence[Any], options: AutoOptions, site
     return replace(report, pipelines=tuple(each.sink.name for each in groups))
 
 
-def _staged(plan: Plan, ops: Sequence[Any], boundary: Boundary, options: AutoOptions, site: CallSite) -> Group:
+def _staged(plan: StagingPlan, ops: Sequence[Any], boundary: Boundary, options: AutoOptions, site: CallSite) -> Group:
     own = {op.name for op in ops}
     sources = [op for op in plan.sources if op.name in own]
     depends = _sources_of(ops, {op.name for op in sources})
@@ -61,7 +61,7 @@ def _staged(plan: Plan, ops: Sequence[Any], boundary: Boundary, options: AutoOpt
     return Group(made.sink, frozenset(own), frozenset(op.name for op in sources), carried, after, made.meter)
 
 
-def _register(plan: Plan, sources: Sequence[Any], sink: Sink, options: AutoOptions, site: CallSite) -> None:
+def _register(plan: StagingPlan, sources: Sequence[Any], sink: Sink, options: AutoOptions, site: CallSite) -> None:
     index = plan.reader.index
     handles = [plan.reader.handle_of(op).name for op in sources]
     renewed = frozenset(

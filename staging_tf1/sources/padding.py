@@ -55,7 +55,7 @@ class Padding:
     def __str__(self) -> str:
         return f"pad(to={self.to!r}, value={self.value!r})"
 
-    def planned(self, first: Any, place: str) -> Plan:
+    def planned(self, first: Any, place: str) -> PaddingPlan:
         """Return how to pad records like `first`. Raises ValueError if `to` or `value` does not fit them."""
         specs = record_specs(first, None, place)
         paths = [spec.name or "" for spec in flatten(specs)]
@@ -64,7 +64,7 @@ class Padding:
             if unknown:
                 raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
         components = [self._component(path, spec) for path, spec in zip(paths, flatten(specs))]
-        return Plan(specs, components, self.mask)
+        return PaddingPlan(specs, components, self.mask)
 
     def _component(self, path: str, spec: ArraySpec) -> _Component:
         dims = (spec.shape or ())[1:]
@@ -101,7 +101,7 @@ def _check_size(to: Any, size: Any) -> None:
             arguments.whole(_WHAT, "to", each, 0, INT32_MAX)
 
 
-class Plan:
+class PaddingPlan:
     """How to pad records of one structure."""
 
     def __init__(self, like: Any, components: Sequence[_Component], mask: bool) -> None:
