@@ -71,7 +71,7 @@ class Network:
                     room[edge] -= least
                     room[edge ^ 1] += least
                 # Back to the tail of the first edge that is full.
-                full = next(place for place, edge in enumerate(path) if not room[edge])
+                full = next(index for index, edge in enumerate(path) if not room[edge])
                 node = to[path[full] ^ 1]
                 del path[full:]
                 continue

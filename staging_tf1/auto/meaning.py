@@ -69,7 +69,7 @@ class Meaning:
         translation: _Translation = self._translations.of(fetches, feed_dict)
         if not translation.feeds:
             return translation.fetches, feed_dict
-        fed = {translation.feeds.get(place, key): value for place, (key, value) in enumerate(feed_dict.items())}
+        fed = {translation.feeds.get(number, key): value for number, (key, value) in enumerate(feed_dict.items())}
         if translation.first:
             values = compute([tensor for tensor, _ in translation.first], feed_dict)
             fed.update((instead, value) for (_, instead), value in zip(translation.first, values, strict=True))
@@ -130,7 +130,7 @@ class Meaning:
     def _fed(self, fed: Sequence[Any]) -> tuple[dict[int, Any], list[tuple[Any, Any]]]:
         feeds: dict[int, Any] = {}
         moved: dict[str, Any] = {}
-        for place, key in enumerate(fed):
+        for number, key in enumerate(fed):
             try:
                 elements = elements_of(self._graph, key)
             except (KeyError, TypeError, ValueError):
@@ -145,7 +145,7 @@ class Meaning:
                     )
                 moved[element.name] = element
                 # Not carried: fed as it is, for what is computed from it first.
-                feeds[place] = self._carried.get(element.name, element)
+                feeds[number] = self._carried.get(element.name, element)
         first = []
         given = {element.name for key in fed for element in self._elements(key)}
         for name, instead in self._carried.items() if moved else ():

@@ -63,10 +63,10 @@ def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra
         for user in dict.fromkeys(index.after[index.number_of[op.name]]):
             if index.ops[user].name in region:
                 continue
-            for place, tensor in enumerate(index.inputs[user]):
+            for number, tensor in enumerate(index.inputs[user]):
                 if tensor.op.name == op.name:
                     found.tensors.setdefault(tensor.name, tensor)
-                    found.uses.append((index.ops[user], place, tensor.name))
+                    found.uses.append((index.ops[user], number, tensor.name))
             if any(each.name == op.name for each in index.ops[user].control_inputs):
                 controls.setdefault(user, []).append(op)
     found.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]

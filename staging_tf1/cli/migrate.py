@@ -103,8 +103,8 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         {
             "path": changes.path,
             "changed": changes.changed,
-            "changes": [{**_place(note), "what": note.what} for note in changes.done],
-            "left": [{**_place(note), "what": note.what, "do": note.advice} for note in changes.left],
+            "changes": [{**_location(note), "what": note.what} for note in changes.done],
+            "left": [{**_location(note), "what": note.what, "do": note.advice} for note in changes.left],
         }
         for changes in results
     ]
@@ -112,7 +112,7 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
     return json.dumps(report, indent=1) + "\n"
 
 
-def _place(note: Any) -> dict[str, int]:
+def _location(note: Any) -> dict[str, int]:
     return {"line": note.line} if note.cell is None else {"cell": note.cell, "line": note.line}
 
 

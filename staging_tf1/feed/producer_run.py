@@ -29,7 +29,7 @@ class ProducerRun:
 
     def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
         self.producer = producer = batches.producer
-        self.states = [ThreadState(f"feed:{producer.name}:{i}", place=i) for i in range(producer.num_threads)]
+        self.states = [ThreadState(f"feed:{producer.name}:{i}", index=i) for i in range(producer.num_threads)]
         self.crew = Crew(1 if producer.autotune else producer.num_threads)
         self.skipped = batches.skipped
         self.sink = delivery.sinks[producer.tower]

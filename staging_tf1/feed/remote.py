@@ -90,12 +90,12 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
     The producers of one pipeline are shipped together, so that the workers also share what the sources share.
     """
     sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
-    shipment, place = SharedShipment(sources, users=len(sources)), 0
+    shipment, index = SharedShipment(sources, users=len(sources)), 0
     found = []
     for producer, start in starts:
         if producer.num_processes and isinstance(producer.source, Source):
-            pool = WorkerPool(_pool_options(producer, producer.source, shipment, place))
-            place += 1
+            pool = WorkerPool(_pool_options(producer, producer.source, shipment, index))
+            index += 1
             producer = replace(producer, source=RemoteSource(producer.source, pool))
         found.append((producer, start))
     return found
@@ -111,12 +111,12 @@ def pool_of(producer: Producer) -> WorkerPool | None:
     return producer.source.pool if isinstance(producer.source, RemoteSource) else None
 
 
-def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, place: int) -> PoolOptions:
+def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, index: int) -> PoolOptions:
     return PoolOptions(
         name=producer.name,
         processes=producer.num_processes,
         shipment=shipment,
-        place=place,
+        source_index=index,
         nice=producer.nice,
         memory_limit=producer.memory_limit,
         batch_bytes=source.bytes_per_batch,

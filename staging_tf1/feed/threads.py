@@ -38,8 +38,8 @@ class ThreadState:
     name: str
     doing: str = NOT_STARTED
     since: float = field(default_factory=time.perf_counter)
-    # Its place among the threads of its producer.
-    place: int = 0
+    # Its index among the threads of its producer.
+    index: int = 0
     batch: int = -1
     batches: int = 0
     ignored: int = 0

@@ -161,14 +161,14 @@ def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     if isinstance(column, np.ndarray):
         return column[numbers]
     # h5py wants ascending numbers without repetition, and both libraries read each chunk once then.
-    ascending, places = np.unique(numbers, return_inverse=True)
+    ascending, inverse = np.unique(numbers, return_inverse=True)
     first, last = int(ascending[0]), int(ascending[-1])
     if last - first < 2 * len(ascending):
         rows = column[first : last + 1]
         ascending = ascending - first
-        return np.asarray(rows)[ascending[places]]
+        return np.asarray(rows)[ascending[inverse]]
     rows = column.oindex[ascending] if hasattr(column, "oindex") else column[ascending]
-    return np.asarray(rows)[places]
+    return np.asarray(rows)[inverse]
 
 
 class _HuggingFace:

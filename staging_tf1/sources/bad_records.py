@@ -27,8 +27,8 @@ class BadRecords:
         self.numbers: set[int] = set()
         self._lock = threading.Lock()
 
-    def note(self, number: int, place: str, error: Exception) -> None:
-        """Leave out a record, whose name in messages is `place`. Raises `error` if it may not be left out."""
+    def note(self, number: int, where: str, error: Exception) -> None:
+        """Leave out a record, whose name in messages is `where`. Raises `error` if it may not be left out."""
         # These are no faults of one record.
         if isinstance(error, MemoryError) or (isinstance(error, StagingError) and not isinstance(error, SpecError)):
             raise error
@@ -39,4 +39,4 @@ class BadRecords:
                 raise error
             self.numbers.add(number)
             count = len(self.numbers)
-        logging.warning("left out %s (%d so far): %s: %s", place, count, type(error).__name__, error)
+        logging.warning("left out %s (%d so far): %s: %s", where, count, type(error).__name__, error)

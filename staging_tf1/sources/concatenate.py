@@ -150,11 +150,11 @@ def _joined(what: str, found: Sequence[tuple[np.ndarray[Any, Any], Any]], count:
     like = found[0][1]
     flat = [(rows, flatten(batch)) for rows, batch in found]
     joined = []
-    for place, leaf in enumerate(flat[0][1]):
+    for number, leaf in enumerate(flat[0][1]):
         whole = aligned_empty((count, *leaf.shape[1:]), leaf.dtype)
         for rows, leaves in flat:
-            if leaves[place].shape[1:] != leaf.shape[1:]:
+            if leaves[number].shape[1:] != leaf.shape[1:]:
                 raise SpecError(f"{what}: the sources have records of different shapes. Pad the result, with pad().")
-            whole[rows] = leaves[place]
+            whole[rows] = leaves[number]
         joined.append(whole)
     return pack(like, joined)

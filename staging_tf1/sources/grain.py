@@ -244,7 +244,7 @@ def _as_arrays(batch: Any, index: int) -> Any:
     named = [
         (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
     ]
-    arrays = pack(batch, [_as_leaf(leaf, place) for place, leaf in named])
+    arrays = pack(batch, [_as_leaf(leaf, where) for where, leaf in named])
     if any(isinstance(leaf, np.ndarray) and leaf.ndim == 0 for leaf in flatten(arrays)):
         described = map_structure(_described, arrays)
         raise SpecError(
@@ -253,8 +253,8 @@ def _as_arrays(batch: Any, index: int) -> Any:
     return arrays
 
 
-def _as_leaf(leaf: Any, place: str) -> Any:
-    return as_composite(leaf)._checked(place) if is_composite(leaf) else as_array(leaf, None, place)
+def _as_leaf(leaf: Any, where: str) -> Any:
+    return as_composite(leaf)._checked(where) if is_composite(leaf) else as_array(leaf, None, where)
 
 
 def _described(leaf: Any) -> Any:

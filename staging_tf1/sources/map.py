@@ -237,18 +237,18 @@ class MapSource(RecordSource):
         else:
             records = self._first_good(count)
             count = len(records)
-        place = f"{self._owner}: collate"
-        batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]
-        batches.append(aligned_batch(collate(records), place))
+        where = f"{self._owner}: collate"
+        batches = [aligned_batch(collate(part), where) for part in ([each] for each in records)]
+        batches.append(aligned_batch(collate(records), where))
         for batch, rows in zip(batches, [1] * count + [count]):
             self._check_rows(batch, rows)
         flat = [flatten(batch) for batch in batches]
         leaves = []
         for (path, _), values in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
-            specs = [component_spec(value, path or None, place) for value in values]
+            specs = [component_spec(value, path or None, where) for value in values]
             shapes = [spec.shape[1:] for spec in specs]
             if len({(type(spec), len(spec.shape)) for spec in specs}) > 1:
-                raise SpecError(f"{place} returned {component_name(path)} with different numbers of dimensions.")
+                raise SpecError(f"{where} returned {component_name(path)} with different numbers of dimensions.")
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)

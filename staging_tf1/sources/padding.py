@@ -55,9 +55,9 @@ class Padding:
     def __str__(self) -> str:
         return f"pad(to={self.to!r}, value={self.value!r})"
 
-    def planned(self, first: Any, place: str) -> PaddingPlan:
+    def planned(self, first: Any, where: str) -> PaddingPlan:
         """Return how to pad records like `first`. Raises ValueError if `to` or `value` does not fit them."""
-        specs = record_specs(first, None, place)
+        specs = record_specs(first, None, where)
         paths = [spec.name or "" for spec in flatten(specs)]
         for argument in (self.to, self.value):
             unknown = [key for key in argument if key not in paths] if isinstance(argument, Mapping) else []
@@ -125,12 +125,12 @@ class PaddingPlan:
         specs = [each.spec for each in self._components]
         rows = []
         for number, record in records:
-            place = describe_record(number)
-            arrays = [array for _, array in record_arrays(self._like, specs, record, place)]
+            where = describe_record(number)
+            arrays = [array for _, array in record_arrays(self._like, specs, record, where)]
             for each, array in zip(self._components, arrays):
-                _check_fits(each, array, place)
+                _check_fits(each, array, where)
             rows.append(arrays)
-        columns = [[row[place] for row in rows] for place in range(len(specs))]
+        columns = [[row[i] for row in rows] for i in range(len(specs))]
         padded = [_padded(each, column) for each, column in zip(self._components, columns)]
         batch = pack(self._like, padded)
         if not self._mask:
@@ -139,20 +139,20 @@ class PaddingPlan:
         return batch, pack(self._like, masks)
 
 
-def _check_fits(each: _Component, array: np.ndarray[Any, Any], place: str) -> None:
+def _check_fits(each: _Component, array: np.ndarray[Any, Any], where: str) -> None:
     got = describe(array.dtype, array.shape)
     if array.dtype != each.spec.dtype or array.ndim != len(each.target):
         expected = describe(each.spec.dtype, (each.spec.shape or ())[1:])
-        raise SpecError(f"{place}: {component_name(each.path)} is {got}, but {expected} for the first record.")
+        raise SpecError(f"{where}: {component_name(each.path)} is {got}, but {expected} for the first record.")
     for size, target, varies in zip(array.shape, each.target, each.varies):
         if target is not None and size > target and varies:
             raise SpecError(
-                f"{place}: {component_name(each.path)} is {got}, longer than the {target} that pad(to=...) gives. Crop "
+                f"{where}: {component_name(each.path)} is {got}, longer than the {target} that pad(to=...) gives. Crop "
                 "the record, or pad to a larger size."
             )
         if not varies and size != target:
             raise SpecError(
-                f"{place}: {component_name(each.path)} is {got}, expected {describe(each.spec.dtype, each.target)}. To "
+                f"{where}: {component_name(each.path)} is {got}, expected {describe(each.spec.dtype, each.target)}. To "
                 f"pad other dimensions than the first, name them: pad(to={{{each.path!r}: (None, None)}})."
             )
 

@@ -148,16 +148,16 @@ def _cast_cure(got: np.dtype[Any], declared: np.dtype[Any]) -> str:
     return f"Cast it: array.astype({target}), or declare {got.name}."
 
 
-def _conform_composite(declared: CompositeSpec, value: Any, place: str) -> Any:
+def _conform_composite(declared: CompositeSpec, value: Any, where: str) -> Any:
     if isinstance(value, list) and isinstance(declared, RaggedSpec):
-        value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, place)
+        value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, where)
     if not is_composite(value):
-        raise SpecError(f"{place} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
+        raise SpecError(f"{where} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
     found = as_composite(value)
     if isinstance(found, RaggedValue) is not isinstance(declared, RaggedSpec):
-        got = found._checked(place)._spec(None)
-        raise SpecError(f"{place} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
-    return declared.conformed(found, place)
+        got = found._checked(where)._spec(None)
+        raise SpecError(f"{where} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
+    return declared.conformed(found, where)
 
 
 def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:

@@ -41,8 +41,8 @@ def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
         # Two NaNs count as equal. Only NaN differs from itself, in every dtype.
         differs &= ~np.asarray((first != first) & (second != second))
         if differs.any():
-            place = tuple(int(axis[0]) for axis in np.nonzero(differs))
+            index = tuple(int(axis[0]) for axis in np.nonzero(differs))
             raise AssertionError(
                 f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
-                f"{list(place)}: got {second[place]!r}, expected {first[place]!r} as in the first read."
+                f"{list(index)}: got {second[index]!r}, expected {first[index]!r} as in the first read."
             )

@@ -90,13 +90,13 @@ class Arena:
                 is_crowded = len(self._regions) >= _MOST_ALIVE
             if is_crowded and not self._is_packing:
                 return None
-            place, begin = self._behind() if is_crowded else self._gap(nbytes)
+            index, begin = self._behind() if is_crowded else self._gap(nbytes)
             end = begin + nbytes
             if end <= self.size:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8, self._map, begin)
             else:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8)
-            self._regions.insert(place, _Region(begin, end, weakref.ref(memory)))
+            self._regions.insert(index, _Region(begin, end, weakref.ref(memory)))
             self.peak = max(self.peak, end)
             return memory
 
@@ -113,11 +113,11 @@ class Arena:
             self._regions = [region for region in self._regions if region.memory() is not None]
 
     def _gap(self, nbytes: int) -> tuple[int, int]:
-        """Find the first gap of `nbytes`: its place among the regions, and where it begins."""
+        """Find the first gap of `nbytes`: its index among the regions, and where it begins."""
         begin = 0
-        for place, region in enumerate(self._regions):
+        for index, region in enumerate(self._regions):
             if region.begin - begin >= nbytes:
-                return place, begin
+                return index, begin
             begin = rounded(region.end)
         return len(self._regions), begin
 

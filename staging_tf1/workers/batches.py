@@ -82,16 +82,16 @@ class _Packing(pickle.Pickler):
         if value.dtype.hasobject:
             return NotImplemented
         dtype = value.dtype.str if is_plain(value) else value.dtype
-        return _array_at, (self._buffer, self._place(value), dtype, value.shape)
+        return _array_at, (self._buffer, self._offset(value), dtype, value.shape)
 
     def _strings(self, value: np.ndarray[Any, Any]) -> Any:
         listed = value.reshape(-1).tolist()
         if set(map(type, listed)) != {bytes} or sum(map(len, listed)) < _STRING_BYTES:
             return NotImplemented
         joined = np.frombuffer(b"".join(listed), np.uint8)
-        return _strings_at, (self._buffer, self._place(joined), list(map(len, listed)), value.shape)
+        return _strings_at, (self._buffer, self._offset(joined), list(map(len, listed)), value.shape)
 
-    def _place(self, array: np.ndarray[Any, Any]) -> int:
+    def _offset(self, array: np.ndarray[Any, Any]) -> int:
         """Return where in the buffer the array is, after a copy if necessary."""
         self.needed += rounded(array.nbytes) + ALIGNMENT_BYTES
         offset = None if self._keeps else self._arena.offset_of(array)

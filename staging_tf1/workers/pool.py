@@ -32,9 +32,9 @@ class PoolOptions:
     # For messages: "train".
     name: str
     processes: int
-    # With the source, and its place there.
+    # With the source, and its index there.
     shipment: SharedShipment
-    place: int = 0
+    source_index: int = 0
     nice: int = 0
     # The most bytes of shared memory for batches, which the earliest batch may exceed; 0 is no limit.
     memory_limit: int = 0
@@ -188,7 +188,7 @@ class WorkerPool:
     def _new(self, number: int) -> WorkerProcess:
         name = self.workers[number]
         shipped = self._options.shipment.descriptor()
-        setup = Setup.of_this_process(name, number, self._options.place, self._options.nice).pickled()
+        setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice).pickled()
         worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
         self._numbers[worker] = number
         with contextlib.suppress(PeerGone):  # it has died already, which its first request will find

@@ -57,7 +57,7 @@ class Setup(NamedTuple):
     # Among the workers of its pool.
     number: int
     # The source to read, among those that were shipped together.
-    place: int
+    source_index: int
     nice: int
     cwd: str
     argv: list[str]
@@ -66,7 +66,7 @@ class Setup(NamedTuple):
     log_levels: dict[str, int]
 
     @classmethod
-    def of_this_process(cls, name: str, number: int, place: int, nice: int) -> Setup:
+    def of_this_process(cls, name: str, number: int, source_index: int, nice: int) -> Setup:
         """Collect the settings for a worker of this process."""
         cwd = ""
         with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ class Setup(NamedTuple):
         for logger, found in list(logging.root.manager.loggerDict.items()):
             if isinstance(found, logging.Logger) and found.level:
                 levels[logger] = found.level
-        return cls(name, number, place, nice, cwd, sys.argv, _filters(), levels)
+        return cls(name, number, source_index, nice, cwd, sys.argv, _filters(), levels)
 
     def pickled(self) -> bytes:
         """Return the settings as bytes."""

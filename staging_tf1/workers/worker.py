@@ -96,7 +96,7 @@ class _Worker:
         try:
             self._setup.apply()
             reports.forward(self._setup.name, lambda: self._lane)
-            self._source = unloaded(shipped)[self._setup.place]
+            self._source = unloaded(shipped)[self._setup.source_index]
         except BaseException as error:
             self._cannot = described(error)
 

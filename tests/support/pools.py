@@ -16,7 +16,7 @@ def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list
     """A pool of worker processes for each of `sources`, without a session."""
     shipment = SharedShipment(sources, len(sources))
     made = [
-        WorkerPool(PoolOptions(f"test/{place}", processes, shipment, place, **options)) for place in range(len(sources))
+        WorkerPool(PoolOptions(f"test/{index}", processes, shipment, index, **options)) for index in range(len(sources))
     ]
     try:
         yield made

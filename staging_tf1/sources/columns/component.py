@@ -213,7 +213,7 @@ class Column:
         """Return records one by one, whatever their shapes. The arrays may be views of the file."""
         if not self.component.varies:
             rows = self.rows(np.asarray(numbers, np.int64))
-            return [rows[place, ...] for place in range(len(rows))]
+            return [rows[row, ...] for row in range(len(rows))]
         self._check_sizes()
         starts, shapes, values = (self.files[role].array for role in ("starts", "shapes", "values"))
         found = []

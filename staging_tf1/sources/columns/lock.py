@@ -71,9 +71,11 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
     except OSError as error:
         cure = cure_of_writing(error) or "Choose a writable folder on a local disk."
         raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {error.strerror}. {cure}") from error
-    place = _place(file)
+    identity = _identity(file)
     try:
-        _holders[place] = _Holder(threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate()))
+        _holders[identity] = _Holder(
+            threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate())
+        )
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
 
         def tell(how_far: str) -> None:
@@ -84,7 +86,7 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
         tell("started")
         yield tell
     finally:
-        _holders.pop(place, None)
+        _holders.pop(identity, None)
         with contextlib.suppress(OSError):
             os.unlink(name)
         os.close(file)
@@ -104,7 +106,7 @@ def _acquired(name: str, path: str) -> int:
                 now = time.monotonic()
                 if note != (note := os.pread(file, 300, 0)):
                     noted = now
-                if _waits_for_this_thread(_place(file)) or (now - noted >= _STUCK_SECS and _is_part_of(note, file)):
+                if _waits_for_this_thread(_identity(file)) or (now - noted >= _STUCK_SECS and _is_part_of(note, file)):
                     raise _own_data(path)
                 if now - said >= _LOG_SECS:
                     said = now
@@ -136,14 +138,14 @@ def _own_data(path: str) -> RecordFileError:
     )
 
 
-def _place(file: int) -> tuple[int, int]:
+def _identity(file: int) -> tuple[int, int]:
     status = os.fstat(file)
     return status.st_dev, status.st_ino
 
 
-def _waits_for_this_thread(place: tuple[int, int]) -> bool:
+def _waits_for_this_thread(identity: tuple[int, int]) -> bool:
     """Whether this thread builds that cache, or is what is left of it in a fork."""
-    holder = _holders.get(place)
+    holder = _holders.get(identity)
     return holder is not None and holder.thread == threading.get_ident()
 
 
@@ -154,7 +156,7 @@ def _is_part_of(note: bytes, file: int) -> bool:
         if found["host"] != socket.gethostname():
             return False
         if found["pid"] == os.getpid():
-            holder = _holders.get(_place(file))
+            holder = _holders.get(_identity(file))
             return holder is not None and threading.get_ident() not in holder.earlier
         return _was_started_by(int(found["pid"]), tuple(found["since"]))
     except (OSError, ValueError, KeyError, TypeError):

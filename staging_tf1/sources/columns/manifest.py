@@ -76,7 +76,7 @@ def manifest_in(folder: Snapshot) -> Manifest | int | None:
 
     Raises RecordFileError if the manifest is damaged, or the folder is no cache.
     """
-    path = folder.place(MANIFEST)
+    path = folder.path_of(MANIFEST)
     try:
         with folder.open(MANIFEST) as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:

@@ -134,7 +134,7 @@ class MappedArray:
     """
 
     def __init__(self, folder: Snapshot, described: ArrayFile, *, verified: bool) -> None:
-        self.path, self._described = folder.place(described.name), described
+        self.path, self._described = folder.path_of(described.name), described
         try:
             with folder.open(described.name) as file:
                 self._check_size(os.fstat(file.fileno()).st_size)

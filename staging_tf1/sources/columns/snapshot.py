@@ -43,13 +43,13 @@ class Snapshot(NamedTuple):
     path: str
     descriptor: int | None = None
 
-    def place(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Return the path of a file."""
         return os.path.join(self.path, name)
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading. Raises OSError if it is no regular file."""
-        where = self.place(name) if self.descriptor is None else name
+        where = self.path_of(name) if self.descriptor is None else name
         descriptor = os.open(where, _AS_FILE, dir_fd=self.descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)

@@ -106,12 +106,12 @@ class ArrayRecordFiles:
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
         """Read records of the same length. See `SerializedFiles.read_rows`."""
         found, errors = self.read(records)
-        for place in errors:
-            found[place] = bytes(length)
-        for place, record in enumerate(found):
+        for row in errors:
+            found[row] = bytes(length)
+        for row, record in enumerate(found):
             if len(record) != length:
                 raise SpecError(
-                    f"{self.describe(int(records[place]))} has {len(record)} bytes, but the first record has {length}. "
+                    f"{self.describe(int(records[row]))} has {len(record)} bytes, but the first record has {length}. "
                     f"as_uint8=True requires records of the same length."
                 )
         rows = aligned_empty((len(found), length), np.uint8)
@@ -163,7 +163,7 @@ class _OpenFile:
         return int(found[1]) if found else 1
 
     def read(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records by number: their bytes, and the errors of corrupt records by their place."""
+        """Read records by number: their bytes, and the errors of corrupt records by row."""
         errors: dict[int, CorruptRecordError] = {}
         try:
             found = self._reader.read(records)
@@ -181,20 +181,20 @@ class _OpenFile:
         """Read records one by one. If one of several is corrupt, the reader returns none and does not say which."""
         found = [b""] * len(records)
         errors: dict[int, CorruptRecordError] = {}
-        for place, record in enumerate(records):
+        for row, record in enumerate(records):
             try:
-                found[place] = self._reader.read([record])[0]
+                found[row] = self._reader.read([record])[0]
             except RuntimeError as error:
-                errors[place] = self._corrupt(record, str(error))
+                errors[row] = self._corrupt(record, str(error))
         return found, errors
 
     def _corrupt(self, record: int, reason: str) -> CorruptRecordError:
         if not reason.startswith(_CORRUPT):
             raise RecordFileError(f"reading record {record} of ArrayRecord file {self._path} failed: {reason}.")
         chunk = re.search(r"chunk at (\d+)", reason)
-        place = f", at byte {chunk[1]}," if chunk else ""
+        at = f", at byte {chunk[1]}," if chunk else ""
         return CorruptRecordError(
-            f"{self._path}: record {record}{place} is corrupt: {reason}. Copy the file again, or use "
+            f"{self._path}: record {record}{at} is corrupt: {reason}. Copy the file again, or use "
             f"skip_corrupt=True to skip and count such records.",
             self._path,
             int(chunk[1]) if chunk else -1,

@@ -60,9 +60,7 @@ def _names(paths: list[str]) -> list[str]:
     if len(set(names)) == len(different):
         return names
     times = Counter(path.rpartition(os.sep)[2] for path in different)
-    places = {path: os.path.abspath(path) for path, name in zip(paths, names) if times[name] > 1}
+    full = {path: os.path.abspath(path) for path, name in zip(paths, names) if times[name] > 1}
     # What the first and the last in the order of strings share, all do.
-    shared = len(os.path.commonpath([min(places.values()), max(places.values())]))
-    return [
-        (places[path][shared:].lstrip(os.sep) or name) if path in places else name for path, name in zip(paths, names)
-    ]
+    shared = len(os.path.commonpath([min(full.values()), max(full.values())]))
+    return [(full[path][shared:].lstrip(os.sep) or name) if path in full else name for path, name in zip(paths, names)]

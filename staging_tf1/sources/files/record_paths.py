@@ -28,14 +28,14 @@ def matching_files(owner: str, files: Any) -> list[str]:
     for pattern in _patterns(owner, files):
         listed = os.path.exists(pattern)
         for path in [pattern] if listed else _matches(pattern):
-            place = os.path.abspath(path)
-            if place in (globbed if listed else seen):
+            absolute = os.path.abspath(path)
+            if absolute in (globbed if listed else seen):
                 again.append(path)
                 continue
             found.append(path)
-            seen.add(place)
+            seen.add(absolute)
             if not listed:
-                globbed.add(place)
+                globbed.add(absolute)
     for path in dict.fromkeys(found):
         check_regular(path)
     if again:
