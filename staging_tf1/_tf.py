@@ -39,7 +39,7 @@ __all__ = [
     "abandon",
     "abandon_eager_context",
     "add_control_input",
-    "around_runs",
+    "wrap_runs",
     "before_any_finalize",
     "before_first_runs",
     "call_before_finalize",
@@ -178,7 +178,7 @@ def is_closed(session: Any) -> bool:
 
 
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
-    """`Session.run` past the wrapper of one session's `run`, and past `around_runs`: for the package's own runs."""
+    """`Session.run` past the wrapper of one session's `run`, and past `wrap_runs`: for the package's own runs."""
     run = type(session).run
     return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options)
 
@@ -412,8 +412,8 @@ def _patch(name: str) -> None:
 _UNWATCHED = "_staging_tf1_unwatched"
 
 
-def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
-    """Let `around(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
+def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
+    """Let `wrapper(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
 
     The class is patched: a wrapper that is an attribute of a session would keep the session alive. Callables of
     `make_callable` count as runs, except those of TensorFlow's queue runners.
@@ -425,11 +425,13 @@ def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> No
     def watched_run(
         self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        return around(self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata))
+        return wrapper(
+            self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata)
+        )
 
     @functools.wraps(partial_run)
     def watched_partial_run(self: Any, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
-        return around(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
+        return wrapper(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
 
     @functools.wraps(make_callable)
     def watched_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
@@ -437,7 +439,7 @@ def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> No
         if feed_list is not None or threading.current_thread().name.startswith(_RUNNER_THREAD):
             # The first goes through `run`.
             return call
-        return lambda *args, **kwargs: around(self, fetches, None, functools.partial(call, *args, **kwargs))
+        return lambda *args, **kwargs: wrapper(self, fetches, None, functools.partial(call, *args, **kwargs))
 
     setattr(watched_run, _UNWATCHED, run)
     sessions.run, sessions.partial_run, sessions.make_callable = watched_run, watched_partial_run, watched_make_callable

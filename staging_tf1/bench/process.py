@@ -66,8 +66,8 @@ def last_words(text: str) -> str:
     >>> last_words("ValueError: no data\\nI0000 00:00:1795391804.897138   31566 port.cc:153] oneDNN is on.\\n")
     'ValueError: no data'
     """
-    told = without_noise(text.encode(errors="replace")).decode(errors="replace")
-    return " / ".join([line.strip() for line in told.splitlines() if line.strip()][-_SHOWN_LINES:])
+    shown = without_noise(text.encode(errors="replace")).decode(errors="replace")
+    return " / ".join([line.strip() for line in shown.splitlines() if line.strip()][-_SHOWN_LINES:])
 
 
 @contextlib.contextmanager

@@ -140,8 +140,8 @@ def _show(path: str, options: argparse.Namespace) -> int:
     print(_summary(path, manifest))
     for component in manifest.components:
         names = ", ".join(file.name for file in component.files.values())
-        told = describe(component.dtype, component.shape)
-        print(f"  {component.path or '(record)'}  {told}  {_size(component.size)}  {names}")
+        spec = describe(component.dtype, component.shape)
+        print(f"  {component.path or '(record)'}  {spec}  {_size(component.size)}  {names}")
     known = {name: value for name, value in manifest.key.items() if value not in (None, False)}
     for name, value in known.items():
         print(f"  key: {name} = {f'{len(value)} files' if name == 'files' else value}")
@@ -162,8 +162,8 @@ def _remove(path: str, options: argparse.Namespace) -> int:
     if found is None:
         print(f"removed the unfinished cache {path}")
         return 0
-    told = f"{found.num_records} records, {_size(found.size)}" if isinstance(found, Manifest) else f"version {found}"
-    print(f"removed {path} ({told})")
+    what = f"{found.num_records} records, {_size(found.size)}" if isinstance(found, Manifest) else f"version {found}"
+    print(f"removed {path} ({what})")
     return 0
 
 

@@ -164,10 +164,10 @@ class PipelineRun:
                 self.error = error
         logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, text_of(error))
         if self._coord is not None:
-            self._tell(self._coord, error)
+            self._report(self._coord, error)
         self._stop_with_others()
 
-    def _tell(self, coord: Any, error: BaseException) -> None:
+    def _report(self, coord: Any, error: BaseException) -> None:
         """Requests a stop because of `error`."""
         try:
             # As a tuple, because the coordinator cannot find the traceback outside an `except` block.

@@ -76,7 +76,7 @@ class ProducerRun:
         """Wakes a feeder that waits for its taker, after the taker's step failed."""
         self._batches.step_failed()
         if self._handshake is not None:
-            self._handshake.tell()
+            self._handshake.wake()
 
     def feed(self, state: ThreadState) -> None:
         """Delivers batches until the end of the data, or until the pipeline stops."""

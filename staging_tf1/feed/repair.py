@@ -28,9 +28,9 @@ def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session:
       sinks: each with a function that returns how many puts have begun and how many have ended. Queues lose nothing.
       session: the session in which the step failed.
     """
-    asked = [sink.repair for sink, _ in sinks if sink.repair is not None]
+    repaired = [sink.repair for sink, _ in sinks if sink.repair is not None]
     # One run for all, because most have lost nothing.
-    found = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in asked]) if asked else ())
+    found = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in repaired]) if repaired else ())
     lost = []
     for sink, puts in sinks:
         missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(found))
@@ -56,10 +56,10 @@ def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: A
       sinks: each with the feeds of that step's put.
       session: the session in which the step failed.
     """
-    asked = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
-    found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in asked]) if asked else []
+    repaired = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
+    found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in repaired]) if repaired else []
     stranded = [int(held) - int(ready) for held, ready in found]
-    for (sink, ops, fed), number in zip(asked, stranded, strict=True):
+    for (sink, ops, fed), number in zip(repaired, stranded, strict=True):
         stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
         for _ in range(number):
             run_unwrapped(session, ops.release, stamp)

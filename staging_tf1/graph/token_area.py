@@ -163,7 +163,7 @@ class TokenArea:
           advance: makes the op that counts the element, from its token's stamp and label.
         """
         # In the caller's device scope, as with `StagingArea.get`.
-        taken, counted = self.stats.around(self.tokens.size, self._take)
+        taken, counted = self.stats.measured(self.tokens.size, self._take)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
         with tf.control_dependencies([counted]):

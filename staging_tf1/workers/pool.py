@@ -123,7 +123,7 @@ class WorkerPool:
             lane = self._take_lane()
             try:
                 with waiting_for(lane.worker.stack):
-                    made = self._requests.ask(lane, number)
+                    made = self._requests.request(lane, number)
                 self._deaths.forgive(number)
                 return made
             except PeerGone:

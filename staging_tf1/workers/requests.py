@@ -47,7 +47,7 @@ class Requests:
         self._owner, self._buffers = owner, buffers
         self._shown = Shown()
 
-    def ask(self, lane: Lane, number: int) -> Made:
+    def request(self, lane: Lane, number: int) -> Made:
         """Ask a worker for batch `number`, and return it in arrays that nothing else uses.
 
         Raises:

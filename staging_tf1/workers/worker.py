@@ -84,7 +84,7 @@ class _Worker:
         for descriptor in self._channels:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
-        self._asked: list[tuple[int, int, Message]] = []
+        self._requests: list[tuple[int, int, Message]] = []
         # Batches that wait for a larger buffer, by the descriptor of their lane. They wait in vain if there is none.
         self._too_large: dict[int, _Made] = {}
         # The answer to every request if the source cannot be loaded.
@@ -103,20 +103,20 @@ class _Worker:
     def serve(self) -> None:
         while True:
             self._read_requests()
-            _, descriptor, message = heapq.heappop(self._asked)
+            _, descriptor, message = heapq.heappop(self._requests)
             self._lane = self._channels[descriptor]
             self._answer(self._lane, message)
 
     def _read_requests(self) -> None:
         while True:
-            for descriptor, _ in self._poller.poll(0 if self._asked else None):
+            for descriptor, _ in self._poller.poll(0 if self._requests else None):
                 message = self._channels[descriptor].receive()
                 if message.kind == Kind.DROP:
                     self._arenas.pop(message.number, None)
                     continue
                 # The payload is only valid until the next message.
-                heapq.heappush(self._asked, (message.number, descriptor, message._replace(payload=b"")))
-            if self._asked:
+                heapq.heappush(self._requests, (message.number, descriptor, message._replace(payload=b"")))
+            if self._requests:
                 return
 
     def _answer(self, lane: Channel, request: Message) -> None:

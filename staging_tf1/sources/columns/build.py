@@ -24,7 +24,7 @@ from staging_tf1.sources.columns.snapshot import Snapshot, has_replaced
 __all__ = ["Build", "built"]
 
 # Seconds between two notes of the progress: for waiting processes, and to continue after a kill, which needs an fsync.
-_TELL_SECS, _SAVE_SECS = 1.0, 5.0
+_REPORT_SECS, _SAVE_SECS = 1.0, 5.0
 
 
 class Build(NamedTuple):
@@ -65,12 +65,12 @@ def built(build: Build) -> None:
         return
     with folder.writing(build.owner, build.path):
         os.makedirs(os.path.dirname(build.path) or os.curdir, exist_ok=True)
-    with locked(build.path) as tell:
+    with locked(build.path) as report:
         with folder.writing(build.owner, build.path):
             folder.put_back(build.path)
         # Another process may have built it meanwhile.
         if _is_missing(build, log=True) and not _adopted(build):
-            _Building(build, tell).run()
+            _Building(build, report).run()
 
 
 def _is_missing(build: Build, log: bool = False) -> bool:
@@ -101,10 +101,10 @@ def _adopted(build: Build) -> bool:
 class _Building:
     """One attempt to build a cache."""
 
-    def __init__(self, build: Build, tell: Callable[[str], None]) -> None:
-        self._build, self._tell = build, tell
+    def __init__(self, build: Build, report: Callable[[str], None]) -> None:
+        self._build, self._report = build, report
         self._position: int | None = 0
-        self._told = self._saved = time.monotonic()
+        self._reported = self._saved = time.monotonic()
 
     def run(self) -> None:
         build = self._build
@@ -159,9 +159,9 @@ class _Building:
     def _note(self, position: int | None, total: int | None) -> None:
         self._position = position
         now = time.monotonic()
-        if now - self._told >= _TELL_SECS:
-            self._told = now
-            self._tell(f"{self._writer.num_records}{'' if total is None else f' of {total}'} records")
+        if now - self._reported >= _REPORT_SECS:
+            self._reported = now
+            self._report(f"{self._writer.num_records}{'' if total is None else f' of {total}'} records")
         if position is not None and now - self._saved >= _SAVE_SECS:
             self._save()
             self._saved = time.monotonic()

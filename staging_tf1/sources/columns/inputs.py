@@ -283,10 +283,10 @@ def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
 
 def _spec_text(spec: Any, dims_of: Callable[[Any], Any]) -> str:
     """Describe components, with the dimensions that `dims_of` returns for a shape."""
-    told = []
+    described = []
     for path, leaf in flatten_with_paths(spec):
         dims = None if leaf.shape is None else dims_of(leaf.shape)
-        told.append(f"{path or 'record'}: {describe(leaf.dtype, dims)}")
-    if not told:
+        described.append(f"{path or 'record'}: {describe(leaf.dtype, dims)}")
+    if not described:
         raise SpecError("cached() got records without components, expected at least one array.")
-    return ", ".join(told)
+    return ", ".join(described)

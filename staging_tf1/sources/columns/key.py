@@ -55,11 +55,11 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         if name == "files":
             found += _file_changes(old or {}, new or {})
         else:
-            found.append(f"{name}: {_told(old)} in the cache, {_told(new)} now")
+            found.append(f"{name}: {_shown(old)} in the cache, {_shown(new)} now")
     return found
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, str):
         # A terminal cannot show control characters and lone surrogates.
         return value if value.isprintable() else repr(value)
@@ -67,22 +67,22 @@ def _told(value: Any) -> str:
 
 
 def _file_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    told: list[str] = []
+    lines: list[str] = []
     for path in dict.fromkeys([*old, *new]):
         if path not in new:
-            told.append(f"file {path!r}: not listed any more")
+            lines.append(f"file {path!r}: not listed any more")
         elif path not in old:
-            told.append(f"file {path!r}: new")
+            lines.append(f"file {path!r}: new")
         elif old[path][0] != new[path][0]:
-            told.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
+            lines.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
         elif old[path] != new[path]:
-            told.append(f"file {path!r}: modified after the cache was built")
-    return _shortened(told)
+            lines.append(f"file {path!r}: modified after the cache was built")
+    return _shortened(lines)
 
 
-def _shortened(told: list[str]) -> list[str]:
-    more = len(told) - _MOST_LISTED
-    return [*told[:_MOST_LISTED], f"{more} more files"] if more > 0 else told
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LISTED
+    return [*lines[:_MOST_LISTED], f"{more} more files"] if more > 0 else lines
 
 
 def listed(reasons: Iterable[str]) -> str:

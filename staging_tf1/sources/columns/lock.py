@@ -78,13 +78,13 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
         )
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
 
-        def tell(how_far: str) -> None:
+        def report(how_far: str) -> None:
             # A note for people. A full disk must not end the build here.
             with contextlib.suppress(OSError):
                 os.pwrite(file, json.dumps({**who, "how_far": how_far}).ljust(300).encode(), 0)
 
-        tell("started")
-        yield tell
+        report("started")
+        yield report
     finally:
         _holders.pop(identity, None)
         with contextlib.suppress(OSError):

@@ -138,8 +138,8 @@ class _OpenFile:
             self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             cannot = "cannot" if state is None else "can no longer"
-            told = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
-            raise RecordFileError(told.rstrip()) from error
+            message = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
+            raise RecordFileError(message.rstrip()) from error
         self.state = self._look()
         if state is not None and self.state != state:
             raise RecordFileError(
