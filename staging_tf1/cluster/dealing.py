@@ -79,7 +79,7 @@ class Dealing:
         self, names: Names, workers: Iterable[str], entries: Mapping[str, Any], acked: Acked, num_batches: int | None
     ) -> None:
         self._names, self._workers = names, list(workers)
-        self._num_batches, self._window = num_batches, int(acked.slots.size)
+        self._num_batches, self._window = num_batches, int(acked.cells.size)
         self._leases: dict[str, Lease] = {}
         # The batches of each lease that are not acknowledged.
         self._held: dict[str, set[int]] = {}
@@ -170,7 +170,7 @@ class Dealing:
 
     def _draw(self, most: int) -> list[int]:
         """Returns up to `most` batches that are nobody's, those that were given before first."""
-        # Two batches that share a slot must not be under way at once.
+        # Two batches of one cell must not be under way at once.
         end = min([*self._free[:1], *self.held, self._next]) + self._window
         if self._num_batches is not None:
             end = min(end, self._num_batches)

@@ -52,8 +52,8 @@ def _supply(
         run_unwrapped(session, skips[0], {skips[1]: batch})
 
     def look() -> tuple[int, Acked]:
-        staged, slots = run_unwrapped(session, (sink.size, variable))
-        return int(staged), Acked(slots)
+        staged, cells = run_unwrapped(session, (sink.size, variable))
+        return int(staged), Acked(cells)
 
     if cluster is None:
         return LocalSupply(Acked(run_unwrapped(session, variable)), num_batches, skip)

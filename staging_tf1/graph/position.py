@@ -34,7 +34,7 @@ def undealt(fingerprint: Fingerprint) -> Fingerprint:
 class Saved(NamedTuple):
     """What the variables of a position hold."""
 
-    # One per tower; of a `DealtPosition` one per slot of its window.
+    # One per tower; of a `DealtPosition` one per cell of its window.
     positions: tuple[int, ...]
     fingerprint: Fingerprint
     # The state of the stream, labelled with its position (see `labelled`); None if no state is kept.
@@ -242,21 +242,21 @@ class DealtPosition(Position):
 
     def consumed(self, saved: Any) -> tuple[int, ...]:
         """Returns how many batches all workers together have consumed."""
-        return (int(sum(slot // self._window for slot in saved.tolist())),)
+        return (int(sum(cell // self._window for cell in saved.tolist())),)
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
         """Returns what the variable holds after the first batches, of which `batches` has the number."""
-        return tuple(Acked.first(batches[0], self._window).slots.tolist())
+        return tuple(Acked.first(batches[0], self._window).cells.tolist())
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Returns 0: the supply skips what has been consumed (`feed/supply.py`)."""
         return (0,)
 
     def _mark(self, tower: int, stamp: Any) -> Any:
-        slot, following = tf.reshape(stamp % self._window, [1, 1]), tf.reshape(stamp + self._window, [1])
-        # An op that overwrites the slot could set it back, and assign_add would count a batch twice.
+        cell, following = tf.reshape(stamp % self._window, [1, 1]), tf.reshape(stamp + self._window, [1])
+        # An op that overwrites the cell could set it back, and assign_add would count a batch twice.
         return tf.raw_ops.ResourceScatterNdMax(
-            ref=self._batches.handle, indices=slot, updates=following, use_locking=True, name="acknowledge"
+            ref=self._batches.handle, indices=cell, updates=following, use_locking=True, name="acknowledge"
         )
 
 
