@@ -60,10 +60,10 @@ def _as_chief(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     if continues is None:
         # A session made by hand may have initialized the variables again.
         member.begin_run()
-    tokens = sync_tokens_of(session.graph)
-    if tokens is not None and not continues:
-        # With tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
-        run_unwrapped(session, tokens.drain)
+    sync_tokens = sync_tokens_of(session.graph)
+    if sync_tokens is not None and not continues:
+        # With sync tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
+        run_unwrapped(session, sync_tokens.drain)
     starts = resume_points(pipelines, session, before_change=member.begin_run if continues else None)
     positioned = [each.name for each in pipelines if each.position is not None]
     if positioned:

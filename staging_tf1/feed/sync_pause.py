@@ -10,7 +10,7 @@ from staging_tf1.cluster.snapshot import saved_from
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
-# A round has been applied when the global step and the tokens have not changed for so long.
+# A round has been applied when the global step and the sync tokens have not changed for so long.
 _SETTLE_SECS = 0.1
 # A step that has lasted so much longer than the others waits for their gradients.
 _WAITS_SECS = 0.5
@@ -27,10 +27,10 @@ class SyncPause:
 
     def __init__(self, cluster: Cluster, session: Any, position: Position | None) -> None:
         self._cluster, self._session, self._position = cluster, session, position
-        tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
+        sync_tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
         # What tells how many rounds have been applied, and what that was when it was read last.
-        self._applied = [] if tokens is None or step is None else [step, tokens.size]
-        self._pending = None if tokens is None else tokens.pending
+        self._applied = [] if sync_tokens is None or step is None else [step, sync_tokens.size]
+        self._pending = None if sync_tokens is None else sync_tokens.pending
         self._applied_before: list[Any] | None = None
         self._settles_at = 0.0
 

@@ -56,7 +56,7 @@ class InStep:
         self._stopped: set[int] = set()
         # Whether the others have begun more steps than this worker.
         self._is_behind = False
-        self._tokens = sync_tokens_of(session.graph)
+        self._sync_tokens = sync_tokens_of(session.graph)
         self._reason = ""
         self._error: ClusterError | None = None
         cluster.member.on_news = self._note
@@ -135,5 +135,5 @@ class InStep:
         # Last, because `before_step` looks at it first.
         self._stopped = {member.layout.workers.index(task) for task in ended}
         alone = bool(ended or gone or self._is_behind)
-        if alone and self._is_waiting() and self._tokens is not None:
-            run_unwrapped(self._session, self._tokens.wake)
+        if alone and self._is_waiting() and self._sync_tokens is not None:
+            run_unwrapped(self._session, self._sync_tokens.wake)
