@@ -5,7 +5,7 @@ Entries of the ledger, each written by one task only::
     run               the chief: the id and state of the run (starting, initialized, failed, ended), the cluster, and a
                       digest of its variables
     ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right
-    fence/WORKER      that worker: a token that its steps must show; the chief removes it when a new run begins, and
+    fence/WORKER      that worker: a key that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
     task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds
     joined/WORKER     each worker, in synchronous training: the id of the run that it has joined
@@ -122,7 +122,7 @@ class Member:
         self._run_id: str | None = None
         self._variables: str | None = None
         # That of `take_fence`.
-        self.token = ""
+        self.fence_key = ""
         self._shared: dict[str, Shared] = {}
         self._finished: set[str] = set()
         self._lock = threading.Lock()
@@ -454,12 +454,12 @@ class Member:
         return run is not None and run["id"] == run_id and run["state"] == "initialized"
 
     def take_fence(self) -> str:
-        """Lets this process step for its task, and no other process. Returns the token that its steps must show."""
-        self.token = uuid.uuid4().hex
+        """Lets this process step for its task, and no other process. Returns the fence key that its steps must show."""
+        self.fence_key = uuid.uuid4().hex
         # It may have finished before, and have been started again.
         self._ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
-        self._ledger.write({f"fence/{self.task}": self.token})
-        return self.token
+        self._ledger.write({f"fence/{self.task}": self.fence_key})
+        return self.fence_key
 
     def await_no_pause(self) -> None:
         """Waits until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""

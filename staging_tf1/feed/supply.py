@@ -127,7 +127,7 @@ class LeasedSupply:
         ]
         # Its seconds are those in which this process could have heard of batches, and its steps have acknowledged some.
         self._now, self._pauses = cluster.member.clock.now, Backoff(cluster.layout)
-        self._token, self._run = cluster.member.token, cluster.member.run_id
+        self._fence_key, self._run = cluster.member.fence_key, cluster.member.run_id
         self._look, self._skip = look, skip
         # Given and not named.
         self._left: deque[int] = deque()
@@ -219,7 +219,7 @@ class LeasedSupply:
 
     def _write_ask(self, *, closed: bool = False) -> None:
         self._member.ledger.write(
-            {self._names.ask(self._worker): {"token": self._token, "total": self._asked, "closed": closed}}
+            {self._names.ask(self._worker): {"token": self._fence_key, "total": self._asked, "closed": closed}}
         )
 
     def _read(self) -> dict[str, Any]:
@@ -230,11 +230,11 @@ class LeasedSupply:
 
     def _take(self, entries: Mapping[str, Any]) -> Lease | None:
         """Takes what has been given since. Returns the lease."""
-        if entries.get(self._names.ask(self._worker), {}).get("token") != self._token:
+        if entries.get(self._names.ask(self._worker), {}).get("token") != self._fence_key:
             # That of an earlier session has written over this one: its start failed, and it was closed late.
             self._asked = self._given
         entry = entries.get(self._names.lease(self._worker))
-        if entry is None or entry["token"] != self._token:
+        if entry is None or entry["token"] != self._fence_key:
             return None
         lease = Lease.from_json(entry)
         for before, first, end in lease.spans:
@@ -266,7 +266,7 @@ class LeasedSupply:
 
     def _has_ended(self, entries: Mapping[str, Any]) -> bool:
         run = entries.get("run")
-        if run is None or run["id"] != self._run or entries.get(self._names.fence(self._worker)) != self._token:
+        if run is None or run["id"] != self._run or entries.get(self._names.fence(self._worker)) != self._fence_key:
             raise after_refusal(self._cluster)
         if run["state"] == "ended":
             raise ClusterError(f"{self._worker}: the chief has ended the run without this worker, which was silent.")
