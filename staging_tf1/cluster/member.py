@@ -61,7 +61,7 @@ _PAUSE_SECS = 0.02
 _BEGIN_SECS = 2.0
 
 
-class Shared(Protocol):
+class SharedInput(Protocol):
     """What a pipeline with dynamic shares has in this task."""
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ class Member:
         self._variables: str | None = None
         # That of `take_fence`.
         self.fence_key = ""
-        self._shared: dict[str, Shared] = {}
+        self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
         self._lock = threading.Lock()
 
@@ -144,7 +144,7 @@ class Member:
 
     def stop(self) -> None:
         """Stops giving signs of life, and disconnects. May be called again."""
-        for each in self._shared.values():
+        for each in self._inputs.values():
             each.stop()
         self._pulse.stop()
         self._ticks.stop()
@@ -467,20 +467,20 @@ class Member:
         while PAUSE in self._ledger.read([PAUSE]) and self.clock.now() < end:
             time.sleep(_PAUSE_SECS)
 
-    def share(self, pipeline: str, shared: Shared) -> None:
+    def register(self, pipeline: str, shared: SharedInput) -> None:
         """Keeps what a pipeline with dynamic shares has in this task, until the end. Stops what it had before."""
-        if pipeline in self._shared:
-            self._shared[pipeline].stop()
-        self._shared[pipeline] = shared
+        if pipeline in self._inputs:
+            self._inputs[pipeline].stop()
+        self._inputs[pipeline] = shared
 
     @property
-    def shares(self) -> list[Shared]:
+    def shared_inputs(self) -> list[SharedInput]:
         """What each pipeline with dynamic shares has in this task at present."""
-        return list(self._shared.values())
+        return list(self._inputs.values())
 
     def give_back(self) -> None:
         """Lets others have the batches that this task has been given and has not consumed. It must step no more."""
-        for each in self._shared.values():
+        for each in self._inputs.values():
             each.give_back()
 
     def rival(self) -> str | None:

@@ -59,7 +59,7 @@ def _supply(
         return LocalSupply(Acked(run_unwrapped(session, variable)), num_batches, skip)
     supply = LeasedSupply(cluster, pipeline.name, look, skip)
     dealer = Dealer(cluster.member, pipeline.name, position.name, num_batches) if cluster.is_chief else None
-    cluster.member.share(pipeline.name, _InTask(supply, dealer))
+    cluster.member.register(pipeline.name, _InTask(supply, dealer))
     if dealer is not None:
         dealer.start()
     return supply

@@ -119,7 +119,7 @@ class SessionRuntime:
             at_end=self._wait_for_workers,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
-        self._shares = [] if self._cluster is None else self._cluster.member.shares
+        self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
         self._watchdog = Watchdog(session, observer, self.pending, self.steps.reading_states, rule, self._end_the_wait)
         self._lock_probe = LockProbe()
         self._waiting = WaitMeter(session, pipelines, self.steps.states_of)
@@ -356,8 +356,8 @@ class SessionRuntime:
         for thread in self.ends_with_session:
             thread.join(_CANCEL_SECS)
         # After the last step, which consumes what it has been given.
-        for share in self._shares:
-            share.give_back()
+        for shared_input in self._shared_inputs:
+            shared_input.give_back()
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()
