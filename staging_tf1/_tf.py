@@ -122,7 +122,7 @@ def _is_own_call() -> bool:
 def _has_own_runners() -> bool:
     """Whether a MonitoredSession calls `start_queue_runners` because of this package's runners."""
     runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-    return any(type(each).__module__.startswith("staging_tf1.") for each in runners)
+    return any(type(runner).__module__.startswith("staging_tf1.") for runner in runners)
 
 
 # Before the package makes its first call.
@@ -382,7 +382,7 @@ def before_first_runs(call: Callable[[Any], None]) -> None:
     """
     if not _before_first_run:
         # These may have run.
-        earlier = [each for each in gc.get_objects() if isinstance(each, _session.BaseSession)]
+        earlier = [session for session in gc.get_objects() if isinstance(session, _session.BaseSession)]
         _met.update(earlier)
         _have_run.update(earlier)
         for name in ("run", "make_callable", "partial_run_setup", "_make_callable_from_options"):

@@ -36,7 +36,7 @@ class GraphIndex:
         number_of = self.number_of
         for number, op in enumerate(self.ops):
             before = [number_of[tensor.op.name] for tensor in self.inputs[number]]
-            before += [number_of[each.name] for each in op.control_inputs]
+            before += [number_of[control_input.name] for control_input in op.control_inputs]
             self.before.append(before)
             for earlier in before:
                 self.after[earlier].append(number)

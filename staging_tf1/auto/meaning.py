@@ -197,7 +197,7 @@ class Meaning:
 
 
 def _depends_on(tensor: Any, names: set[str]) -> bool:
-    return any(each.name in names for op in ancestors([tensor]) for each in op.inputs)
+    return any(read.name in names for op in ancestors([tensor]) for read in op.inputs)
 
 
 def _op_of(element: Any) -> Any:

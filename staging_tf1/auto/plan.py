@@ -72,7 +72,7 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
             for number in reader.sources
             if reader.node_of(op := reader.index.ops[number]) in region
         }
-        groups = [reader.ops_of(each) for each in groups_of(free, region, together)]
+        groups = [reader.ops_of(group) for group in groups_of(free, region, together)]
         names = {op.name for ops in groups for op in ops}
         sources = [op for ops in groups for op in ops if reader.is_source(op)]
         check_others(reader, sources, names)
@@ -92,7 +92,7 @@ def _boundary(
     extra = [output for output in extra if kinds.can_be_carried(output)]
     extra += [tensor for tensor in keep if tensor.op.name in own]
     boundary = boundary_of(reader.index, ops, region, extra)
-    wrong = [each for each in boundary.tensors.values() if not kinds.can_be_carried(each)]
+    wrong = [tensor for tensor in boundary.tensors.values() if not kinds.can_be_carried(tensor)]
     if wrong:
         raise AutoStageError(f"{WHAT}: '{wrong[0].name}' is a {wrong[0].dtype.name}, which an area cannot hold.")
     if not boundary.tensors:
@@ -105,8 +105,8 @@ def _check_worth(plan: StagingPlan) -> None:
     if not all(gives_what_is_ready(plan.reader, op) for op in plan.sources):
         return
     saved = sum(plan.free[node].time for node in {plan.reader.node_of(op) for ops in plan.groups for op in ops})
-    carried = {name: tensor for each in plan.boundaries for name, tensor in each.tensors.items()}
-    used = {name for each in plan.boundaries for _, _, name in each.uses}
+    carried = {name: tensor for boundary in plan.boundaries for name, tensor in boundary.tensors.items()}
+    used = {name for boundary in plan.boundaries for _, _, name in boundary.uses}
     cost = sum(plan.costs.carrying_time(carried[name]) for name in used)
     if saved <= cost:
         raise NothingToStageError(

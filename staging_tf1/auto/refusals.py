@@ -61,7 +61,7 @@ def check_input(reader: GraphReader) -> None:
 def _check_devices(reader: GraphReader) -> None:
     """Checks that the step runs in this process: on a server, areas outlive the session."""
     devices = {reader.index.ops[number].device for number in reader.needed}
-    servers = sorted(each for each in devices if tf.DeviceSpec.from_string(each).job not in (None, "localhost"))
+    servers = sorted(device for device in devices if tf.DeviceSpec.from_string(device).job not in (None, "localhost"))
     if servers:
         raise AutoStageError(
             f"{WHAT}: the step runs on servers ({', '.join(servers[:3])}), where areas outlive the session. Use "

@@ -92,7 +92,7 @@ class AutoStageReport:
           shown: lines about the ops that run ahead; without any, the most frequent kinds.
         """
         lines = list(shown) or [f"{count} x {kind}" for kind, count in Counter(self.kinds).most_common(8)]
-        used = [each for each in self.boundary if each.reason == "the step uses it"]
+        used = [tensor for tensor in self.boundary if tensor.reason == "the step uses it"]
         picture = Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
         _draw_ahead(picture, len(self.moved), lines)
         _draw_carried(picture, [(each.name, f"{each.dtype} {each.shape}, {each.bytes:,} bytes") for each in used])

@@ -67,7 +67,7 @@ def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra
                 if tensor.op.name == op.name:
                     found.tensors.setdefault(tensor.name, tensor)
                     found.uses.append((index.ops[user], number, tensor.name))
-            if any(each.name == op.name for each in index.ops[user].control_inputs):
+            if any(control_input.name == op.name for control_input in index.ops[user].control_inputs):
                 controls.setdefault(user, []).append(op)
     found.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]
     return found
@@ -81,7 +81,7 @@ def connect(boundary: Boundary, name: str, region: set[str], capacity: int, devi
         replace_input(user, index, made.output(tensor, home))
     first = made.sink.outputs[0].op
     for user, _ in boundary.controls:
-        kept = [each for each in user.control_inputs if each.name not in region]
+        kept = [control_input for control_input in user.control_inputs if control_input.name not in region]
         set_control_inputs(user, [*kept, first])
     return made
 

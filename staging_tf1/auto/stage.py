@@ -44,7 +44,7 @@ def stage_graph(graph: Any, train_ops: Sequence[Any], options: AutoOptions, site
         ]
     check_disjoint(train_ops, plan.region)
     set_meaning(graph, Meaning(graph, groups))
-    return replace(report, pipelines=tuple(each.sink.name for each in groups))
+    return replace(report, pipelines=tuple(group.sink.name for group in groups))
 
 
 def _staged(plan: StagingPlan, ops: Sequence[Any], boundary: Boundary, options: AutoOptions, site: CallSite) -> Group:
@@ -85,7 +85,7 @@ def _sources_of(ops: Sequence[Any], sources: set[str]) -> dict[str, frozenset[st
     while changed:
         changed = False
         for op in ops:
-            before = {tensor.op.name for tensor in op.inputs} | {each.name for each in op.control_inputs}
+            before = {tensor.op.name for tensor in op.inputs} | {control.name for control in op.control_inputs}
             union = found[op.name].union(*(found[name] for name in before & own))
             if union != found[op.name]:
                 found[op.name], changed = union, True

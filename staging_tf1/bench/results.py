@@ -57,7 +57,7 @@ def make_rows(outcomes: Sequence[Outcome], bound: Bound | None) -> list[Row]:
 
     Ratios are computed within each round, because the speed of a machine drifts between rounds.
     """
-    return [_row(each, bound) for each in outcomes if each.wall_ms]
+    return [_row(outcome, bound) for outcome in outcomes if outcome.wall_ms]
 
 
 def _row(outcome: Outcome, bound: Bound | None) -> Row:

@@ -62,7 +62,7 @@ def own_plan(name: str, *, secs: float, folder: str) -> TablePlan:
     requests = {
         "const": base,
         "feed_dict": replace(base, system="feed_dict"),
-        **{str(each): _request(base, each) for each in staged},
+        **{str(system): _request(base, system) for system in staged},
     }
 
     def bound(outcomes: dict[str, Outcome]) -> Bound | None:
@@ -104,7 +104,7 @@ def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder
     reference = FACTS[name].reference
     if reference is not None and SystemName(reference) not in rows:
         rows.append(SystemName(reference))
-    requests = {str(each): _request(base, each) for each in rows}
+    requests = {str(row): _request(base, row) for row in rows}
     return TablePlan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 

@@ -253,7 +253,7 @@ def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, w
         checked = [specs.narrowed(check_spec(what, shard, shard.spec), declared) for shard in shards]
         limit = common_batches(source, parts, what)
         inputs = [_source_input(shard, spec, whole, in_rotation=False) for shard, spec in zip(shards, checked)]
-        return [replace(each, limit=limit) for each in inputs]
+        return [replace(tower_input, limit=limit) for tower_input in inputs]
     check_divisible(what, f"a {type(source).__name__}", parts)
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)

@@ -190,12 +190,12 @@ def staged(
             check_dealt(what, cluster, len(towers), lockstep=options.lockstep)
         parts = parts_of(options.cluster, options.share, len(towers))
         inputs = inputs_for(values, spec, parts, what, skips=bool(options.skip_rule.types))
-        inputs = [fitted(each, spec, cast, what) for each in inputs]
+        inputs = [fitted(tower_input, spec, cast, what) for tower_input in inputs]
         _check_lockstep(options, inputs, what)
-        if options.num_threads == AUTOTUNE and any(each.source is None for each in inputs):
+        if options.num_threads == AUTOTUNE and any(tower_input.source is None for tower_input in inputs):
             refuse_computed(what)
         if options.num_processes:
-            check_in_processes(what, [each.source for each in inputs])
+            check_in_processes(what, [tower_input.source for tower_input in inputs])
         _check_resume(options, inputs, what)
         options = replace(options, capacity=_fit(options, inputs, what))
         # Without the caller's control dependencies, which every step that takes a batch would compute.
@@ -343,7 +343,7 @@ def _fit(options: _Options, inputs: Sequence[TowerInput], what: str) -> int:
     limit = options.memory_limit
     if limit == 0:
         return options.capacity
-    sizes = [each.element_bytes for each in inputs if each.element_bytes is not None]
+    sizes = [tower_input.element_bytes for tower_input in inputs if tower_input.element_bytes is not None]
     if len(sizes) < len(inputs):
         raise ValueError(
             f"{what} got memory_limit={limit} bytes, but the size of an element is unknown at build time. Set "

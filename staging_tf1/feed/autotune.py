@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from staging_tf1.feed.pipeline_run import PipelineRun
     from staging_tf1.feed.producer_run import ProducerRun
 
-# How often a number is decided.
+# The time between two decisions.
 EVERY_SECS = 0.5
-# Sources that wait, as for a network, need more threads than there are cores.
+# A source that waits, for a network or a disk, needs more threads than there are cores.
 _MOST = 16
 # A stream is read by one thread at a time. A second one converts and puts the batch before.
 _MOST_OF_STREAM = 2
@@ -55,7 +55,7 @@ class Observation(NamedTuple):
     """What a producer and its steps did in the last seconds, under one number of threads."""
 
     secs: float
-    # Those that steps took.
+    # Taken by steps.
     batches: int
     # The share of the time that steps waited for this input, from 0 to 1.
     waited: float
@@ -184,21 +184,21 @@ class Autotuner:
 
     def __init__(self, run: PipelineRun, producers: list[ProducerRun]) -> None:
         self._run = run
-        self._tuned = [_Tuned(each, max(1, usable_cores() // len(producers))) for each in producers]
+        self._tuned = [_Tuned(producer, max(1, usable_cores() // len(producers))) for producer in producers]
         self.thread = threading.Thread(target=self._watch, name=f"feed:{run.pipeline.name}:autotune", daemon=True)
 
     def _watch(self) -> None:
         probe = LockProbe()
         probe.start([self._run])
         try:
-            while feeding := [each for each in self._tuned if not each.producer.crew.ended]:
+            while feeding := [tuned for tuned in self._tuned if not tuned.producer.crew.ended]:
                 if not feeding[0].producer.crew.wait_for_end(EVERY_SECS):
                     self._decide(probe)
         finally:
             probe.stop()
 
     def _decide(self, probe: LockProbe) -> None:
-        sinks = [each.producer.sink.sink for each in self._tuned]
+        sinks = [tuned.producer.sink.sink for tuned in self._tuned]
         try:
             sums = run_unwrapped(self._run.session, [sink.stats.value for sink in sinks])
         except (tf.errors.OpError, RuntimeError) as error:
@@ -222,7 +222,7 @@ class _Tuned:
         producer.resize(1)
 
     def decide(self, figures: GetFigures, held: float | None) -> None:
-        """Decides the number, from the figures of the gets and the share of the time that threads held the GIL."""
+        """Decides the number from the figures of the gets and from `held`, the share of the time with a held GIL."""
         self._totals.append(self._now(figures))
         observed = self._observed(held)
         if observed is None:

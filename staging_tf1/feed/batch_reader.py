@@ -71,10 +71,10 @@ class BatchReader:
         state.ignored += 1
 
     def stop(self) -> None:
-        """Ends a wait for batches that are not this worker's yet, as at the end of the data."""
+        """Ends a wait for batches that the chief has not handed out, as at the end of the data."""
 
     def step_failed(self) -> None:
-        """Told when a step has failed, which may have lost a batch."""
+        """Called after a failed step, which may have lost a batch."""
 
     def stamp_of(self, number: int) -> int:
         """Returns the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""

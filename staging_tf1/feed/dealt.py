@@ -18,7 +18,7 @@ from staging_tf1.sources import Source
 
 @dataclass(frozen=True)
 class _InTask:
-    """What a pipeline has in this task."""
+    """What feeds a pipeline in this task."""
 
     supply: LeasedSupply
     # On the chief.

@@ -35,7 +35,7 @@ class Delivery:
 
     @property
     def stopping(self) -> bool:
-        """Whether an error or a stop has ended the puts."""
+        """Whether puts are prevented, after an error or a stop."""
         return self._stopping.is_set()
 
     def begin_to_stop(self) -> bool:

@@ -35,7 +35,7 @@ class ProducerRun:
         self.sink = delivery.sinks[producer.tower]
         self._batches, self._rotation, self._delivery = batches, rotation, delivery
         self._open_threads = producer.num_threads
-        # Threads that are in `feed`, and threads that have left it.
+        # How many threads are in `feed`, and how many have left it.
         self._feeding = self._left = 0
         self.pool, self.traced = pool_of(producer), traced_of(producer)
         self._finishing = threading.Event()
@@ -85,7 +85,7 @@ class ProducerRun:
         try:
             self._feed(state)
         finally:
-            # Whatever the reason, such as a closed session: the parked threads have nothing to wait for.
+            # Whatever the reason, such as a closed session: parked threads must not wait on.
             self.crew.end()
             self._end_workers()
 
@@ -138,7 +138,7 @@ class ProducerRun:
                 self._put(batch.number, batch.arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.count(batch.arrays, self.producer.records(batch.arrays))
-            # Not held while the next one is made: its memory may be what that one waits for.
+            # Freed first: the next batch may wait for its memory.
             del batch
 
     def _in_order(self, number: int) -> AbstractContextManager[None]:
@@ -178,7 +178,7 @@ class ProducerRun:
             try:
                 self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
-                # Before the types to skip, which may include Exception.
+                # Caught before the types to skip, which may include Exception.
                 return False
             except self.skipped.types as error:
                 self._batches.skip(state, error)

@@ -27,11 +27,11 @@ class RemoteSource(Source):
 
     def __init__(self, source: Source, pool: WorkerPool) -> None:
         self._source, self.pool = source, pool
-        # For a timeline of what the workers do.
+        # What the workers do, for a timeline.
         self.traced = ThreadState(f"worker:{pool.name}")
 
     def draw(self, index: int) -> None:
-        """Say that batch `index` is delivered after those of earlier calls. Memory is given out in that order."""
+        """Note that batch `index` is delivered next. Memory is given out in that order."""
         self.pool.draw(index)
 
     def batch(self, index: int) -> Any:
@@ -85,9 +85,9 @@ class RemoteSource(Source):
 
 
 def with_workers(starts: Sequence[Start]) -> list[Start]:
-    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts these.
+    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts them.
 
-    The producers of one pipeline are shipped together, so that the workers also share what the sources share.
+    The sources of one pipeline are shipped together, so workers share the memory that sources share.
     """
     sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
     shipment, index = SharedShipment(sources, users=len(sources)), 0

@@ -1,7 +1,7 @@
 """`repair`: restores the slots of an area after a step failed in the middle of a get.
 
 TensorFlow cancels a step as soon as one of its ops fails. A get that has its element by then cannot give its slot back,
-because an enqueue refuses a cancelled step. Each time one slot is lost, until the feed threads wait forever.
+because an enqueue refuses a cancelled step. Each such step loses one slot, until the feed threads wait forever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.token_area import Repair
 
-# A put that holds a slot stages its element within microseconds. A put that has not done so after this time holds none.
+# A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
 _PATIENCE_SECS = 0.005
 
 

@@ -28,20 +28,20 @@ Start = tuple[Producer, int]
 def resume_points(
     pipelines: Sequence[Pipeline], session: Any, before_change: Callable[[], None] | None = None
 ) -> list[list[Start]]:
-    """For each pipeline its producers, with the source as it was when the checkpoint was saved, and their first batch.
+    """For each pipeline its producers, with the sources of the checkpoint, and the number of their first batch.
 
     TensorFlow goes through the whole graph for each new set of ops, so all pipelines share the same few runs.
 
     Args:
       pipelines: the pipelines to start.
       session: their session.
-      before_change: the session continues a run that is under way, so positions are right unless the program has
-        changed; called before a change. None begins a run.
+      before_change: None begins a run. Else the session continues one, so positions are right unless the program has
+        changed; called before they change.
 
     Raises:
-      ResumeError: the checkpoint was saved with another source, or for other shards for which records would repeat; the
+      ResumeError: the checkpoint was saved with another source, or for other shards, and records would repeat. The
         message has both values and the cost.
-      CheckpointError: what it holds cannot be a position.
+      CheckpointError: it holds no valid position.
     """
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
@@ -74,7 +74,7 @@ def points_of_run(pipelines: Sequence[Pipeline], session: Any) -> list[list[Star
 
 
 def _load(pipelines: Sequence[Pipeline], session: Any, *, may_restart: bool) -> list[Any]:
-    """What the position variables hold. They get their initial values if they have none or are to restart."""
+    """What the position variables hold. Those without a value, or that are to restart, get their initial values."""
     if not pipelines:
         return []
     positions = [_position(pipeline) for pipeline in pipelines]
@@ -127,7 +127,7 @@ class _Resumption:
         self.starts = list(zip(producers, position.starts(positions), strict=True))
 
     def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
-        """Returns what the variable of the positions is to hold, where `present` is the fingerprint."""
+        """Returns what the variable of the positions must hold, for `present`, the fingerprint of now."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
         in_rotation = any(producer.source is None or producer.in_rotation for producer in producers)
@@ -146,7 +146,7 @@ class _Resumption:
         pipeline, position = self.pipeline, _position(self.pipeline)
         saved = position.parsed(values)
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
-        shares = [each.get(SHARE, STATIC) for each in (saved.fingerprint, present)]
+        shares = [fingerprint.get(SHARE, STATIC) for fingerprint in (saved.fingerprint, present)]
         if shares[0] != shares[1]:
             raise ClusterError(
                 f"{pipeline}: the chief has share={shares[0]!r}, and {pipeline.task} has share={shares[1]!r}. Give "
@@ -165,9 +165,9 @@ class _Resumption:
 
 
 def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
-    """Warns that a restored run repeats what earlier ones were fed, where a source has no position.
+    """Warns that a restored run repeats batches, because a source has no position.
 
-    This is no error: many generators draw their batches at random, and it does not matter where they begin.
+    This is no error: for generators that draw batches at random, it does not matter where they begin.
     """
     step = tf.train.get_global_step(session.graph)
     sources = [producer.source for producer in pipeline.producers]
@@ -258,7 +258,7 @@ class _Before:
                 self.positions[first : first + tower_range.towers] for first in range(0, towers, tower_range.towers)
             ]
             befores = [replace(self, positions=part) for part in parts]
-            return tuple(number for each in befores for number in each.resume(producers, present, mode, alone))
+            return tuple(number for part in befores for number in part.resume(producers, present, mode, alone))
         epochs = getattr(producers[0].source, "epochs", None)
         carried = carried_over(self.fingerprint, self.positions, present, towers, epochs=epochs)
         if carried is not None and carried.positions == self.positions and present == self.fingerprint:
@@ -285,7 +285,7 @@ class _Before:
         return had[0] == has[0] and had[1] != has[1]
 
     def _as_far(self, towers: int) -> tuple[int, ...]:
-        """As many batches in all, for an order that has nothing to do with the one before."""
+        """The positions for as many batches in all, in an order that has nothing to do with the earlier one."""
         return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
 
     def _difference(self, present: Fingerprint, towers: int, carried: Carried | None) -> str:

@@ -56,8 +56,8 @@ class SinkRun:
       sink: the sink.
       session: the session.
       producers: how many producers fill it.
-      gate: no put into an area begins while it is closed; None in no cluster. A queue does not show whether a step
-        waits for it, so its puts go on, and that step ends.
+      gate: while it is closed, no put into an area begins; None outside a cluster. Puts into a queue go on, because a
+        queue does not show whether a step waits for it, and that step must end.
     """
 
     def __init__(self, sink: Sink, session: Any, producers: int, gate: Gate | None = None) -> None:

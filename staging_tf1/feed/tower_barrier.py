@@ -37,7 +37,7 @@ class TowerBarrier:
     def __init__(self, towers: int) -> None:
         self._towers = [_Tower() for _ in range(towers)]
         self._phase = _Phase.TOGETHER
-        # Whether the last step takes only from some towers.
+        # Whether the last announced step takes only from some towers.
         self._expects_alone = False
         self._draining = False
         # Whether failed steps have taken more batches from some towers than from others.
@@ -91,7 +91,7 @@ class TowerBarrier:
             return self._due()
 
     def to_close(self) -> list[int]:
-        """Returns the towers that have released their last batch, each of them once."""
+        """Returns the towers that have released their last batch, each once."""
         with self._lock:
             done = [
                 number

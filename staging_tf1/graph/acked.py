@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-# How many batches may be under way beyond the first that is not acknowledged: 256 KiB in each checkpoint. If a worker
-# dies with that first one, the others take as many before they wait until it counts as gone.
+# How many batches may be under way after the first unacknowledged one: 256 KiB in each checkpoint. If the worker that
+# has that one dies, the others take as many before they must wait until it counts as gone.
 WINDOW = 2**15
 
 
@@ -41,7 +41,7 @@ class Acked:
 
     @property
     def is_valid(self) -> bool:
-        """Whether steps can have made it."""
+        """Whether it can be the result of acknowledgements."""
         cells = self.cells
         own = np.arange(cells.size)
         return bool(cells.ndim == 1 and cells.size and (cells >= 0).all() and (cells % cells.size == own).all())

@@ -25,7 +25,7 @@ class Dequeue(NamedTuple):
 class Filler:
     """A put whose values come from feed queues only."""
 
-    # The name of the put op, and the dequeues behind it by name.
+    # The name of the put op; and the dequeues that it depends on, by name.
     put: str
     dequeues: dict[str, Dequeue]
     # The tensors to compute first and then feed, so that the put cannot meet the end of the data.

@@ -113,11 +113,11 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
         if dtype == tf.string:
             return as_array(value, np.dtype(object), where)
         if dtype.is_floating and {int, float}.issubset(map(type, leaves)):
-            # numpy makes floats of the integers before `_lossless` could compare them.
+            # numpy would convert the integers to floats before `_lossless` compares them.
             return as_array(value, np.dtype(dtype.as_numpy_dtype), where)
         exact = np.array(value)
         if exact.dtype.kind == "f" and dtype.is_integer:
-            # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
+            # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
             exact = np.array(value, object)
         with np.errstate(over="ignore", invalid="ignore"):
             array = exact.astype(dtype.as_numpy_dtype)

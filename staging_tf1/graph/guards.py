@@ -19,7 +19,7 @@ from staging_tf1.graph.state import counted_state_of
 
 __all__ = ["building", "check_buildable"]
 
-# What a loop uses of what was built before it.
+# What to build before a loop and use in it.
 _USED_IN_LOOPS = {"staged()": "the tensors that it returns", "CustomRunner": "the tensors of its get_inputs()"}
 _KIND_OF_FUNC_GRAPH = {
     "CondBranchFuncGraph": "a branch of tf.cond",

@@ -11,9 +11,8 @@ from staging_tf1._tf import tf
 class Handshake:
     """The ops with which feeder and taker of a RandomShuffleQueue alternate.
 
-    The queue picks among the elements that it holds at that moment, so the same seed gives a different order whenever
-    the threads interleave differently. With the hand-shake, the taker takes only from a queue that the feeder has
-    filled.
+    The queue picks among the elements that it holds at that moment. So without the hand-shake, the order depends on how
+    the threads interleave, even with a seed. With it, the taker takes only from a queue that the feeder has filled.
 
     Attributes:
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.

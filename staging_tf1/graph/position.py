@@ -21,7 +21,7 @@ from staging_tf1.graph.acked import WINDOW, Acked
 
 Fingerprint = dict[str, int | str]
 
-# The entry of the fingerprint that tells the kinds of positions apart. A `Position` has none, or another value.
+# The entry of the fingerprint that marks a `DealtPosition`. A `Position` has none, or another value.
 SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
 
 
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
     labelled_state: bytes | None
 
     def state(self) -> bytes | None:
-        """Returns the state of the stream at the first position; None if another one's was saved."""
+        """Returns the state of the stream at the first position; None if the saved one is of another position."""
         if self.labelled_state is None:
             return None
         # Of two concurrent steps, one may have saved the state and the other the position.
@@ -64,7 +64,7 @@ class TowerRange(NamedTuple):
     all_towers: int
     # Where the position is: the host of this process, or the first parameter server.
     device: str = "/device:CPU:0"
-    # Makes an op that fails if this process may not count; None if it always may.
+    # Makes an op that fails if this process may not update the position; None if it always may.
     fence: Callable[[], Any] | None = None
 
     @property
@@ -104,7 +104,7 @@ class Position:
             self.has_value = self._batches.is_initialized()
         self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
         # Run for all positions of a session at once.
-        self.initializers = [each.initializer for each in self.variables]
+        self.initializers = [variable.initializer for variable in self.variables]
         self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
 
     @property
@@ -166,7 +166,7 @@ class Position:
 
     @contextmanager
     def _behind_fence(self) -> Iterator[None]:
-        """Returns a scope for ops that count: on the position's device, and only if this process may."""
+        """Returns a scope for ops that update the position: on its device, and only if this process may."""
         if self.tower_range.fence is None:
             with self._on_its_device():
                 yield
@@ -245,7 +245,7 @@ class DealtPosition(Position):
         return (int(sum(cell // self._window for cell in saved.tolist())),)
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns what the variable holds after the first batches, of which `batches` has the number."""
+        """Returns what the variable holds after the first `batches[0]` batches."""
         return tuple(Acked.first(batches[0], self._window).cells.tolist())
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ class Sink:
     put: Any
     # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # Like `close`, but puts fail from then on. May follow a `close`. Of the puts that wait for a slot of an area, each
-    # run wakes one; a slot too many in a cancelled area is harmless.
+    # Like `close`, but puts fail from then on. May follow a `close`. Each run wakes one put that waits for a slot; one
+    # slot too many in a cancelled area is harmless.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any
@@ -44,7 +44,7 @@ class Sink:
     # The placeholder for the stamp of an element (see `TokenArea`), fed to `release`, or to `put` without a `release`.
     # None if it is always 1.
     stamp: Any | None = None
-    # None for a queue. `outputs` and `take` are empty then, too, because its gets are made later.
+    # None for a queue, which has no `outputs` and `take` either: its gets are made later.
     area: StagingArea | None = None
     # The tensors that the model reads, flat.
     outputs: tuple[Any, ...] = ()
@@ -76,7 +76,7 @@ class Staging:
     lockstep: bool
     # Whether an element can be taken as soon as it is put.
     release: bool
-    # Makes the op that counts a consumed batch, from its token's stamp and label; None counts none.
+    # Makes the op that counts a consumed batch, from its stamp and label; None counts none.
     advance: Callable[[Any, Any], Any] | None
     # Whether tokens hold stamps.
     stamps: bool

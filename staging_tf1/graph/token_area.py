@@ -96,7 +96,7 @@ class TokenArea:
                     cancelled = self.tokens.close(cancel_pending_enqueues=True)
                     refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                     resets = [refill, self.area.clear()]
-                # Only then, because a put that gets the slot earlier goes in.
+                # After that, because a put that gets the slot earlier would succeed.
                 with tf.control_dependencies([cancelled]):
                     self.cancel = self.slots.enqueue(self._zero, name="cancel")
             # Cleared, because a server keeps areas between sessions.
@@ -108,7 +108,7 @@ class TokenArea:
         A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
         same session. So the end is a token of its own. A get that takes it puts it back.
         """
-        # Closed from the beginning: to take one element of it is the end of the data, to take none is nothing.
+        # Closed from the beginning: taking one element raises OutOfRangeError, taking none does nothing.
         self._over = tf.FIFOQueue(1, tf.int32, [], name="over")
         self.close = self.tokens.enqueue(tf.constant(_END, name="end"), name="close")
         emptied = [queue.dequeue_many(queue.size()) for queue in (self.tokens, self.slots)]
@@ -160,7 +160,7 @@ class TokenArea:
         """Returns the tensors of the next element, which wait for it.
 
         Args:
-          advance: makes the op that counts the element, from its token's stamp and label.
+          advance: makes the op that counts the element, from its stamp and label.
         """
         # In the caller's device scope, as with `StagingArea.get`.
         taken, counted = self.stats.measured(self.tokens.size, self._take)

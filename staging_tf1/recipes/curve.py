@@ -55,9 +55,9 @@ class Curve:
             self._close()
 
     def _close(self) -> None:
-        now, waits = time.perf_counter(), [each.wait_secs for each in self._stats()]
+        now, waits = time.perf_counter(), [stats.wait_secs for stats in self._stats()]
         secs = now - self._at
-        waited = sum(each or 0.0 for each in waits)
+        waited = sum(secs or 0.0 for secs in waits)
         self.points.append(
             Point(
                 step=self._step,

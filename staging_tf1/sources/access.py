@@ -99,7 +99,7 @@ _REFUSED = {
 
 def is_a(value: Any, *names: str) -> bool:
     """Whether a class of `value` has one of the `names`: the library, a dot, and the name of the class."""
-    return any(f"{each.__module__.partition('.')[0]}.{each.__name__}" in names for each in type(value).__mro__)
+    return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in names for base in type(value).__mro__)
 
 
 def _column_names(what: str, frame: Any) -> list[str]:

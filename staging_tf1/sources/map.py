@@ -238,7 +238,7 @@ class MapSource(RecordSource):
             records = self._first_good(count)
             count = len(records)
         where = f"{self._owner}: collate"
-        batches = [aligned_batch(collate(part), where) for part in ([each] for each in records)]
+        batches = [aligned_batch(collate(part), where) for part in ([record] for record in records)]
         batches.append(aligned_batch(collate(records), where))
         for batch, rows in zip(batches, [1] * count + [count]):
             self._check_rows(batch, rows)

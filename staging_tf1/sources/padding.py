@@ -116,13 +116,13 @@ class PaddingPlan:
         if not self._mask:
             return padded
         flags = np.dtype(bool)
-        masks = [ArraySpec((batch_dim, *each.target[: each.masked]), flags) for each in self._components]
+        masks = [ArraySpec((batch_dim, *component.target[: component.masked]), flags) for component in self._components]
         both = (padded, pack(self._like, masks))
         return pack(both, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(both)])
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Pad and stack pairs of number and record. Raises SpecError for a record that does not fit."""
-        specs = [each.spec for each in self._components]
+        specs = [component.spec for component in self._components]
         rows = []
         for number, record in records:
             where = describe_record(number)

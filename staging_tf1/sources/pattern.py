@@ -151,7 +151,7 @@ def _tables(counts: tuple[int, ...], period: int, seed: int) -> tuple[np.ndarray
     """Draw tables. Returns the source of each place, and how many places of the same source are before it."""
     length = sum(counts)
     seeds = [mix_int(seed ^ mix_int(table)) for table in range(max(1, _FINEST // length))]
-    which = np.array([_drawn(counts, period, each) for each in seeds])
+    which = np.array([_drawn(counts, period, seed) for seed in seeds])
     before = np.empty_like(which)
     for source in range(len(counts)):
         mine = which == source
@@ -183,7 +183,7 @@ def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
     units = [_Units(count, length, mix_int(seed ^ mix_int(source + 1))) for source, count in enumerate(counts)]
     # For each place, how many of the places before it are not needed by records that must stand before it.
     spare = np.arange(length + 1) - sum(
-        np.searchsorted(each.stops, np.arange(length + 1), side="right") for each in units
+        np.searchsorted(unit.stops, np.arange(length + 1), side="right") for unit in units
     )
     drawn = []
     following = [0] * len(counts)

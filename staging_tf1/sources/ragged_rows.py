@@ -105,7 +105,7 @@ class RaggedPlan:
 
     def spec(self, batch_dim: int | None) -> Any:
         """Return the spec of batches."""
-        return pack(self._like, [each.spec(batch_dim) for each in self._components])
+        return pack(self._like, [component.spec(batch_dim) for component in self._components])
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Lay out pairs of number and record. Raises SpecError for a record that does not fit."""

@@ -160,7 +160,7 @@ def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) 
     starts = {shard: change.first_batch(shard) for shard in new_shards}
     return Carried(
         "records",
-        sum(each.consumed() for each in progress.values()),
+        sum(shard.consumed() for shard in progress.values()),
         tuple(starts[shard] for shard in new.own()),
         sum(change.repeated(shard, batches) for shard, batches in starts.items()),
         presumed=not same_shard,

@@ -386,7 +386,7 @@ def _exact_integers(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any
 
 def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return next(each for each in exact.flat if not (isinstance(each, int) and low <= each <= high))
+    return next(number for number in exact.flat if not (isinstance(number, int) and low <= number <= high))
 
 
 def _as_bytes(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:

@@ -149,7 +149,7 @@ def until(condition: Any) -> None:
 
 
 def test_threads_park_and_go_on() -> None:
-    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", place=i) for i in range(3)]
+    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", index=i) for i in range(3)]
     admitted: list[int] = []
     ended: list[int] = []
 

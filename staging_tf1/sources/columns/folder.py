@@ -220,7 +220,7 @@ def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
             found: dict[str, Any] = json.load(file)
         if found["key"] != key:
             return None
-        written = [each for component in found["records"]["components"] for each in component["files"]["written"]]
+        written = [file for component in found["records"]["components"] for file in component["files"]["written"]]
         sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -131,7 +131,7 @@ def _as_json(component: Component) -> dict[str, Any]:
 
 
 def _from_json(found: dict[str, Any]) -> Manifest:
-    components = tuple(_component(each) for each in found["components"])
+    components = tuple(_component(component) for component in found["components"])
     num_records = int(found["num_records"])
     leaves = list(_leaves(found["structure"]))
     if leaves != list(range(len(components))) or num_records < 1 or not isinstance(found["key"], dict):

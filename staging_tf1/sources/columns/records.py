@@ -94,19 +94,19 @@ class RecordWriter:
     def progress(self) -> dict[str, Any]:
         """Return where to continue, after all bytes so far are on the disk."""
         components = [
-            {"path": each.path, "dtype": each.dtype.name, "shape": each.shape, "files": each.progress()}
-            for each in self._writers
+            {"path": writer.path, "dtype": writer.dtype.name, "shape": writer.shape, "files": writer.progress()}
+            for writer in self._writers
         ]
         return {"num_records": self.num_records, "structure": self._structure, "components": components}
 
     def finish(self) -> tuple[Any, tuple[Component, ...]]:
         """Close the files. Return the encoded structure and its components."""
-        return self._structure, tuple(each.finish() for each in self._writers)
+        return self._structure, tuple(writer.finish() for writer in self._writers)
 
     def abandon(self) -> None:
         """Close the files as they are."""
-        for each in self._writers:
-            each.abandon()
+        for writer in self._writers:
+            writer.abandon()
 
 
 def _row_shape(array: np.ndarray[Any, Any], stacked: bool, where: str) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def _row_shape(array: np.ndarray[Any, Any], stacked: bool, where: str) -> tuple[
 
 
 def _common_length(rows: list[np.ndarray[Any, Any]], where: str) -> int:
-    lengths = {len(each) for each in rows}
+    lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise SpecError(f"{where}: the components of a batch have {sorted(lengths)} rows, expected the same number.")
     return lengths.pop()
