@@ -13,10 +13,10 @@ _SHARED_STORES = ("TensorArrayV3", "StackV2")
 
 
 class Contraction:
-    """Divides the ops into nodes: a loop or cond with its ends, the users of a TensorArray; else each op by itself.
+    """Divides the ops into nodes: a loop or cond with its ends, the users of one TensorArray, any other op alone.
 
     Attributes:
-      roots: the number of the node of each op: that of one of its ops.
+      roots: for each op the number of its node, which is that of one of the node's ops.
       members: the ops of each node, in order.
     """
 

@@ -11,8 +11,7 @@ from staging_tf1._tf import context_of, tf
 class GraphIndex:
     """The ops of a graph, numbered in the order of their creation, and the edges between them.
 
-    Each property of an op is asked for once: an answer takes TensorFlow about a microsecond, and a graph may have
-    100,000 ops.
+    Each property of an op is read once: TensorFlow takes about a microsecond for it, and a graph may have 100,000 ops.
 
     Attributes:
       ops: the ops.
@@ -20,7 +19,7 @@ class GraphIndex:
       kinds: the type of each op.
       inputs: the tensors that each op reads.
       before: for each op, the ops that it depends on, by data and by control edges.
-      after: for each op, those that depend on it.
+      after: for each op, the ops that depend on it.
       contexts: the v1 loop or cond that each op belongs to; None outside.
     """
 
@@ -51,7 +50,7 @@ class GraphIndex:
 
     @staticmethod
     def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
-        """Returns `first`, what `more` gives for each of them, and so on."""
+        """Returns `first`, what `more` returns for each of them, and so on."""
         found = set(first)
         pending = list(found)
         while pending:

@@ -20,20 +20,20 @@ class Group:
     """Ops that run ahead together, and their area."""
 
     sink: Sink
-    # The names of its ops, and of those among them that take batches.
+    # The names of its ops; and of those that take batches.
     ops: frozenset[str]
     sources: frozenset[str]
     # For each carried tensor, by name: the tensor that the step reads, and the sources that it depends on.
     carried: Mapping[str, tuple[Any, frozenset[str]]]
-    # For ops of the step that ran after ops that run ahead: the sources of those.
+    # For ops of the step that ran after ops that now run ahead: the sources of the latter.
     after: Mapping[str, frozenset[str]]
-    # Measures how long a put takes; None if that cannot be.
+    # Measures how long a put takes; None with deterministic ops.
     meter: PutMeter | None = None
 
 
 class _Translation(NamedTuple):
     fetches: Any
-    # For each fed tensor what is fed instead; None feeds nothing of its own.
+    # By the number of a fed tensor, what is fed instead; None feeds nothing.
     feeds: dict[int, Any]
     # Tensors to compute from the feeds first, and what to feed with each.
     first: tuple[tuple[Any, Any], ...]
@@ -61,10 +61,10 @@ class Meaning:
         Args:
           fetches: as in `Session.run`.
           feed_dict: as in `Session.run`.
-          compute: runs tensors that nothing takes a batch for.
+          compute: runs tensors for which no batch is taken.
 
         Raises:
-          AutoStageError: the run has no meaning that is kept.
+          AutoStageError: the run cannot keep its meaning.
         """
         translation: _Translation = self._translations.of(fetches, feed_dict)
         if not translation.feeds:
@@ -144,7 +144,7 @@ class Meaning:
                         f"Feed its components one by one."
                     )
                 moved[element.name] = element
-                # Not carried: fed as it is, for what is computed from it first.
+                # One that is not carried is fed as it is, to compute others from it first.
                 feeds[number] = self._carried.get(element.name, element)
         first = []
         given = {element.name for key in fed for element in self._elements(key)}

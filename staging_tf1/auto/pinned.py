@@ -16,7 +16,7 @@ _CONTROL_FLOW = frozenset(
 
 
 class Rules:
-    """Says for each op whether it computes ahead of the step what it would compute in it."""
+    """Says for each op whether it computes the same ahead of the step as in it."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index

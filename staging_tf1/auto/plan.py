@@ -32,14 +32,14 @@ class StagingPlan:
 
     reader: GraphReader
     costs: Costs
-    # The ops that run ahead, in groups that share an input, and what leaves each group.
+    # The ops that run ahead, in groups that share an input; and what leaves each group.
     groups: list[list[Any]]
     boundaries: list[Boundary]
-    # Their names.
+    # The names of all these ops.
     region: set[str]
-    # Those among them that take batches.
+    # The ops that take batches.
     sources: list[Any]
-    # The tensors of `keep=` among theirs.
+    # The tensors of `keep=` that run ahead.
     keep: list[Any]
     # The nodes that could run ahead.
     free: dict[int, Node]
@@ -55,7 +55,7 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
       measure: returns how long ops take that could run ahead; None estimates that.
 
     Raises:
-      AutoStageError: nothing can, or nothing is worth it.
+      AutoStageError: nothing can run ahead, or it would gain nothing.
     """
     check_graph(graph)
     # With a graph of 100,000 ops, searches for garbage would be half of the analysis.

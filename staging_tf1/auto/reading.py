@@ -1,4 +1,4 @@
-"""`GraphReader`: reads a graph into the nodes of which some will run ahead."""
+"""`GraphReader`: reads a graph into nodes, some of which will run ahead."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GraphReader:
         return {each for each in self.needed - self.replicable if self._roots[each] not in self.pinned}
 
     def free_nodes(self, costs: Costs) -> dict[int, Node]:
-        """Returns the nodes that follow no blocked one, by number, with what they take: only these can run ahead."""
+        """Returns the nodes that can run ahead, by number, with their times: those that follow no blocked node."""
         return {root: self._node(root, costs) for root in sorted({self._roots[number] for number in self._free()})}
 
     def _node(self, root: int, costs: Costs) -> Node:
@@ -117,7 +117,7 @@ class GraphReader:
         return node
 
     def _value(self, output: Any, root: int, costs: Costs, inside: bool) -> Value | None:
-        """Returns what a tensor is outside of its node; None if nothing there uses it."""
+        """Returns a tensor as the nodes outside of its own see it; None if none uses it."""
         users = {
             self._user(number)
             for user in output.consumers()
@@ -128,7 +128,7 @@ class GraphReader:
         return Value(costs.carrying_time(output) if kinds.can_be_carried(output) and not inside else None, users)
 
     def _may_be_dead(self, number: int) -> bool:
-        """Whether an op is within a loop or cond, where it runs more or less than once in a step."""
+        """Whether an op is in a loop or cond, where it may run several times in a step, or never."""
         context, kind = self.index.contexts[number], self.index.kinds[number]
         if kind in ("Exit", "RefExit"):
             return context is not None and context.outer_context is not None

@@ -86,7 +86,7 @@ def _without_source(reader: GraphReader) -> str:
 
 
 def nothing_moves(reader: GraphReader) -> AutoStageError:
-    """Returns the error for a graph of which no source can run ahead."""
+    """Returns the error for a graph in which no source can run ahead."""
     nodes = sorted(reader.source_nodes)
     reasons = dict.fromkeys(reader.blocked.get(node) or why_stuck(reader, node) for node in nodes)
     return AutoStageError(f"{WHAT}: nothing can run ahead of the step: {'; '.join(reasons)}.")
@@ -101,10 +101,10 @@ def why_stuck(reader: GraphReader, node: int) -> str:
 
 
 def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) -> None:
-    """Checks that nobody else uses an input that will be read ahead.
+    """Checks that nothing else uses an input that will be read ahead.
 
     Raises:
-      AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again without a word.
+      AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again unnoticed.
     """
     index = reader.index
     handles = {reader.handle_of(op).name: op for op in sources if op.type not in kinds.PYTHON}
@@ -159,7 +159,7 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
 
 
 def gives_what_is_ready(reader: GraphReader, op: Any) -> bool:
-    """Whether a source only takes what another thread has made: a dequeue, or a dataset that ends in a prefetch."""
+    """Whether a source only takes what another thread has computed: a dequeue, or a dataset that ends in a prefetch."""
     if kinds.DEQUEUES.match(op.type):
         return True
     if not kinds.ITERATOR_READS.match(op.type):

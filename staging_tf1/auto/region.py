@@ -10,9 +10,9 @@ from staging_tf1.auto.cut import INFINITE, Network
 
 @dataclass
 class Value:
-    """What one node computes and others use: a tensor, or several of one node."""
+    """One or several tensors that a node computes and other nodes use."""
 
-    # Nanoseconds that it costs to carry it across the boundary; None if it cannot be.
+    # Nanoseconds that it costs to carry it across the boundary; None if it cannot be carried.
     cost: int | None
     # The nodes that use it, other than its own. None is a user that always belongs to the step.
     users: set[int | None] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Node:
     is_source: bool = False
     # Nodes that run before it: those whose values it uses, and those of its control edges.
     before: set[int] = field(default_factory=set)
-    # Those that it may be separated from by a control edge alone at no cost.
+    # What other nodes use. A cut of a control edge alone costs nothing.
     values: list[Value] = field(default_factory=list)
 
 
@@ -39,8 +39,8 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
       nodes: the nodes that may run ahead, by number. A user that is not among them belongs to the step.
 
     Returns:
-      The nodes that run ahead, and the cost of the cut in nanoseconds. A source that is not among them cannot: what it
-      computes cannot be carried.
+      The nodes that run ahead, and the cost of the cut in nanoseconds. A source is not among them if its results cannot
+      be carried.
     """
     users = _users(nodes)
     step = _pinned(nodes, users)
@@ -101,7 +101,7 @@ def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
 
 
 def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int]:
-    """Returns the nodes that cannot run ahead: what cannot be carried to the step, and what follows."""
+    """Returns the nodes that cannot run ahead: the users of what cannot be carried, and all that follow them."""
     pinned: set[int] = set()
     kept_with: dict[int, set[int]] = {number: set() for number in nodes}
     for number, node in nodes.items():

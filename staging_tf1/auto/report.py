@@ -35,10 +35,10 @@ class AutoStageReport:
       kinds: their types, in the same order.
       sources: the names of the ops that take the batches.
       boundary: the tensors that are carried to the step.
-      stayed: for each op that could have run ahead and does not, why.
+      stayed: why an op that could have run ahead does not, for each.
       python: the names of the moved ops that call Python functions.
       pipelines: the names of the staged pipelines; empty after a dry run.
-      blocked: why ops of the step cannot run ahead, with how many ops that is the reason for.
+      blocked: why ops of the step cannot run ahead; each reason with its number of ops.
       edges: the edges of the cut: an op that runs ahead, the tensor, and an op of the step that uses it.
     """
 

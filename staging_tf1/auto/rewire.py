@@ -24,14 +24,14 @@ class Boundary:
     tensors: dict[str, Any] = field(default_factory=dict)
     # Ops of the step, the number of the input, and the name of the tensor.
     uses: list[tuple[Any, int, str]] = field(default_factory=list)
-    # Ops of the step, each with those that it runs after.
+    # Ops of the step, each with the ops ahead that must run before it.
     controls: list[tuple[Any, list[Any]]] = field(default_factory=list)
 
     def devices(self, chosen: str | None) -> dict[str, set[str]]:
         """Returns the devices that must hold each tensor, by its name.
 
         Args:
-          chosen: the device for all; None is where they are used, if the program says so.
+          chosen: the device for all; None keeps each where it is used, if the program says where.
         """
         found: dict[str, set[str]] = {name: set() for name in self.tensors}
         if chosen is None:
@@ -50,13 +50,13 @@ class Connection:
     meter: PutMeter | None
 
     def output(self, name: str, device: str = "") -> Any:
-        """Returns what the step reads for a tensor: on that device, or else on the first that holds it."""
+        """Returns what the step reads for a tensor: from that device, or else from the first that holds it."""
         outputs = self.outputs[name]
         return outputs[device] if device in outputs else next(iter(outputs.values()))
 
 
 def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra: Iterable[Any]) -> Boundary:
-    """Finds what leaves `ahead`, ops of the set of names `region`, with further tensors to carry."""
+    """Finds what leaves the ops `ahead`, which are in `region`, a set of names; with `extra` tensors to carry."""
     found = Boundary({tensor.name: tensor for tensor in extra})
     controls: dict[int, list[Any]] = {}
     for op in ahead:
@@ -119,7 +119,7 @@ def _spread(
 ) -> tuple[Sink, dict[str, dict[str, Any]]]:
     """Makes an area whose elements also lie on other devices: one put fills all, and each get empties all."""
     counter = tf.Variable(0, dtype=tf.int64, trainable=False, collections=[], use_resource=True, name="numbers")
-    # Feed threads count at once.
+    # Atomic, because feed threads count at the same time.
     number = tf.raw_ops.ResourceCountUpTo(resource=counter.handle, limit=2**62, T=tf.int64)
     with tf.control_dependencies([part.put(number) for part in parts]):
         ready = tf.identity(number)

@@ -81,7 +81,7 @@ def _sources_of(ops: Sequence[Any], sources: set[str]) -> dict[str, frozenset[st
     own = {op.name for op in ops}
     found: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
     changed = True
-    # Twice for a loop, whose ops depend on each other.
+    # Repeated for a loop, whose ops depend on each other.
     while changed:
         changed = False
         for op in ops:

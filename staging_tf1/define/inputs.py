@@ -81,7 +81,7 @@ class TowerInput:
 
     @property
     def computes_in_step(self) -> bool:
-        """Whether the step itself computes the values, so that there is one batch of them per step."""
+        """Whether the step itself computes the values: one batch per step."""
         return type(self) is TowerInput
 
     @property
@@ -105,8 +105,8 @@ class _DatasetInput(TowerInput):
 
     def _made(self, position: Position | None) -> Tensors:
         if not self.iterators:
-            # The position is read when the iterator is initialized, after a restore. Not if elements may be bad,
-            # because `skip` starts counting again after a bad element, and so skips good ones.
+            # The position is read when the iterator is initialized, after a restore. If elements may be bad, `skip`
+            # cannot be used: it starts counting again after a bad element, and so skips good ones.
             rest = self.values
             if position is not None and not self.fast_forwards:
                 rest = rest.skip(position.first_of_all())

@@ -23,7 +23,7 @@ from staging_tf1.spec.composite import composite_spec, is_composite_spec
 from staging_tf1.spec.ragged import RaggedSpec
 from staging_tf1.spec.sparse import SparseSpec
 
-# In the table of conflicts.
+# A missing component in the table of conflicts.
 _ABSENT = "-"
 
 

@@ -84,7 +84,7 @@ def staged(
     share: str = "static",
     name: str | None = None,
 ) -> Any:
-    """Stages `values` and returns tensors of the same structure, one step behind.
+    """Stages `values` and returns prefetched tensors of the same structure.
 
     A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. A run takes
     a batch only if it fetches something that depends on them. After the last batch it raises
@@ -102,15 +102,15 @@ def staged(
         must be known.
       device: device of the area, such as "/device:GPU:0"; None is the device scope of the call.
       devices: a device for each tower. The result is a list with one structure per tower. Each tower gets different
-        batches, from its own threads. If the towers' numbers of batches differ, a step that not every tower has a batch
-        for takes nothing. The towers that still have batches can then be fetched separately.
+        batches, from its own threads. If not every tower has a batch left, a common step takes nothing. The towers that
+        have batches can then be fetched separately.
       num_threads: feed threads per tower, up to 1,024 for all towers. Batches of a source keep their order; batches
         that the graph computes only keep it with one thread. `tf.data.AUTOTUNE` (-1, also `staging.AUTOTUNE`) starts
         with one thread, and adds and removes threads by what the steps wait; batches and their order stay the same.
         Sources only.
       num_processes: worker processes per tower that make the batches of a random-access source, in the same order as
-        threads. 0 uses threads. For sources whose work is done in Python, which holds the interpreter's lock. Each
-        batch is made in memory that it shares with this process, and is not copied. `memory_limit` also limits that
+        threads. 0 uses threads. For sources whose work is done in Python, which holds the GIL. Each batch is made in
+        memory that the worker shares with this process, and is not copied. `memory_limit` also limits that
         memory, which the next batch in order may exceed (docs/performance.md). The source must be picklable. Linux
         only.
       nice: lowers the priority of the feed threads and the worker processes, 0 to 19 as in nice(2). Linux only; ignored
@@ -198,7 +198,7 @@ def staged(
             check_in_processes(what, [tower_input.source for tower_input in inputs])
         _check_resume(options, inputs, what)
         options = replace(options, capacity=_fit(options, inputs, what))
-        # Without the caller's control dependencies, which every step that takes a batch would compute.
+        # Without the caller's control dependencies, which each step that takes a batch would run.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             with on(None if cluster is None else cluster.own_device):
                 structures = _build(scope.rstrip("/"), site, inputs, options)

@@ -47,7 +47,7 @@ _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
 _DTYPE_OF = operator.attrgetter("dtype")
 
 
-# What marks the ragged and the sparse values of TensorFlow and of this package, and what to do with them.
+# The attributes by which ragged and sparse values are recognized, and what to do with them.
 _COMPOSITE_CURES = {
     "nested_row_splits": " It stands for a whole batch. For records of different sizes see MapSource.ragged().",
     "dense_shape": " It stands for a whole batch. Make it dense, or collate the records to one.",
@@ -324,7 +324,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
         with np.errstate(invalid="ignore"):
             if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
-                # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
+                # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
                 exact = np.array(value, object)
                 fitted = _exact_integers(value, exact, dtype)
             else:
@@ -347,7 +347,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
 
 
 def _check_rounding(value: Any, floats: np.ndarray[Any, Any]) -> None:
-    """Raise if an integer in `value` is another number in `floats`. Fractions may be rounded, identifiers may not."""
+    """Raise if an integer of `value` was rounded in `floats`. Fractions may be rounded, identifiers may not."""
     if floats.ndim and (np.abs(floats) < _first_rounded(floats.dtype)).all():
         return
     if isinstance(value, list) and {float}.issuperset(map(type, value)):  # a list of large floats costs little more

@@ -54,7 +54,7 @@ class Conformer:
         return [array for leaf in conform(self._spec, batch, owner) for array in arrays_of(leaf)]
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Return the number of records in the arrays of a batch. None if it is the number of rows in the first."""
+        """Return the number of records in the arrays of a batch; None if the rows of the first array are records."""
         if isinstance(self._first, RaggedSpec):
             return len(arrays[1]) - 1
         return int(arrays[2][0]) if isinstance(self._first, SparseSpec) else None
@@ -95,7 +95,7 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[Any]:
 
 
 def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: str) -> None:
-    """Raise if components have different numbers of records. TensorFlow may not see it in a sparse or ragged one."""
+    """Raise if components have different numbers of records. TensorFlow may not notice it in sparse or ragged ones."""
     counted = [
         (path, len(value))
         for leaf, value, path in zip(leaves, values, paths)

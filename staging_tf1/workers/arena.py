@@ -14,8 +14,7 @@ from staging_tf1.sources.aligned import ALIGNMENT_BYTES, Memory
 
 __all__ = ["Arena", "mapped", "rounded"]
 
-# By default Python keeps a copy of the descriptor, only to resize the mapping. Buffers would use up the limit of open
-# files.
+# By default Python keeps a copy of the descriptor for resizing. Many buffers would then exceed the limit of open files.
 _OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 # Beyond this number of arrays alive at a time, looking for a gap takes longer than the copy that it saves.
 _MOST_ALIVE = 256
@@ -66,7 +65,7 @@ class Arena:
     def pack(self) -> None:
         """Begin to pack the batch: `allocate` uses all gaps of the buffer, for any number of arrays."""
         with self._lock:
-            # Arrays that are elsewhere hold a place only for `peak`.
+            # Regions of arrays that are elsewhere are only kept for `peak`.
             self._regions = [region for region in self._regions if region.end <= self.size]
             self._is_packing = True
 

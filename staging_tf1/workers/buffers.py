@@ -97,7 +97,7 @@ class Buffers:
         self._changed = threading.Condition(self._lock)
         self._numbers = 0
         self._nbytes = self._most = 0
-        # Dropped buffers that their workers have not been told of.
+        # Dropped buffers that their workers must still forget.
         self._forgotten: list[Buffer] = []
         self._waiting = 0
         self._has_listener = self._closed = False
@@ -108,13 +108,13 @@ class Buffers:
         return self._most
 
     def draw(self, batch: int) -> None:
-        """Note that a batch is next in the order of delivery. Call it in that order. May be called again for it."""
+        """Note that a batch is next in the order of delivery. May be called again for the same batch."""
         if self._credit is not None:
             with self._lock:
                 self._credit.draw(batch)
 
     def done(self, batch: int) -> None:
-        """Say that a drawn batch takes no buffer any more."""
+        """Note that a drawn batch needs no buffer any more."""
         if self._credit is not None:
             with self._changed:
                 self._credit.done(batch)
@@ -150,7 +150,7 @@ class Buffers:
             self._wake()
             while (buffer := self._found(owner, batch)) is None:
                 self._wait()
-            # The next one in the order may have waited for this one.
+            # The next batch in the order may have waited for this one.
             self._wake()
             forgotten, self._forgotten = self._forgotten, []
             return buffer, forgotten
@@ -166,7 +166,7 @@ class Buffers:
         return memory
 
     def given_up(self, batch: int, unused: Buffer | None = None) -> None:
-        """Say that a batch has no buffer. `unused` holds nothing."""
+        """Note that a batch has no buffer. `unused` is returned."""
         with self._changed:
             if self._credit is not None:
                 self._credit.lose(batch)
@@ -248,7 +248,7 @@ class Buffers:
                 self._drop(free.pop())
 
     def _wake(self) -> None:
-        """Let all waiting threads look again."""
+        """Wake all waiting threads."""
         if self._waiting:
             self._changed.notify_all()
             if self._has_listener:
@@ -278,7 +278,7 @@ class Buffers:
     def _sweep(self) -> None:
         """Take back all buffers that were returned. It may take the listener's wake-up, so `_wake` must follow."""
         with contextlib.suppress(Empty):
-            # Asking first is cheaper than the exception.
+            # Checking first is cheaper than the exception.
             while not self._returned.empty():
                 loan = self._returned.get_nowait()
                 if loan is not None:
@@ -313,9 +313,9 @@ def _paged(nbytes: int) -> int:
 class Credit:
     """Grants memory to batches in the order in which their numbers were drawn. Not thread-safe.
 
-    Batches are delivered in that order. So memory that a later batch holds may wait for an earlier batch, and the
-    earliest one without memory must not wait for it: it may exceed the limit. No other batch may. The batches that hold
-    memory then fit into the limit without the earliest one, so the excess is at most one batch.
+    Batches are delivered in that order, so a later batch keeps its memory until the earlier ones are delivered. The
+    earliest batch without memory must not wait for that: it may exceed the limit. No other batch may, so the excess is
+    at most one batch.
 
     Args:
       limit: in bytes.
@@ -323,7 +323,7 @@ class Credit:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # Place in the order, of each batch that was drawn and is not done.
+        # The place in the order of each batch that was drawn and is not done.
         self._places: dict[int, int] = {}
         self._drawn = itertools.count()
         # The places of those that have no buffer.
@@ -355,7 +355,7 @@ class Credit:
             # An earlier batch has a buffer, which may turn out to be too small.
             return False
         earlier = sum(other < place for other, _ in self._held.values())
-        # The program may hold the last batch that it took until it has the next one. More are on their way to it.
+        # The program may hold its last batch until it has the next one. Any other batch is on its way to the program.
         return earlier == 0 or (earlier == 1 and self._nbytes <= self.limit)
 
     def take(self, batch: int, buffer: int, nbytes: int) -> None:

@@ -82,7 +82,7 @@ class Channel:
         """Send a message.
 
         Raises:
-          PeerGone: nobody receives it.
+          PeerGone: the other end is closed.
         """
         kind, number, first, second, third, payload, descriptors = message
         header = self._HEADER.pack(len(payload), kind, number, first, second, third)
@@ -134,7 +134,7 @@ class Channel:
             if not got:
                 raise PeerGone
             return got, ()
-        # Only the header: behind it may be a message with descriptors of its own.
+        # Only the header, because the next message may have descriptors of its own.
         header = memoryview(self._inbox)[:size]
         got, ancillary, _, _ = self._socket.recvmsg_into([header], _ANCILLARY_BYTES)
         if not got:

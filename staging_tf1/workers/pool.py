@@ -21,18 +21,18 @@ from staging_tf1.workers.shipping import SharedShipment
 
 __all__ = ["LANES_EACH", "CannotStart", "PoolOptions", "PoolStopped", "WorkerPool"]
 
-# How long a worker has to end by itself.
+# How long a worker may take to end by itself.
 _GRACE_SECS = 0.3
 
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """What the workers of a pool do."""
+    """How many workers a pool has, and what they read."""
 
     # For messages: "train".
     name: str
     processes: int
-    # With the source, and its index there.
+    # It contains the source, at this index.
     shipment: SharedShipment
     source_index: int = 0
     nice: int = 0
@@ -60,7 +60,7 @@ class WorkerPool:
         self._free: list[Lane] = []
         self._changed = threading.Condition(self._lock)
         self._deaths = Deaths(options.name)
-        # Of each worker, its number.
+        # The number of each worker.
         self._numbers: dict[WorkerProcess, int] = {}
         self._dead: list[WorkerProcess] = []
         self._status_file = -1
@@ -94,7 +94,7 @@ class WorkerPool:
             return [worker.pid for worker in self._workers]
 
     def draw(self, number: int) -> None:
-        """Say that batch `number` will be asked for next, in the order of delivery.
+        """Note that batch `number` is the next one in the order of delivery.
 
         Memory is given out in that order, see `memory_limit`. Threads that take numbers under a lock call `make` in any
         order, so they call this under the lock. Without this call, the order is that of `make`.
@@ -152,7 +152,7 @@ class WorkerPool:
         for worker in [*self._workers, *self._dead]:
             worker.end(max(0.0, deadline - time.perf_counter()))
         with self._lock:
-            # Each holds memory, and a descriptor for it.
+            # Frees their memory and descriptors.
             self._workers.clear()
             self._dead.clear()
             self._free.clear()
@@ -191,7 +191,7 @@ class WorkerPool:
         setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice).pickled()
         worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
         self._numbers[worker] = number
-        with contextlib.suppress(PeerGone):  # it has died already, which its first request will find
+        with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
             worker.channels[0].send(Message(Kind.START, payload=setup, descriptors=[shipped]))
         return worker
 
@@ -231,12 +231,12 @@ class WorkerPool:
         lane.worker.end(0.0)
 
     def _bury(self, worker: WorkerProcess, number: int) -> None:
-        """Replace a worker that has died, unless another thread has. The caller asks for batch `number` again.
+        """Replace a worker that has died, unless another thread has. The caller requests batch `number` again.
 
         Raises:
-          PoolStopped: it was ended by `stop`.
+          PoolStopped: `stop` ended it.
           SourceError: too many workers have died over that batch.
-          CannotStart: too many have died before they made one.
+          CannotStart: too many workers have died before their first batch.
         """
         with self._starting:
             if self._stopped:

@@ -29,7 +29,7 @@ class Made(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Where one request at a time goes to a worker."""
+    """A channel to a worker, for one request at a time."""
 
     worker: WorkerProcess
     channel: Channel

@@ -1,4 +1,4 @@
-"""What a worker process gets at its start: settings, descriptors, and memory in which it says what it is doing."""
+"""What a worker process gets at its start: settings, descriptors, and memory for its status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 # Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
-# What a worker is doing, beside the number of a batch.
+# The status of a worker that makes no batch.
 IDLE, STARTING = -1, -2
 # Of each status: a cache line.
 _BYTES = 64
@@ -94,7 +94,7 @@ class Setup(NamedTuple):
 
 
 def _filters() -> list[Any]:
-    """Return the filters whose category any process can find."""
+    """Return the filters whose categories any process can import."""
     return [each for each in warnings.filters if each[2].__module__ in ("builtins", "staging_tf1.errors")]
 
 

@@ -1,4 +1,4 @@
-"""Moves sources to worker processes: what is large into memory that all of them share, the rest pickled.
+"""Moves sources to worker processes: large arrays in memory that all of them share, the rest pickled.
 
 Arrays of `np.memmap` and record files are opened again by each worker.
 """
@@ -181,7 +181,7 @@ def _pickled(value: Any) -> _Pickled:
         return False
 
     pickler = _Shipping(file, 5, keep)
-    # The list is filled while the value before it is pickled.
+    # Pickling the value fills the list.
     pickler.dump((value, pickler.classes))
     return _Pickled(file.getvalue(), buffers, pickler.random)
 
@@ -210,7 +210,7 @@ class _Shipping(ByValuePickler):
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return _reduced_array(value)
         if isinstance(value, (Source, StreamSource)) and value.features is not None:
-            # The graph parses with them. Their classes are TensorFlow's, which a worker should not import.
+            # Only the graph needs them, and a worker should not import TensorFlow for their classes.
             value = copy.copy(value)
             value.features = None
             return value.__reduce_ex__(5)

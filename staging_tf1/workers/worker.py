@@ -1,4 +1,4 @@
-"""The program of a worker process: receives a source, and makes the batches that it is asked for.
+"""The program of a worker process: receives a source, and makes the batches that are requested.
 
 It must not import TensorFlow, which takes seconds, hundreds of megabytes and, on a GPU, all of its memory.
 """
@@ -32,7 +32,7 @@ __all__ = ["main"]
 def main(lanes: int) -> None:
     """Serve requests until the training process closes a channel. The descriptors are those of `setup.py`."""
     for descriptor in (LIFE, STATUS, TRACES):
-        # A program that the source starts would keep them open.
+        # Otherwise a program that the source starts would keep them open.
         os.set_inheritable(descriptor, False)
     die_with(LIFE)
     # The training process decides what a Ctrl-C ends.
@@ -60,7 +60,7 @@ def die_with(life: int) -> None:
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     poller = select.poll()
     poller.register(life, select.POLLIN)
-    if poller.poll(0):  # it was closed before the kernel was asked
+    if poller.poll(0):  # it was closed before that
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -85,12 +85,12 @@ class _Worker:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
         self._requests: list[tuple[int, int, Message]] = []
-        # Batches that wait for a larger buffer, by the descriptor of their lane. They wait in vain if there is none.
+        # Batches that wait for a larger buffer, which may never come; by the descriptor of their lane.
         self._too_large: dict[int, _Made] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
         self._pid = os.getpid()
-        # On which somebody waits for a batch.
+        # On which a thread waits for a batch.
         self._lane: Channel | None = None
         (shipped,) = start.descriptors
         try:
@@ -141,7 +141,7 @@ class _Worker:
         lane.send(reply)
 
     def _made(self, request: Message, arena: Arena) -> Message:
-        """Make the batch that is asked for, or move one to the larger buffer that it needs."""
+        """Make the requested batch, or move it to the larger buffer that it needs."""
         assert self._source is not None and self._lane is not None
         made = self._too_large.pop(self._lane.fileno(), None)
         was_empty = arena.is_empty
@@ -159,7 +159,7 @@ class _Worker:
                     f"batch {request.number} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
                     f"{arena.size:,} bytes. Please report this as a bug."
                 ) from None
-            # Other batches can be made in the meantime: earlier ones, which all others may wait for.
+            # Other batches can be made meanwhile: all others may wait for an earlier one.
             self._too_large[self._lane.fileno()] = made
             wanted = max(made.peak, error.nbytes)
             return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
