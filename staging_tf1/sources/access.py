@@ -1,8 +1,8 @@
 """How the records of a map-style dataset are read: one by one, many at once, or as columns.
 
 What `dataset[...]` returns for a list of numbers differs between libraries: records, a table, a column, or an error. So
-only a plain integer is passed to an object of unknown type. Others are known by the names of their types, which does
-not import their libraries.
+only a plain integer is passed to an object of unknown type. Known types are recognized by name, without importing their
+libraries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
 
 
 class Fetched(NamedTuple):
-    """Records as they were read: a list of them, or columns (a nest of arrays with one row for each)."""
+    """Records as they were read: a list, or columns (a nest of arrays with one row per record)."""
 
     listed: list[Any] | None
     columns: Any = None
@@ -49,13 +49,13 @@ class Access(Protocol):
         """Read records by number, int64 [n], in this order."""
 
     def paths(self) -> list[str]:
-        """Return the path or other string that each record is or begins with. Empty if not all do."""
+        """Return the string, such as a path, that each record is or begins with. Empty if one has none."""
 
 
 def access_to(what: str, dataset: Any) -> Access:
     """Find out how to read a dataset. Reads no record.
 
-    Raises TypeError or SpecError, with what to pass instead, if the object is no map-style dataset.
+    Raises TypeError or SpecError if the object is no map-style dataset; the message says what to pass instead.
     """
     for kinds, refusal in _REFUSED.items():
         if is_a(dataset, *kinds.split()):
@@ -160,7 +160,7 @@ class _Columns:
 def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     if isinstance(column, np.ndarray):
         return column[numbers]
-    # h5py wants ascending numbers without repetition, and both libraries read each chunk once then.
+    # h5py requires ascending numbers without repetition. Both libraries then read each chunk once.
     ascending, inverse = np.unique(numbers, return_inverse=True)
     first, last = int(ascending[0]), int(ascending[-1])
     if last - first < 2 * len(ascending):
@@ -203,7 +203,7 @@ class _Items:
         self._many: Callable[[list[int]], Any] | None = dataset.__getitems__ if _reads_many(dataset) else None
         # Whether two records have shared memory; None before two have been compared.
         self._reuses: bool | None = None
-        # The number of the record that was read first, and what may change in it.
+        # The number of the first record that was read, and what may change in it.
         self._first: tuple[int, dict[int, Any]] | None = None
         self._lock = threading.Lock()
 
@@ -211,7 +211,7 @@ class _Items:
         return self._length
 
     def __reduce__(self) -> Any:
-        # In another process, it is not known yet.
+        # Another process must find out by itself whether memory is reused.
         return _Items, (self._what, self._dataset)
 
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
@@ -236,7 +236,7 @@ class _Items:
         return [_copied(self._read([number])[0]) for number in wanted]
 
     def _compare(self, wanted: list[int], found: list[Any]) -> None:
-        # A record may be there twice, and is the same object then.
+        # A record that is read twice may be the same object.
         changing = {number: _changing(record) for number, record in zip(wanted, found)}
         if self._first is not None:
             changing.setdefault(*self._first)
@@ -280,7 +280,7 @@ _UNCHANGING = (*_PLAIN, tuple)
 
 
 def _are_apart(records: Collection[Any]) -> bool:
-    """Return whether plain records have certainly nothing in common. Fast, because each batch is looked at."""
+    """Whether plain records certainly share no memory. Fast, because each batch is checked."""
     dicts, arrays = [], []
     for record in records:
         if type(record) is dict:
@@ -311,7 +311,7 @@ def _copied(record: Any) -> Any:
 
 
 def _changing(record: Any) -> dict[int, Any]:
-    """Return what may change in a record, by its identity: the record itself and its leaves, as arrays if they are."""
+    """Return what may change in a record, by identity: the record and its leaves, as arrays where possible."""
     try:
         leaves = flatten(record)
     except Exception:  # it is refused later
@@ -319,14 +319,14 @@ def _changing(record: Any) -> dict[int, Any]:
     found = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
     for key, value in found.items():
         if hasattr(value, "__array__"):
-            # One that has no array, such as a tensor on another device, shares no memory of the host.
+            # A leaf without an array, such as a tensor on another device, shares no memory of the host.
             with contextlib.suppress(Exception):
                 found[key] = np.asarray(value)
     return found
 
 
 def _byte_span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the addresses of the first byte of an array that is not empty, and behind its last."""
+    """Return the addresses of the first byte of an array that is not empty, and after its last."""
     start = int(array.__array_interface__["data"][0])
     steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
     return start + sum(min(0, step) for step in steps), start + sum(max(0, step) for step in steps) + array.itemsize
@@ -338,7 +338,7 @@ def _share_memory(changing: Sequence[dict[int, Any]]) -> bool:
         return True
     arrays = [value for found in changing for value in found.values() if isinstance(value, np.ndarray) and value.size]
     owners = _owners_of(arrays)
-    # An owner with a base, as of np.frombuffer, may share that base with others.
+    # An owner with a base, such as a result of np.frombuffer, may share it with others.
     if owners is not None and all(owner.base is None for owner in owners):
         return False
     spans = sorted(map(_byte_span, arrays))

@@ -56,7 +56,7 @@ class _Loan(weakref.ref[Memory]):
 
 _returned: deque[_Loan] = deque()
 
-# In a worker process, while it makes a batch: allocates where the batch is handed over. May return None.
+# In a worker process, while it makes a batch: allocates in the shared buffer. May return None.
 _allocate: Callable[[int], Memory | None] | None = None
 
 

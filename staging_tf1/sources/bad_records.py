@@ -1,4 +1,4 @@
-"""Leaves out single bad records, counts and names them."""
+"""Leaves out, counts and names single bad records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadRecords:
 
     def note(self, number: int, where: str, error: Exception) -> None:
         """Leave out a record, whose name in messages is `where`. Raises `error` if it may not be left out."""
-        # These are no faults of one record.
+        # These errors are not the record's fault.
         if isinstance(error, MemoryError) or (isinstance(error, StagingError) and not isinstance(error, SpecError)):
             raise error
         with self._lock:

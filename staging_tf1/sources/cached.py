@@ -51,10 +51,10 @@ def cached(
     """Store all records of a dataset in files once, and return the source that reads them in any order.
 
     If the cache is there and up to date, the data is not read, except for the first record or batch of an object with
-    `__getitem__`, or of a source whose batches a function makes: it tells the components. If several processes start
-    at the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the
-    data has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it
-    ended. Any other begins again.
+    `__getitem__`, or of a source whose batches a function makes, to learn its components. If several processes start at
+    the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the data
+    has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it ended.
+    Any other begins again.
 
     The cache is rebuilt if anything that is known without reading the data has changed: `version`, `files`, `limit`,
     `batched`, and, where the data has them, its components, its length, and the options of a source. A change of the

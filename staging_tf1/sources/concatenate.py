@@ -74,7 +74,7 @@ class Concatenation(RecordSource):
 
     @functools.cached_property
     def _specs(self) -> Any:
-        """The specs of batches of any size. Kept, because a combination of combinations asks for them at each level."""
+        """The specs of batches of any size. Kept, because nested combinations need them at each level."""
         check_same_specs(self._what, self._parts, shapes=True)
         return self._parts[0].record_spec(None)
 
@@ -96,7 +96,7 @@ class Concatenation(RecordSource):
         return _joined(self._what, found, len(numbers))
 
     def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Divide record numbers among the sources: which one, where they stand in `numbers`, and their places in it."""
+        """Divide record numbers among the sources. Returns for each its index, rows of `numbers`, and places in it."""
         rows = numbers.argsort()
         ascending = numbers[rows]
         cuts = ascending.searchsorted(self._starts).tolist()

@@ -37,11 +37,11 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
     is a stream. It resumes with Grain's `get_state` and `set_state`. If no state was saved, it reads and discards
     batches.
 
-    Worker processes for work in Python: `staged(source, num_processes=...)` makes the batches of a `MapDataset`, in
-    memory that TensorFlow reads without a copy, and a run can continue with another number of processes. Grain's own
-    `dataset.to_iter_dataset().mp_prefetch(options)` is the better choice for an `IterDataset`, which has no random
-    access: pipelines that filter, pack or mix by the content of the records. Its batches are copied once more, and its
-    state only fits the number of workers that it was saved with.
+    Worker processes, for work in Python: `staged(source, num_processes=...)` makes the batches of a `MapDataset` in
+    memory that TensorFlow reads without a copy, and a run can continue with another number of processes. For an
+    `IterDataset`, which has no random access because it filters, packs or mixes by the content of the records, use
+    Grain's own `dataset.to_iter_dataset().mp_prefetch(options)`. Its batches are copied once more, and its state only
+    fits the number of workers that it was saved with.
 
     Raises:
       ImportError: Grain is not installed.

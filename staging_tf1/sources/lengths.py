@@ -23,7 +23,7 @@ __all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
 class Grouping:
     """How records are grouped by length. See `RecordSource.by_length`."""
 
-    # One for each record.
+    # The length of each record.
     lengths: np.ndarray[Any, Any]
     # Consecutive places with records of similar length.
     group: int
@@ -87,7 +87,7 @@ class GroupedOrder(Order):
         full = len(records) // self._grouping.group
         if self.seed is None or full < 2:
             return records
-        # A partial group stays last, so that the others still begin where batches begin.
+        # A partial group stays last, so the others still begin where batches begin.
         seed = mix_int(self.seed ^ mix_int(block + 1)) >> 1
         groups = permute(np.arange(full), full, seed, epoch)
         cut = full * self._grouping.group

@@ -30,18 +30,18 @@ from staging_tf1.spec import component_name, component_spec, flatten, flatten_wi
 
 __all__ = ["MapSource"]
 
-# Records whose collated shapes are compared, one by one, to find the dimensions that vary.
+# How many records are collated one by one, to find the dimensions that vary.
 _COMPARED = 4
-# What `collate` may say.
+# The layouts that `collate` names.
 _LAYOUTS: dict[str, Layout] = {"pad": Padding(None, 0), "ragged": RaggedRows(1)}
 
 
 class MapSource(RecordSource):
     """Batches from a map-style dataset: any object with `__len__` and `__getitem__`.
 
-    Record `i` is `dataset[i]`: a number, string, array or tensor, or a nest of these. Datasets that are read in another
-    way: `__getitems__` is called with a list of numbers where the dataset has it, as in torch. A pandas table is read
-    by row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
+    Record `i` is `dataset[i]`: a number, string, array or tensor, or a nest of these. Some datasets are read in another
+    way: if the dataset has `__getitems__`, as in torch, it is called with a list of numbers. A pandas table is read by
+    row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
     dataset are read batch by batch. docs/sources.md has an example of each.
 
     The source keeps the number of records that the dataset has when the source is made. Of a list of paths, or of pairs
@@ -61,7 +61,7 @@ class MapSource(RecordSource):
     Args:
       dataset: the dataset.
       load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
-      collate: how records become a batch. "stack" wants the same dtypes and shapes in all records. "pad" pads the first
+      collate: how records become a batch. "stack" needs the same dtypes and shapes in all records. "pad" pads the first
         dimension to the longest, and "ragged" keeps the length of each record; `pad` and `ragged` have more choices. A
         function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each
         record, in their order.
@@ -161,7 +161,7 @@ class MapSource(RecordSource):
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         if self._collate is not None:
-            # The records are what the function makes of dataset[i]: the rows of its batch.
+            # The records are the rows of the batch that the function returns.
             return super()._read_single(numbers)
         numbers, fetched = self._good(numbers)
         return list(zip(numbers.tolist(), fetched.records(), strict=True))
@@ -176,7 +176,7 @@ class MapSource(RecordSource):
         if len(numbers):
             with contextlib.suppress(Exception):
                 return numbers, self._fetched(numbers)
-        # One of them is bad, or all are known to be.
+        # One of them is bad, so read them one by one.
         kept, found = [], []
         for number in numbers.tolist():
             try:
@@ -203,7 +203,7 @@ class MapSource(RecordSource):
         threads = min(self._threads, len(numbers))
         if threads == 1:
             return self._part(numbers)
-        # New threads for each batch: threads that stayed would outlive the session.
+        # New threads for each batch, because a pool would outlive the session.
         with ThreadPoolExecutor(threads, thread_name_prefix="MapSource") as pool:
             return joined(list(pool.map(self._part, np.array_split(numbers, threads))))
 

@@ -23,7 +23,7 @@ from staging_tf1.sources.selection import Chosen
 __all__ = ["Mixture", "mix"]
 
 _WHAT = "mix()"
-# Chunks of the order that are computed at once, in up to 5 ms.
+# How many chunks of the order are computed at once, in up to 5 ms.
 _MOST_CHUNKS = 4
 
 

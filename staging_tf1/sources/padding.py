@@ -27,7 +27,7 @@ class _Component(NamedTuple):
 
     path: str
     spec: ArraySpec
-    # For each dimension: may sizes differ? And the size to pad to; None is the longest of the batch.
+    # For each dimension, whether sizes may differ; and the size to pad to, None for the longest of the batch.
     varies: tuple[bool, ...]
     target: tuple[int | None, ...]
     value: Any

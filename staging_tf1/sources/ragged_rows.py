@@ -19,7 +19,7 @@ from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 __all__ = ["RaggedPlan", "RaggedRows"]
 
 _WHAT = "ragged()"
-# A numpy array has at most 32 dimensions, and the batch is one.
+# A numpy array has at most 32 dimensions, one of which is the batch.
 _MOST = 31
 _NAME = "Name the components that vary, and how many dimensions: ragged({'words': 1})."
 

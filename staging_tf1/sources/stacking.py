@@ -60,9 +60,9 @@ def stack_records(
 ) -> Any:
     """Stack `count` pairs of number and record into new aligned arrays. Each is copied before the next one is taken.
 
-    `like` has the structure of the records, and `specs` their dtypes and shapes behind a batch dimension.
-    `describe_record` names a record by its number, and `maker` what has made it, for messages. Raises SpecError if a
-    record differs.
+    `like` has the structure of the records, and `specs` their dtypes and shapes after a batch dimension. For messages,
+    `describe_record` names a record by its number, and `maker` is what has made it. Raises SpecError if a record
+    differs.
     """
     batch = [aligned_empty((count, *_fixed(spec)), spec.dtype) for spec in specs]
     for row, (number, record) in enumerate(records):
@@ -79,7 +79,7 @@ def stack_records(
 
 
 def _fixed(spec: ArraySpec) -> tuple[int, ...]:
-    """The shape of one record, which a record has determined."""
+    """The shape of one record, which is fully known."""
     return tuple(dim or 0 for dim in (spec.shape or ())[1:])
 
 

@@ -76,7 +76,7 @@ class _Key(ISeedSequence):
 
 
 def hand_over(owner: str, batch: Any) -> Any:
-    """Move a batch into arrays that TensorFlow reads in place, and that nothing else holds.
+    """Move a batch into arrays that TensorFlow reads in place, and that nothing else uses.
 
     Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they are. All others are copied.
     TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and an array that happens to be

@@ -1,4 +1,4 @@
-"""Builds a cache once, whatever happens meanwhile: several processes, a kill, a full disk."""
+"""Builds a cache once, in spite of several processes, a kill or a full disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from staging_tf1.sources.columns.snapshot import Snapshot, has_replaced
 
 __all__ = ["Build", "built"]
 
-# Seconds between two notes of the progress: for waiting processes, and to continue after a kill, which needs an fsync.
+# Seconds between two reports to waiting processes, and between two savings of the progress, which need an fsync.
 _REPORT_SECS, _SAVE_SECS = 1.0, 5.0
 
 
@@ -88,7 +88,7 @@ def _is_missing(build: Build, log: bool = False) -> bool:
 
 
 def _adopted(build: Build) -> bool:
-    """Use the cache of a builder that finished it, and died before moving it to its place."""
+    """Use the cache of a builder that died after finishing it, but before moving it."""
     with contextlib.suppress(RecordFileError):
         found = manifest_in(Snapshot(folder.building_folder(build.path)))
         if isinstance(found, Manifest) and found.key == build.key:
@@ -108,7 +108,7 @@ class _Building:
 
     def run(self) -> None:
         build = self._build
-        # Now, and not after hours of building.
+        # Checked now, not after hours of building.
         folder.check_only_cache(build.path)
         saved = folder.saved_progress(build.path, build.key) if build.data.has_random_access else None
         building = folder.building_folder(build.path)
@@ -178,8 +178,8 @@ class _Building:
         folder.commit(self._build.path, Manifest(self._writer.num_records, structure, components, self._build.key, now))
 
     def _give_up(self, error: BaseException) -> None:
-        """Keep what can be continued after an interrupt, or an `OSError` of the data. Remove everything else."""
-        # The code of the data raises any other exception. Once it is corrected, old records would be its old ones.
+        """Keep the progress after an interrupt or an `OSError` of the data, if a build can continue it; else remove it."""
+        # Any other exception is a fault of the data's code. When it is fixed, the stored records would be outdated.
         from_outside = not isinstance(error, Exception) or isinstance(error, OSError)
         can_continue = self._build.data.has_random_access and from_outside and not isinstance(error, RecordFileError)
         if can_continue and self._position:

@@ -54,8 +54,8 @@ class Component(NamedTuple):
         return sum(file.size for file in self.files.values())
 
     def check(self, num_records: int) -> None:
-        """Raise ValueError unless the files have the dtypes and shapes of so many records."""
-        # How many values and bytes there are, only these files know.
+        """Raise ValueError unless the files have the dtypes and shapes of this number of records."""
+        # Only these files say how many values and bytes there are.
         values = math.prod(self.files["values"].shape)
         total = math.prod(self.files["strings"].shape) - 1 if self.dtype.hasobject else values
         shapes = _shapes(num_records, self.dtype, self.shape, total, values)
@@ -132,7 +132,7 @@ class ComponentWriter:
         self._text = ends[-1]
 
     def _begin_to_vary(self) -> None:
-        """Write down the shapes of all records so far, which were the same."""
+        """Write the shapes of all records so far, which were the same."""
         self._open("starts").append(np.zeros(1, _INT64))
         self._open("shapes")
         done, self._total = self._records, 0
@@ -147,7 +147,7 @@ class ComponentWriter:
         self._files["shapes"].append(np.broadcast_to(np.array(shape, _INT64), (count, len(shape))))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the files are, after their bytes are on the disk."""
+        """Return where to continue the files, after their bytes are on the disk."""
         files = {role: list(file.progress()) for role, file in self._files.items()}
         written = [(os.path.basename(file.path), files[role][0]) for role, file in self._files.items()]
         counts = [self._records, self._total, self._text]

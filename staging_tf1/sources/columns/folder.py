@@ -48,13 +48,13 @@ def cache_path(owner: str, argument: str, value: Any) -> str:
     """Check the path of a cache, which is a folder or nothing yet."""
     name = arguments.path(owner, argument, value).rstrip(os.sep) or os.sep
     if {os.curdir, os.pardir} & set(name.split(os.sep)) or os.path.islink(name):
-        # Files are made beside the folder, and it is renamed, also while it is part of its own path.
+        # Resolved, because files are made beside the folder, and it is renamed.
         name = os.path.realpath(name)
     try:
         mode = os.stat(name).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return name
-    except OSError as error:  # most of all, a name that is too long: found here, and not after hours of building
+    except OSError as error:  # mostly a name that is too long: refused here, not after hours of building
         cure = "Choose another path."
         raise RecordFileError(f"{owner} cannot use {argument}={shown(name)}: {error.strerror}. {cure}") from error
     if not stat.S_ISDIR(mode):
@@ -71,7 +71,7 @@ def opened(path: str) -> Manifest:
 
 
 def mapped(path: str) -> tuple[Manifest, list[Column]]:
-    """Map the files of the cache at `path`. All are of one cache, even if it is replaced meanwhile.
+    """Map the files of the cache at `path`. All belong to one cache, even if it is replaced meanwhile.
 
     Raises RecordFileError if there is no cache, or a file is missing or was changed.
     """
@@ -152,7 +152,7 @@ def building_folder(path: str) -> str:
 
 
 def put_back(path: str) -> None:
-    """Put back a cache that was moved away for a new one. If the new one is in its place, remove the old one."""
+    """Put back a cache that was moved away for a new one, or remove it if the new one is there."""
     replaced = beside(path, ".replaced")
     if os.path.isdir(replaced):
         if os.path.isdir(path):
@@ -196,7 +196,7 @@ def commit(path: str, manifest: Manifest) -> None:
 
 
 def move_to_its_place(path: str) -> None:
-    """Move the folder that was built to `path`, in place of what is there."""
+    """Move the folder that was built to `path`, replacing what is there."""
     building, replaced = building_folder(path), beside(path, ".replaced")
     check_only_cache(path)
     if os.path.isdir(path) and os.listdir(path):
@@ -208,12 +208,12 @@ def move_to_its_place(path: str) -> None:
 
 
 def save_progress(path: str, progress: dict[str, Any]) -> None:
-    """Save how far the build is. The records that it counts are on the disk already."""
+    """Save the progress of the build. Its records are on the disk already."""
     _write_whole(os.path.join(building_folder(path), _PROGRESS), json.dumps(progress))
 
 
 def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the progress of a builder that has died, if its data had the same key. None if there is nothing to use."""
+    """Return the progress of a builder that has died, if its data had the same key; else None."""
     building = building_folder(path)
     try:
         with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
@@ -271,7 +271,7 @@ def writing(owner: str, path: str) -> Iterator[None]:
 
 
 def _file_above(path: str) -> str | None:
-    """Return the parent of a path that is no folder."""
+    """Return the first parent of a path that is not a folder."""
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
         parent = os.path.dirname(parent)
@@ -299,7 +299,7 @@ def remove(path: str) -> Manifest | int | None:
             remove_remains(path)
             return None
         check_only_cache(path)
-        # Renamed first, so that a process that dies here leaves no half of a cache.
+        # Renamed first, so a process that dies here leaves no partial cache.
         remove_remains(path)
         os.rename(path, building_folder(path))
         os.unlink(os.path.join(building_folder(path), MANIFEST))

@@ -54,7 +54,7 @@ class ReadOptions(NamedTuple):
 
 
 class CacheInput(NamedTuple):
-    """Data that can be read once more.
+    """The data of a cache, as blocks.
 
     Attributes:
       key: what is known without reading it.
@@ -103,7 +103,7 @@ def _of_object(data: Any, options: ReadOptions) -> CacheInput:
     if is_arrays and not is_table:
         return _of_arrays(data, options)
     if is_a(data, "torch.IterableDataset"):
-        # It inherits a __getitem__ that raises NotImplementedError, and may have a length.
+        # Checked first: it inherits a __getitem__ that raises NotImplementedError, and may have a length.
         return CacheInput({}, None, lambda _: _stream(data, options.batched))
     if is_table or (hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, np.generic)):
         return _of_map_style(data, options)
@@ -224,7 +224,7 @@ def _order_key(source: Source) -> dict[str, int | str]:
     """Return the seed if it decides the order of the records even without a shuffle, as in a mixture."""
     if not isinstance(source, RecordSource) or not source._batching.order_is_random:
         return {}
-    # Each process draws another seed. A user who passes none takes any order, also that of the cache.
+    # Each process draws another seed. Without a seed any order is acceptable, also that of the cache.
     return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
 
 
@@ -256,7 +256,7 @@ def _of_records(source: RecordSource) -> CacheInput:
     def blocks(start: int) -> Iterator[Block]:
         strides = Strides(start, total)
         for first, end in strides:
-            # By the order, which a mixture has even without a shuffle.
+            # In order, because a mixture has one even without a shuffle.
             records = [record for _, record in source._single_in_order(first, end)]
             strides.note(records)
             # Corrupt records may be left out, so only the end of what was read is a position.
@@ -277,7 +277,7 @@ def _of_record(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
 
 
 def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
-    """Leave the sizes open: the first record alone does not say which of them differ."""
+    """Leave the sizes open: the first record does not say which of them differ."""
     return (None,) * (len(shape) - 1)
 
 

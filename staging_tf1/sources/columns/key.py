@@ -1,4 +1,4 @@
-"""The key of a cache: what is known of its data without reading it. A changed key means an outdated cache."""
+"""The key of a cache: what is known of its data without reading it. If the key changes, the cache is outdated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`.npy` files that are written front to back, without knowing their length, and mapped for reading."""
+"""`.npy` files that are written front to back, without knowing their length in advance, and mapped for reading."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ __all__ = [
     "stored_dtype",
 ]
 
-# The header fills a page. So records whose size is a multiple of the page size begin at one, and reading a record reads
-# no page of another one.
+# The header fills a page. So records whose size is a multiple of the page size begin at a page, and share none.
 HEADER_BYTES = 4096
 _MAGIC = b"\x93NUMPY\x01\x00"
 _BUFFER_BYTES = 1 << 20
@@ -156,17 +155,17 @@ class MappedArray:
         self.array: np.ndarray[Any, Any] = flat.reshape(described.shape)
 
     def expect(self, *, in_order: bool) -> None:
-        """Tell the system whether values are read front to back, in which case it reads ahead, or in any order.
+        """Tell the system whether values are read front to back, so it reads ahead, or in any order.
 
-        By default it reads 128 KiB around each page that is missing. A second mapping for the other order would keep
-        a second descriptor.
+        By default it reads 128 KiB around each missing page. A second mapping for the other order would need a second
+        descriptor.
         """
         if in_order != self._in_order and hasattr(mmap, "MADV_RANDOM"):
             self._in_order = in_order
             self._mapped.madvise(mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
 
     def check(self) -> None:
-        """Raise RecordFileError if the file was cut: reading beyond its end would end the process."""
+        """Raise RecordFileError if the file was truncated: reading beyond its end would kill the process."""
         # The size of the mapped file. After a rebuild, another file is at its path.
         self._check_size(self._mapped.size())
 

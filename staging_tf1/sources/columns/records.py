@@ -15,7 +15,7 @@ from staging_tf1.spec.arrays import as_array, describe, is_plain
 
 __all__ = ["RecordWriter"]
 
-# Python walks through nests, and reads and writes JSON, recursively.
+# The deepest nest of a record. Python walks through nests and JSON recursively.
 _DEEPEST = 200
 
 

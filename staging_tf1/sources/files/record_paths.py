@@ -17,7 +17,7 @@ __all__ = ["matching_files"]
 def matching_files(owner: str, files: Any) -> list[str]:
     """Resolve a path or glob, or several. The matches of a glob are sorted by name.
 
-    A path that is listed twice is returned twice. A file that a glob matches is returned once, at its first place,
+    A path that is listed twice is returned twice. A file that a glob matches is returned once, where it comes first,
     because overlapping globs are usually a mistake. Raises RecordFileError if a path does not exist or is not a regular
     file, or if a glob matches nothing.
     """

@@ -152,7 +152,7 @@ def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
 
 
 class _Span(NamedTuple):
-    """The positions of some records of a file, from its index."""
+    """The offsets of some records of a file, from its index."""
 
     file: RecordIndex
     records: np.ndarray[Any, Any]
