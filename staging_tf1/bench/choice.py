@@ -10,8 +10,7 @@ from staging_tf1.bench.systems import SystemName
 
 __all__ = ["advice", "own_systems"]
 
-# A simpler configuration is chosen if it takes at most this much longer than the fastest: two equal ones differ by as
-# much on a quiet machine.
+# A simpler configuration is chosen if it takes at most this much longer than the fastest. Equal ones differ by as much.
 _AS_FAST = 1.03
 _MOST_PROCESSES = 8
 _ARGUMENTS = {"staged": "num_threads", "staged_processes": "num_processes"}

@@ -9,7 +9,7 @@ import time
 
 __all__ = ["cpu_secs"]
 
-# The fields of /proc/PID/stat behind the name, which may contain spaces: the parent, and the ticks in user and system.
+# The fields of /proc/PID/stat after the name, which may contain spaces: the parent, and the ticks in user and system.
 _PARENT, _USER, _SYSTEM = 1, 11, 12
 
 

@@ -72,7 +72,7 @@ def last_words(text: str) -> str:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process in a session of its own, and kill what is left of it: a system may have started others."""
+    """Start a process in a session of its own, and kill what is left of that: a system may have started others."""
     worker = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

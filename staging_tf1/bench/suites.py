@@ -30,7 +30,7 @@ class TablePlan:
     requests: dict[str, Request]
     # Computes the bound from the outcomes.
     bound: Callable[[dict[str, Outcome]], Bound | None]
-    # Says from the outcomes what to choose.
+    # Returns what to choose, from the outcomes.
     advice: Callable[[dict[str, Outcome]], list[str]] = lambda outcomes: []
 
 
@@ -54,7 +54,7 @@ def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool
 def own_plan(name: str, *, secs: float, folder: str) -> TablePlan:
     """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged.
 
-    Staged with several numbers of threads and processes, of which the advice names the best.
+    Staged with several numbers of threads and processes. The advice names the best.
     """
     split_own(name)
     base = Request(workload=name, system="const", folder=folder, secs=secs)

@@ -35,7 +35,7 @@ _NUMBERS = (
     ("--capacity", whole_number(1, 10_000), "capacity of the staging area, in batches"),
     ("--seed", whole_number(0, 2**31 - 1), "random seed; with one thread, the same seed gives the same losses"),
 )
-# How often the progress bar is printed where each update remains: in a file, and under `staging-tf1 launch`.
+# Seconds between updates of the progress bar where each one remains: in a file, and under `staging-tf1 launch`.
 _SECS_PER_LINE = 2.0
 # What matplotlib writes without further libraries.
 _PICTURES = (".png", ".svg", ".pdf")
@@ -190,7 +190,7 @@ def _cluster(settings: Settings) -> Cluster:
 
 
 def _log_waiting() -> None:
-    """Print for which task this one waits, and other news. By default, Python drops what is no warning."""
+    """Print which task this one waits for, and other information, which Python drops by default."""
     logger = logging.getLogger("absl")
     logger.addHandler(_AboveTheBar())
     logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Delivers the signals of this process through a socket, so that one loop can wait for them and for output."""
+"""Delivers the signals of this process through a socket, so one loop can wait for them and for output."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from staging_tf1.launch.signals import ENDING, Signals, name_of
 from staging_tf1.launch.tasks import TaskCommand
 
 _STDOUT, _STDERR = 1, 2
-# After Ctrl-C the tasks get SIGKILL after this time, and are not waited for after the second one. A process that waits
-# for a broken disk or device ignores even SIGKILL.
+# After Ctrl-C, the time until the tasks get SIGKILL, and the time until they are no longer waited for. A process that
+# waits for a broken disk or device ignores even SIGKILL.
 _INTERRUPTED_SECS, _GIVE_UP_SECS = 1.5, 0.4
 
 
@@ -29,10 +29,10 @@ class _Alarm(NamedTuple):
 
 
 class Supervisor:
-    """Runs tasks once. All of it happens in one thread, which waits for output, signals and an alarm at once.
+    """Runs tasks once, in one thread, which waits for output, signals and an alarm at once.
 
-    A run is in one of three phases: all tasks run; the workers have finished and the servers have `grace_secs` left;
-    the tasks are being ended. How a task exits decides anything in the first two only.
+    A run has three phases: all tasks run; the workers have finished and the servers have `grace_secs` left; the tasks
+    are being ended. Exit codes of tasks matter only in the first two.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Supervisor:
         self._code = exit_code(-number)
         self._say(f"ending all tasks, because of {name_of(number)}")
         self._end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM, _INTERRUPTED_SECS)
-        # What is left to print may wait for a reader that never comes.
+        # The rest of the output may wait for a reader forever.
         self._gave_up = not self._processes
 
     def _end(self, number: int, secs: float) -> None:
@@ -194,7 +194,7 @@ class Supervisor:
         except OSError as error:
             if self._ending:
                 return
-            # As a program that is ended by SIGPIPE, such as `cat file | head`.
+            # Like a program that SIGPIPE ends, such as `cat file | head`.
             if error.errno == errno.EPIPE:
                 self._code = exit_code(-signal.SIGPIPE)
                 self._end(signal.SIGTERM, self._grace_secs)

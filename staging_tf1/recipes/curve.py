@@ -10,7 +10,7 @@ import staging_tf1 as staging
 
 __all__ = ["Curve", "Point", "draw"]
 
-# More points than pixels would only cost time: each one asks the session for its figures.
+# More points than pixels would only cost time: each one reads the figures of the session.
 _MOST_POINTS = 200
 
 

@@ -20,7 +20,7 @@ __all__ = ["Elements"]
 
 # The bytes of records that are fetched at once, and the most records.
 _BYTES_AT_ONCE, _MOST_AT_ONCE = 4 << 20, 256
-# What a string counts as. Its size is unknown, and it may be an image or a document.
+# The size that a string counts as. It is unknown, and may be that of an image or a document.
 _BYTES_OF_STRING = 512 << 10
 # Ops whose values belong to a session, and what they are.
 _OF_A_SESSION = {
@@ -60,9 +60,9 @@ class Elements:
             return int(session.run(self._copy.cardinality))
 
     def blocks(self, most: int | None) -> Iterator[tuple[Any, bool]]:
-        """Yield the elements one by one, or several at once, stacked, where all have the same shape.
+        """Yield the elements one by one; or several stacked, if all have the same shape.
 
-        Each comes with whether it is such a stack. At most `most` elements are needed; None is all.
+        Each comes with whether it is a stack. At most `most` elements are needed; None is all.
         """
         size = self._at_once() if most is None else min(self._at_once(), most)
         stacked = size > 1
@@ -146,7 +146,7 @@ class _Copy:
         return tf.data.experimental.from_variant(self._variant, self._element_spec)
 
     def session(self) -> Any:
-        """Make a session with its own threads. All others of a process share a pool, of the size for the first one."""
+        """Make a session with its own threads. Other sessions share one pool, whose size the first one decides."""
         config = tf.ConfigProto(use_per_session_threads=True, allow_soft_placement=True, device_count={"GPU": 0})
         return tf.Session(graph=self._graph, config=config)
 

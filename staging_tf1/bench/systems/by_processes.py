@@ -19,7 +19,7 @@ from staging_tf1.bench.systems.by_hand import feeding
 from staging_tf1.bench.systems.numbered import Numbered
 from staging_tf1.bench.workloads.facts import FACTS
 
-# Batches that each worker process has ready. With large buffers, most of the measured batches could be made before.
+# Batches that each worker process has ready. With larger buffers, most batches could be made before the measurement.
 AHEAD = 2
 
 

@@ -43,7 +43,7 @@ def processes(case: Case) -> Iterator[Step]:
 
     class Flow(base):  # type: ignore[misc]
         def __iter__(self) -> Iterator[list[Any]]:
-            # By the process, as in tensorpack's own random dataflows.
+            # Seeded by the process, as in tensorpack's own random dataflows.
             yield from _datapoints(case, case.seed + os.getpid())
 
     flow = tensorpack.dataflow.MultiProcessRunnerZMQ(Flow(), case.threads, hwm=AHEAD)

@@ -22,7 +22,7 @@ from staging_tf1.user_module import NoSuchModule, user_module
 
 __all__ = ["OwnGraph", "OwnWorkload", "load_own"]
 
-# What a `build` that stages its input itself is called with, one at a time.
+# The arguments for a `build` that stages its input itself, one at a time.
 _FEEDING = ("num_threads", "num_processes")
 
 

@@ -178,7 +178,7 @@ class _Building:
         folder.commit(self._build.path, Manifest(self._writer.num_records, structure, components, self._build.key, now))
 
     def _give_up(self, error: BaseException) -> None:
-        """Keep the progress after an interrupt or an `OSError` of the data, if a build can continue it; else remove it."""
+        """Keep the progress after an interrupt or an `OSError` of the data, if a build can continue; else remove it."""
         # Any other exception is a fault of the data's code. When it is fixed, the stored records would be outdated.
         from_outside = not isinstance(error, Exception) or isinstance(error, OSError)
         can_continue = self._build.data.has_random_access and from_outside and not isinstance(error, RecordFileError)
