@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from staging_tf1.auto.graph_index import GraphIndex
+from staging_tf1.auto.region import closure
 
 _SWITCHES = ("Switch", "RefSwitch")
 _MERGES = ("Merge", "RefMerge")
@@ -71,5 +72,5 @@ class Contraction:
             ends = index.kinds[number] in _MERGES or index.contexts[number] is not None
             return [] if ends else index.after[number]
 
-        for number in index.closure([switch], users):
+        for number in closure([switch], users):
             self._join(number, switch)

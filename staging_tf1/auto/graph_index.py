@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from staging_tf1._tf import context_of, tf
@@ -47,15 +47,3 @@ class GraphIndex:
     def has_resource(self, number: int) -> bool:
         """Whether an op reads a resource."""
         return any(tensor.dtype == tf.resource for tensor in self.inputs[number])
-
-    @staticmethod
-    def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
-        """Returns `first`, what `more` returns for each of them, and so on."""
-        found = set(first)
-        pending = list(found)
-        while pending:
-            for each in more(pending.pop()):
-                if each not in found:
-                    found.add(each)
-                    pending.append(each)
-        return found

@@ -152,7 +152,7 @@ class Meaning:
             if name in moved:
                 continue
             tensor = self._graph.as_graph_element(name)
-            if not _depends_on(tensor, set(moved)):
+            if not any(read.name in moved for op in ancestors([tensor]) for read in op.inputs):
                 continue
             behind = {op.name for op in ancestors([tensor], given)}
             sources = sorted(behind & self._ahead[tensor.op.name].sources)
@@ -194,10 +194,6 @@ class Meaning:
                     f"the run takes a batch of {sorted(read)} but not of {sorted(group.sources - read)}, which "
                     f"auto_stage() has joined: they run ahead together. Run both in one step, or stage them apart."
                 )
-
-
-def _depends_on(tensor: Any, names: set[str]) -> bool:
-    return any(read.name in names for op in ancestors([tensor]) for read in op.inputs)
 
 
 def _op_of(element: Any) -> Any:

@@ -11,7 +11,7 @@ from staging_tf1.auto.contract import Contraction
 from staging_tf1.auto.costs import Costs
 from staging_tf1.auto.graph_index import GraphIndex
 from staging_tf1.auto.pinned import Rules
-from staging_tf1.auto.region import Node, Value
+from staging_tf1.auto.region import Node, Value, closure
 
 
 class GraphReader:
@@ -36,14 +36,14 @@ class GraphReader:
         self._roots, self._members = contraction.roots, contraction.members
         rules = Rules(index)
         self.replicable = rules.replicable({root for root, members in self._members.items() if len(members) == 1})
-        self.needed = index.closure(index.numbers_of(train_ops), self._needed_with)
+        self.needed = closure(index.numbers_of(train_ops), self._needed_with)
         self.sources = {number for number in self.needed if self._is_source(number)}
         self.blocked: dict[int, str] = {}
         for number in sorted(self.needed - self.replicable - self.sources):
             reason = rules.why(number)
             if reason:
                 self.blocked.setdefault(self._roots[number], reason)
-        self.pinned = index.closure(self.blocked, self._needed_users)
+        self.pinned = closure(self.blocked, self._needed_users)
 
     def node_of(self, op: Any) -> int:
         """Returns the number of the node of an op."""

@@ -168,12 +168,10 @@ def gives_what_is_ready(reader: GraphReader, op: Any) -> bool:
     if handle.type == "OneShotIterator":
         function = function_def(reader.index.graph, handle.node_def.attr["dataset_factory"].func.name)
         return function is not None and _returns_prefetched(function)
-    makers = [op for op in _users(reader, handle) if op.type in kinds.INITIALIZERS]
+    index = reader.index
+    users = [index.ops[number] for number in index.after[index.number_of[handle.name]]]
+    makers = [op for op in users if op.type in kinds.INITIALIZERS]
     return bool(makers) and all(_is_prefetched(maker.inputs[0].op) for maker in makers)
-
-
-def _users(reader: GraphReader, op: Any) -> list[Any]:
-    return [reader.index.ops[number] for number in reader.index.after[reader.index.number_of[op.name]]]
 
 
 def _is_prefetched(dataset: Any) -> bool:

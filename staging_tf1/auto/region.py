@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from staging_tf1.auto.cut import INFINITE, Network
@@ -45,7 +45,7 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
     users = _users(nodes)
     step = _pinned(nodes, users)
     moving = {number for number, node in nodes.items() if node.is_source} - step
-    after = _closure(moving, users)
+    after = closure(moving, users.__getitem__)
     network = Network()
     for number, node in nodes.items():
         if number in step:
@@ -66,7 +66,8 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
                 network.add(carried, 1 if outside else network.number(user), INFINITE)
     cost, ahead = network.cut()
     chosen = {number for number in nodes if number not in step and network.number(number) in ahead}
-    return _joined_to(nodes, chosen, moving), cost
+    # Only those that are connected to a source: nothing would ever run the others.
+    return {number for group in groups_of(nodes, chosen, {}) if group & moving for number in group}, cost
 
 
 def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int, object]) -> list[set[int]]:
@@ -113,19 +114,16 @@ def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int
                     pinned.add(number)
                 else:
                     kept_with[user].add(number)
-    return _closure(pinned, {number: users[number] | kept_with[number] for number in nodes})
+    return closure(pinned, lambda number: users[number] | kept_with[number])
 
 
-def _closure(first: Iterable[int], more: Mapping[int, set[int]]) -> set[int]:
+def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
+    """Returns `first`, what `more` returns for each of them, and so on."""
     found = set(first)
     pending = list(found)
     while pending:
-        for user in more[pending.pop()] - found:
-            found.add(user)
-            pending.append(user)
+        for number in more(pending.pop()):
+            if number not in found:
+                found.add(number)
+                pending.append(number)
     return found
-
-
-def _joined_to(nodes: Mapping[int, Node], chosen: set[int], sources: set[int]) -> set[int]:
-    """Returns those of `chosen` that are connected to a source: nothing would ever run the others."""
-    return {number for group in groups_of(nodes, chosen, {}) if group & sources for number in group}

@@ -123,7 +123,10 @@ class _Resumption:
         if (positions, present) != (held.positions, held.fingerprint):
             self.to_store = position.to_store(positions, present)
         elif any(positions) and pipeline.resume == "exact":
-            _restore_stream(producers[0].source, positions[0], saved.state())
+            # With its state a stream reads nothing again; otherwise it reads up to its position.
+            source, state = producers[0].source, saved.state()
+            if state is not None and isinstance(source, StreamSource):
+                source.restore(positions[0], state)
         self.starts = list(zip(producers, position.starts(positions), strict=True))
 
     def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
@@ -205,12 +208,6 @@ def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> N
             skipped.skip(error)
         else:
             left -= 1
-
-
-def _restore_stream(source: Any, position: int, state: bytes | None) -> None:
-    """Gives a stream its state back, so that it reads nothing again; otherwise it reads up to its position."""
-    if state is not None and isinstance(source, StreamSource):
-        source.restore(position, state)
 
 
 def _with_saved_seed(

@@ -38,9 +38,8 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
         indices = [index for index, name in enumerate(declared.names) if name in values]
         return [values[declared.names[index]] for index in indices], indices
     if declared.names:
-        raise SpecError(
-            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys {declared.names}."
-        )
+        kind = f"a {type(values).__name__}" if isinstance(values, (list, tuple)) else "a single value"
+        raise SpecError(f"{area}: put got {kind}, but the area has names. Put a dict with the keys {declared.names}.")
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
     return listed, list(range(len(listed)))
 
@@ -222,7 +221,3 @@ def _reads_reference(tensor: Any) -> bool:
             return False
         tensor = tensor.op.inputs[0]
     return True
-
-
-def _kind(values: Any) -> str:
-    return f"a {type(values).__name__}" if isinstance(values, (list, tuple)) else "a single value"

@@ -151,17 +151,14 @@ def _tables(counts: tuple[int, ...], period: int, seed: int) -> tuple[np.ndarray
     """Draw tables. Returns the source of each place, and how many places of the same source are before it."""
     length = sum(counts)
     seeds = [mix_int(seed ^ mix_int(table)) for table in range(max(1, _FINEST // length))]
-    which = np.array([_drawn(counts, period, seed) for seed in seeds])
+    which = np.array(
+        [_drawn_of_two(counts, period, seed) if len(counts) == 2 else _drawn_of_many(counts, seed) for seed in seeds]
+    )
     before = np.empty_like(which)
     for source in range(len(counts)):
         mine = which == source
         before[mine] = (np.cumsum(mine, axis=1) - 1)[mine]
     return which, before
-
-
-def _drawn(counts: tuple[int, ...], period: int, seed: int) -> Any:
-    """Draw the source of each place of one table."""
-    return _drawn_of_two(counts, period, seed) if len(counts) == 2 else _drawn_of_many(counts, seed)
 
 
 def _drawn_of_two(counts: tuple[int, ...], period: int, seed: int) -> np.ndarray[Any, Any]:

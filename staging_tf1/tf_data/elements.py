@@ -47,7 +47,7 @@ class Elements:
         self._dataset, self._what = dataset, what
         self.spec = _spec_of(dataset, what)
         variant = tf.data.experimental.to_variant(dataset)
-        self._copy = None if _is_eager(variant) else _Copy(variant, dataset.element_spec, what)
+        self._copy = None if hasattr(variant, "numpy") else _Copy(variant, dataset.element_spec, what)
         count = self._cardinality()
         self.count = count if count >= 0 else None
         self.endless = count == tf.data.experimental.INFINITE_CARDINALITY
@@ -98,10 +98,6 @@ class Elements:
 def _stacked(dataset: Any, size: int | None) -> Any:
     # One element is made while another one is written.
     return dataset.prefetch(2) if size is None else dataset.batch(size).prefetch(2)
-
-
-def _is_eager(variant: Any) -> bool:
-    return hasattr(variant, "numpy")
 
 
 def _spec_of(dataset: Any, what: str) -> Any:

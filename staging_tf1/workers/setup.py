@@ -75,7 +75,9 @@ class Setup(NamedTuple):
         for logger, found in list(logging.root.manager.loggerDict.items()):
             if isinstance(found, logging.Logger) and found.level:
                 levels[logger] = found.level
-        return cls(name, number, source_index, nice, cwd, sys.argv, _filters(), levels)
+        # Those whose categories any process can import.
+        filters = [entry for entry in warnings.filters if entry[2].__module__ in ("builtins", "staging_tf1.errors")]
+        return cls(name, number, source_index, nice, cwd, sys.argv, filters, levels)
 
     def pickled(self) -> bytes:
         """Return the settings as bytes."""
@@ -91,11 +93,6 @@ class Setup(NamedTuple):
             logging.getLogger(logger or None).setLevel(level)
         if self.nice:
             os.nice(self.nice)
-
-
-def _filters() -> list[Any]:
-    """Return the filters whose categories any process can import."""
-    return [each for each in warnings.filters if each[2].__module__ in ("builtins", "staging_tf1.errors")]
 
 
 class Status:

@@ -223,7 +223,7 @@ class _Shipping(ByValuePickler):
 def _reduced_array(array: np.ndarray[Any, Any]) -> Any:
     mapped = _file_of(array)
     if mapped is not None and not _order(array):
-        return _view_of, (mapped, *_span_in(mapped, array))
+        return _view_of, (mapped, _address(array) - _address(mapped), array.dtype, array.shape, array.strides)
     if mapped is not None:
         offset = mapped.offset + _address(array) - _address(mapped)
         path = os.path.abspath(str(mapped.filename))
@@ -242,10 +242,6 @@ def _file_of(array: Any) -> Any | None:
 def _order(array: np.ndarray[Any, Any]) -> str:
     """Return the order of an array without gaps, "C" or "F"; empty for one with gaps."""
     return "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else ""
-
-
-def _span_in(mapped: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> tuple[int, Any, Any, Any]:
-    return _address(array) - _address(mapped), array.dtype, array.shape, array.strides
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:

@@ -81,15 +81,11 @@ def input_for(data: Any, options: ReadOptions) -> CacheInput:
         return CacheInput({}, None, lambda _: _stream(data.batches(), True))
     if is_a(data, "tensorflow.DatasetV2"):
         return _of_dataset(data, options)
-    if _is_text(data) or isinstance(data, type):
+    if isinstance(data, (str, bytes, bytearray, memoryview, type)):
         arguments.refuse(options.owner, "data", data, _DATA)
     if callable(data) and not hasattr(data, "__getitem__"):
         return CacheInput({}, None, lambda _: _called(data, options))
     return _of_object(data, options)
-
-
-def _is_text(data: Any) -> bool:
-    return isinstance(data, (str, bytes, bytearray, memoryview))
 
 
 def _of_object(data: Any, options: ReadOptions) -> CacheInput:
@@ -161,7 +157,8 @@ def _of_arrays(arrays: Any, options: ReadOptions) -> CacheInput:
             end = min(total, first + step)
             yield Block(source.gather(slice(first, end, 1)), True, end)
 
-    return CacheInput({"spec": _spec_text(source.spec, _of_record), "elements": total}, total, blocks, True)
+    key = {"spec": _spec_text(source.spec, lambda shape: shape[1:]), "elements": total}
+    return CacheInput(key, total, blocks, True)
 
 
 def _of_map_style(dataset: Any, options: ReadOptions) -> CacheInput:
@@ -270,10 +267,6 @@ def _of_records(source: RecordSource) -> CacheInput:
 def _at_once(spec: Any) -> int:
     size = bytes_per_batch(spec, 1)
     return MOST_AT_ONCE if size is None else max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // max(1, size)))
-
-
-def _of_record(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    return shape[1:]
 
 
 def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
