@@ -102,7 +102,7 @@ def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
 
 
 def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int]:
-    """Returns the nodes that cannot run ahead: the users of what cannot be carried, and all that follow them."""
+    """Returns the nodes that cannot run ahead: their results cannot be carried, or they follow such a node."""
     pinned: set[int] = set()
     kept_with: dict[int, set[int]] = {number: set() for number in nodes}
     for number, node in nodes.items():
