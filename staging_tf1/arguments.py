@@ -309,10 +309,10 @@ def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
 
 def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
     """Check a list of strings. Rejects a single string."""
-    found = listed(what, argument, value, expected)
-    if not all(isinstance(each, str) for each in found):
+    strings = listed(what, argument, value, expected)
+    if not all(isinstance(each, str) for each in strings):
         refuse(what, argument, value, expected)
-    return found
+    return strings
 
 
 def path(what: str, argument: str, value: Any) -> str:
@@ -427,8 +427,8 @@ def close_to(name: str, names: Iterable[str]) -> str:
     """
     known = list(names)
     also = _ALSO_CALLED.get(name)
-    found = [also] if also in known else difflib.get_close_matches(name, known, 1)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    close = [also] if also in known else difflib.get_close_matches(name, known, 1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def only_known(what: str = "") -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:

@@ -90,11 +90,11 @@ class Network:
                 tried[node] += 1
 
     def _reaching_sink(self) -> set[int]:
-        found, pending = {1}, [1]
+        reaching, pending = {1}, [1]
         while pending:
             for edge in self._edges[pending.pop()]:
                 tail = self._to[edge]
-                if tail not in found and self._room[edge ^ 1]:
-                    found.add(tail)
+                if tail not in reaching and self._room[edge ^ 1]:
+                    reaching.add(tail)
                     pending.append(tail)
-        return found
+        return reaching

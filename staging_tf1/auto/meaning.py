@@ -213,10 +213,10 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
             return fetches
         return type(fetches)(*parts) if hasattr(fetches, "_fields") else type(fetches)(parts)
     if hasattr(type(fetches), "__attrs_attrs__"):
-        made = copy.copy(fetches)
+        mapped = copy.copy(fetches)
         for field in type(fetches).__attrs_attrs__:
-            object.__setattr__(made, field.name, _mapped(getattr(fetches, field.name), fetched))
-        return made
+            object.__setattr__(mapped, field.name, _mapped(getattr(fetches, field.name), fetched))
+        return mapped
     return fetched(fetches)
 
 

@@ -37,10 +37,10 @@ class Part:
     def get(self, number: Any) -> dict[str, Any]:
         """Returns the components that were stored under a number, by name."""
         with tf.device(self._device):
-            found = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
-        for output, tensor in zip(found, self._tensors.values(), strict=True):
+            values = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
+        for output, tensor in zip(values, self._tensors.values(), strict=True):
             output.set_shape(tensor.shape)
-        return dict(zip(self._tensors, found, strict=True))
+        return dict(zip(self._tensors, values, strict=True))
 
 
 def home_of(tensor: Any, device: str) -> str:

@@ -69,10 +69,10 @@ class GraphReader:
     def _needed_with(self, number: int) -> Iterable[int]:
         """Returns what an op of the step needs, what must stay with it, and the pure readers of its variants."""
         index, members = self.index, self._members[self._roots[number]]
-        found = index.before[number] + (members if len(members) > 1 else [])
+        needed = index.before[number] + (members if len(members) > 1 else [])
         if any(output.dtype == tf.variant for output in index.ops[number].outputs):
-            found = found + [user for user in index.after[number] if not is_stateful(index.kinds[user])]
-        return found
+            needed = needed + [user for user in index.after[number] if not is_stateful(index.kinds[user])]
+        return needed
 
     def _needed_users(self, node: int) -> Iterable[int]:
         """Returns the nodes that follow a node."""

@@ -28,9 +28,9 @@ def check_graph(graph: Any) -> None:
             f"{WHAT}: a session of this graph has run and is open, and TensorFlow ignores changes of what it has run. "
             f"Call auto_stage() before the first run, or close that session."
         )
-    made = pipelines_of(graph)
-    if made:
-        raise AutoStageError(f"{WHAT}: the graph already has the pipeline {made[0]}, whose input runs ahead.")
+    pipelines = pipelines_of(graph)
+    if pipelines:
+        raise AutoStageError(f"{WHAT}: the graph already has the pipeline {pipelines[0]}, whose input runs ahead.")
 
 
 def check_input(reader: GraphReader) -> None:
@@ -141,7 +141,7 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
     Raises:
       AutoStageError: one is not of this graph, or cannot be carried.
     """
-    found = []
+    kept = []
     for each in keep:
         try:
             tensor = graph.as_graph_element(each, allow_operation=False)
@@ -154,8 +154,8 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
                 raise AutoStageError(
                     f"{WHAT}: keep={each!r} is within a loop or cond, or no value, and cannot be kept."
                 )
-            found.append(tensor)
-    return found
+            kept.append(tensor)
+    return kept
 
 
 def gives_what_is_ready(reader: GraphReader, op: Any) -> bool:

@@ -86,10 +86,10 @@ def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int
             parent[root(earlier)] = root(number)
         if number in together:
             parent[root(first.setdefault(together[number], number))] = root(number)
-    found: dict[int, set[int]] = {}
+    groups: dict[int, set[int]] = {}
     for number in sorted(region):
-        found.setdefault(root(number), set()).add(number)
-    return list(found.values())
+        groups.setdefault(root(number), set()).add(number)
+    return list(groups.values())
 
 
 def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
@@ -119,11 +119,11 @@ def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int
 
 def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
     """Returns `first`, what `more` returns for each of them, and so on."""
-    found = set(first)
-    pending = list(found)
+    reached = set(first)
+    pending = list(reached)
     while pending:
         for number in more(pending.pop()):
-            if number not in found:
-                found.add(number)
+            if number not in reached:
+                reached.add(number)
                 pending.append(number)
-    return found
+    return reached

@@ -33,11 +33,11 @@ class Boundary:
         Args:
           chosen: the device for all; None keeps each where it is used, if the program says where.
         """
-        found: dict[str, set[str]] = {name: set() for name in self.tensors}
+        devices: dict[str, set[str]] = {name: set() for name in self.tensors}
         if chosen is None:
             for user, _, name in self.uses:
-                found[name].add(home_of(self.tensors[name], device_of(user) or HOST))
-        return {name: places or {home_of(self.tensors[name], chosen or HOST)} for name, places in found.items()}
+                devices[name].add(home_of(self.tensors[name], device_of(user) or HOST))
+        return {name: places or {home_of(self.tensors[name], chosen or HOST)} for name, places in devices.items()}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Connection:
 
 def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra: Iterable[Any]) -> Boundary:
     """Finds what leaves the ops `ahead`, which are in `region`, a set of names; with `extra` tensors to carry."""
-    found = Boundary({tensor.name: tensor for tensor in extra})
+    boundary = Boundary({tensor.name: tensor for tensor in extra})
     controls: dict[int, list[Any]] = {}
     for op in ahead:
         for user in dict.fromkeys(index.after[index.number_of[op.name]]):
@@ -65,25 +65,25 @@ def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra
                 continue
             for number, tensor in enumerate(index.inputs[user]):
                 if tensor.op.name == op.name:
-                    found.tensors.setdefault(tensor.name, tensor)
-                    found.uses.append((index.ops[user], number, tensor.name))
+                    boundary.tensors.setdefault(tensor.name, tensor)
+                    boundary.uses.append((index.ops[user], number, tensor.name))
             if any(control_input.name == op.name for control_input in index.ops[user].control_inputs):
                 controls.setdefault(user, []).append(op)
-    found.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]
-    return found
+    boundary.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]
+    return boundary
 
 
 def connect(boundary: Boundary, name: str, region: set[str], capacity: int, device: str | None) -> Connection:
     """Makes the area of one group, and lets the step read from it."""
-    made = _area(boundary, name, capacity, device)
+    connection = _area(boundary, name, capacity, device)
     for user, index, tensor in boundary.uses:
         home = home_of(boundary.tensors[tensor], device_of(user) or HOST)
-        replace_input(user, index, made.output(tensor, home))
-    first = made.sink.outputs[0].op
+        replace_input(user, index, connection.output(tensor, home))
+    first = connection.sink.outputs[0].op
     for user, _ in boundary.controls:
         kept = [control_input for control_input in user.control_inputs if control_input.name not in region]
         set_control_inputs(user, [*kept, first])
-    return made
+    return connection
 
 
 def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> Connection:

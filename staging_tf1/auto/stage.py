@@ -55,10 +55,10 @@ def _staged(plan: StagingPlan, ops: Sequence[Any], boundary: Boundary, options: 
         user.name: frozenset().union(*(depends[each.name] for each in before)) for user, before in boundary.controls
     }
     with tf.name_scope(options.name or "auto_stage") as scope:
-        made = connect(boundary, scope.rstrip("/"), plan.region, options.capacity, options.device)
-    _register(plan, sources, made.sink, options, site)
-    carried = {name: (made.output(name), depends[tensor.op.name]) for name, tensor in boundary.tensors.items()}
-    return Group(made.sink, frozenset(own), frozenset(op.name for op in sources), carried, after, made.meter)
+        link = connect(boundary, scope.rstrip("/"), plan.region, options.capacity, options.device)
+    _register(plan, sources, link.sink, options, site)
+    carried = {name: (link.output(name), depends[tensor.op.name]) for name, tensor in boundary.tensors.items()}
+    return Group(link.sink, frozenset(own), frozenset(op.name for op in sources), carried, after, link.meter)
 
 
 def _register(plan: StagingPlan, sources: Sequence[Any], sink: Sink, options: AutoOptions, site: CallSite) -> None:
@@ -79,14 +79,14 @@ def _register(plan: StagingPlan, sources: Sequence[Any], sink: Sink, options: Au
 def _sources_of(ops: Sequence[Any], sources: set[str]) -> dict[str, frozenset[str]]:
     """Returns for each of `ops` the sources that it depends on."""
     own = {op.name for op in ops}
-    found: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
+    sources_of: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
     changed = True
     # Repeated for a loop, whose ops depend on each other.
     while changed:
         changed = False
         for op in ops:
             before = {tensor.op.name for tensor in op.inputs} | {control.name for control in op.control_inputs}
-            union = found[op.name].union(*(found[name] for name in before & own))
-            if union != found[op.name]:
-                found[op.name], changed = union, True
-    return found
+            union = sources_of[op.name].union(*(sources_of[name] for name in before & own))
+            if union != sources_of[op.name]:
+                sources_of[op.name], changed = union, True
+    return sources_of

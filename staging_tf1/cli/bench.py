@@ -54,14 +54,14 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `bench`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Compares ways to feed a graph-mode training loop. Each runs in its own process, they take turns, "
         "and the tables show medians. docs/performance.md explains how to read the tables.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("workloads", metavar="WORKLOAD", nargs="*", help="the workloads to run (default: all of those below)")
     add(
         "--systems",
@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         default=os.path.join(cache_dir(), "bench"),
         help="the folder for W5's file (default: %(default)s)",
     )
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -28,24 +28,24 @@ example:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``migrate``."""
-    made = parser_for_python_files(
+    parser = parser_for_python_files(
         _PROG,
         "Rewrites imports and calls to use staging_tf1 and tensorflow.compat.v1. Keeps comments and formatting, and "
         "lists what it does not recognise.",
         _EPILOG,
     )
-    what = made.add_mutually_exclusive_group()
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--diff", action="store_true", help="print the changes")
     what.add_argument("--write", action="store_true", help="change the files")
-    made.add_argument(
+    parser.add_argument(
         "--level",
         choices=("import", "idiom"),
         default="import",
         help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
         "put/get loops become CustomRunner, staged() and StagingSession, if they are recognised with certainty",
     )
-    made.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
-    return made
+    parser.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -53,14 +53,14 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `train`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
         "the input pipeline kept up with it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add(
         "--workflow",
         choices=list(WORKFLOWS),
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or ui.perfetto.dev")
     add("--plot", metavar="FILE.png", help="draw loss, accuracy, examples/s and waiting (needs the extra 'bench')")
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -71,13 +71,13 @@ class TowerInput:
         """
         # Batches of a source come from the host, whatever the device scope of the caller.
         with tf.device("/device:CPU:0") if self.source is not None else nullcontext():
-            made = self._made(position)
-            return made if self.components is self.given else self._fitted(made)
+            tensors = self._made(position)
+            return tensors if self.components is self.given else self._fitted(tensors)
 
-    def _fitted(self, made: Tensors) -> Tensors:
-        leaves = zip(flatten_with_paths(made.structure), flatten(self.given), flatten(self.components), strict=True)
-        structure = pack(made.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
-        return made._replace(flat=_flat(structure), structure=structure)
+    def _fitted(self, tensors: Tensors) -> Tensors:
+        leaves = zip(flatten_with_paths(tensors.structure), flatten(self.given), flatten(self.components), strict=True)
+        structure = pack(tensors.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
+        return tensors._replace(flat=_flat(structure), structure=structure)
 
     @property
     def computes_in_step(self) -> bool:

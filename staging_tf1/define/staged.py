@@ -221,12 +221,12 @@ def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Op
     consumed: list[list[Any]] = []
     for tower, each in enumerate(inputs):
         with tf.name_scope(f"tower_{tower}") if len(inputs) > 1 else nullcontext():
-            made = each.tensors(position)
+            tensors = each.tensors(position)
             how = _how_to_stage(tower, each, options, position)
             sink_name = f"{name}/{tower}" if len(inputs) > 1 else name
-            sinks.append(staged_sink(sink_name, made.flat, made.placeholders, how, made.label))
-        structures.append(tf.nest.pack_sequence_as(made.structure, list(sinks[-1].outputs), expand_composites=True))
-        consumed.append(made.flat)
+            sinks.append(staged_sink(sink_name, tensors.flat, tensors.placeholders, how, tensors.label))
+        structures.append(tf.nest.pack_sequence_as(tensors.structure, list(sinks[-1].outputs), expand_composites=True))
+        consumed.append(tensors.flat)
     register(
         Pipeline(
             name,

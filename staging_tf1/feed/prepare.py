@@ -74,11 +74,11 @@ def _check_clock(pipelines: Sequence[Pipeline]) -> None:
 def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     """Returns where each pipeline begins: in a cluster, as the chief says."""
     alone = [pipeline for pipeline in pipelines if pipeline.cluster is None]
-    found = dict(zip(alone, resume_points(alone, session), strict=True))
+    starts = dict(zip(alone, resume_points(alone, session), strict=True))
     shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None]
     if shared:
-        found |= dict(zip(shared, starts_in_cluster(shared, session), strict=True))
-    return [supplied(each, found[each], session) for each in pipelines]
+        starts |= dict(zip(shared, starts_in_cluster(shared, session), strict=True))
+    return [supplied(each, starts[each], session) for each in pipelines]
 
 
 def is_prepared(pipeline: Pipeline, session: Any) -> bool:

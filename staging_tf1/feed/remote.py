@@ -91,14 +91,14 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
     """
     sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
     shipment, index = SharedShipment(sources, users=len(sources)), 0
-    found = []
+    shipped = []
     for producer, start in starts:
         if producer.num_processes and isinstance(producer.source, Source):
             pool = WorkerPool(_pool_options(producer, producer.source, shipment, index))
             index += 1
             producer = replace(producer, source=RemoteSource(producer.source, pool))
-        found.append((producer, start))
-    return found
+        shipped.append((producer, start))
+    return shipped
 
 
 def traced_of(producer: Producer) -> list[ThreadState]:

@@ -71,13 +71,13 @@ def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str,
             puts[store_of(op)].append(op)
         elif op.type == "Unstage":
             gets[store_of(op)].add(op.name)
-    found = []
+    classic = []
     for area in {area.name: area for area in areas}.values():
         fillers = [filler for put in puts[area.name] if (filler := _filler(put, queues)) is not None]
         if fillers:
             names = frozenset(put.name for put in puts[area.name])
-            found.append(ClassicArea(area, frozenset(gets[area.name]), names, tuple(fillers)))
-    return found
+            classic.append(ClassicArea(area, frozenset(gets[area.name]), names, tuple(fillers)))
+    return classic
 
 
 def _filler(put: Any, queues: Mapping[str, str]) -> Filler | None:

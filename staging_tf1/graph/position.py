@@ -191,10 +191,10 @@ class Position:
             fingerprint = None
         if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
             self.refuse("fingerprint", text, "a JSON object of integers and strings")
-        found = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
-        if found.acked is not None and not found.acked.is_valid:
+        parsed = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
+        if parsed.acked is not None and not parsed.acked.is_valid:
             self.refuse("position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
-        return found
+        return parsed
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
         """Raises CheckpointError for a value that no run of this package can have saved."""

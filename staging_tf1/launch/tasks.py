@@ -70,7 +70,7 @@ def fill(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     >>> fill(["--index={task_index}", "{'task': {task}}", "{other}"], {"task_index": "1", "task": "worker-1"})
     ['--index=1', "{'task': worker-1}", '{other}']
     """
-    return [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in arguments]
+    return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in arguments]
 
 
 def _values(cluster: Cluster, job: str, index: int) -> dict[str, str]:

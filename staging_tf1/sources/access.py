@@ -217,22 +217,22 @@ class _Items:
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         wanted = numbers.tolist()
         if self._reuses is False:
-            found = self._read(wanted)
-            different = dict(zip(wanted, found)).values()
+            records = self._read(wanted)
+            different = dict(zip(wanted, records)).values()
             if _are_apart(different) or not _share_memory([_changing(record) for record in different]):
-                return Fetched(found)
+                return Fetched(records)
         with self._lock:
             return Fetched(self._read_alone(wanted))
 
     def _read_alone(self, wanted: list[int]) -> list[Any]:
         """Read records while no other thread does, and find out whether the dataset reuses memory."""
         if not self._reuses:
-            found = self._read(wanted)
-            self._compare(wanted, found)
+            records = self._read(wanted)
+            self._compare(wanted, records)
             if self._reuses is False:
-                return found
+                return records
             if self._reuses is None:
-                return list(map(_copied, found))
+                return list(map(_copied, records))
         return [_copied(self._read([number])[0]) for number in wanted]
 
     def _compare(self, wanted: list[int], found: list[Any]) -> None:
@@ -247,16 +247,16 @@ class _Items:
 
     def _read(self, wanted: list[int]) -> list[Any]:
         with self._naming_a_change():
-            found = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
-        if not isinstance(found, Sequence) or len(found) != len(wanted):
+            records = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
+        if not isinstance(records, Sequence) or len(records) != len(wanted):
             raise SpecError(
-                f"{self._what}: dataset.__getitems__ returned {kind_of(found)} for {len(wanted)} numbers, expected a "
+                f"{self._what}: dataset.__getitems__ returned {kind_of(records)} for {len(wanted)} numbers, expected a "
                 f"list of {len(wanted)} records."
             )
-        for number, record in zip(wanted, found):
+        for number, record in zip(wanted, records):
             if record is None:
                 raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
-        return list(found)
+        return list(records)
 
     def paths(self) -> list[str]:
         return _paths_in(self._dataset)
@@ -316,13 +316,13 @@ def _changing(record: Any) -> dict[int, Any]:
         leaves = flatten(record)
     except Exception:  # it is refused later
         leaves = []
-    found = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
-    for key, value in found.items():
+    changing = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
+    for key, value in changing.items():
         if hasattr(value, "__array__"):
             # A leaf without an array, such as a tensor on another device, shares no memory of the host.
             with contextlib.suppress(Exception):
-                found[key] = np.asarray(value)
-    return found
+                changing[key] = np.asarray(value)
+    return changing
 
 
 def _byte_span(array: np.ndarray[Any, Any]) -> tuple[int, int]:

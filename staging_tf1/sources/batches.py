@@ -171,7 +171,7 @@ class Batches:
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what determines the records of each batch, except for the records themselves."""
-        made: dict[str, int | str] = {
+        fingerprint: dict[str, int | str] = {
             "num_records": self.order.total_records,
             "batch_size": self.options.batch_size,
             "shuffle": int(self.options.shuffle),
@@ -182,5 +182,5 @@ class Batches:
             "shard_count": self.shard[1],
         }
         if self.arrangement is not None and self.arrangement.text:
-            made["order"] = self.arrangement.text
-        return made
+            fingerprint["order"] = self.arrangement.text
+        return fingerprint

@@ -316,9 +316,9 @@ class Composable(Source):
 
     def _check_whole(self, what: str) -> int:
         """Return the number of records, or raise if `what`, which chooses records, comes too late."""
-        made = self._batching.arrangement
-        if made is not None:
-            raise ValueError(f"{what} comes after {made.maker}, {made.too_late.format(what=what)}")
+        arrangement = self._batching.arrangement
+        if arrangement is not None:
+            raise ValueError(f"{what} comes after {arrangement.maker}, {arrangement.too_late.format(what=what)}")
         if self._batching.shard[1] > 1:
             raise ValueError(
                 f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "

@@ -70,13 +70,13 @@ class GroupedOrder(Order):
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
         size = self._grouping.group * self._grouping.block
-        found = np.empty_like(places)
+        records = np.empty_like(places)
         for block in range(int(places[0]) // size, int(places[-1]) // size + 1):
             start = block * size
             begin, end = np.searchsorted(places, (start, start + size))
             if begin < end:
-                found[begin:end] = self._block(block, size, epoch)[places[begin:end] - start]
-        return found
+                records[begin:end] = self._block(block, size, epoch)[places[begin:end] - start]
+        return records
 
     def _block(self, block: int, size: int, epoch: int) -> np.ndarray[Any, Any]:
         """Return the records of one block, of `size` places unless it is the last."""

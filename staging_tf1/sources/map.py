@@ -177,26 +177,26 @@ class MapSource(RecordSource):
             with contextlib.suppress(Exception):
                 return numbers, self._fetched(numbers)
         # One of them is bad, so read them one by one.
-        kept, found = [], []
+        kept, records = [], []
         for number in numbers.tolist():
             try:
-                found += self._part(np.array([number])).records()
+                records += self._part(np.array([number])).records()
             except Exception as error:
                 self._bad.note(number, self._describe(number), error)
             else:
                 kept.append(number)
-        return np.array(kept, np.int64), Fetched(found)
+        return np.array(kept, np.int64), Fetched(records)
 
     def _first_good(self, count: int) -> list[Any]:
         """Return the first records that are not left out, at most `count`."""
-        found: list[Any] = []
+        records: list[Any] = []
         for number in range(len(self._access)):
-            if len(found) == count:
+            if len(records) == count:
                 break
-            found += self._good(np.array([number]))[1].records()
-        if not found:
+            records += self._good(np.array([number]))[1].records()
+        if not records:
             raise SpecError(f"{self._owner}: all {len(self._access)} records are bad.")
-        return found
+        return records
 
     def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         """Read records in their order, by several threads if wanted."""

@@ -171,8 +171,8 @@ class Order:
         """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
         if self._is_identity:
             first = self.shard_index + self.shard_count * piece.start
-            found = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
-            return found if self._select is None else self._select(found)
+            counted = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
+            return counted if self._select is None else self._select(counted)
         first_chunk, last_chunk = piece.start // self._chunk_size, (piece.stop - 1) // self._chunk_size
         parts = []
         for number in range(first_chunk, last_chunk + 1):

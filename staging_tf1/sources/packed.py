@@ -57,12 +57,12 @@ def _best_fit(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
     free: list[tuple[int, int]] = []
     for number in np.argsort(-lengths, kind="stable").tolist():
         needed = int(lengths[number])
-        found = bisect.bisect_left(free, (needed, -1))
-        if found == len(free):
+        index = bisect.bisect_left(free, (needed, -1))
+        if index == len(free):
             rows.append([])
             room, row = length, len(rows) - 1
         else:
-            room, row = free.pop(found)
+            room, row = free.pop(index)
         rows[row].append(number)
         bisect.insort(free, (room - needed, row))
     return sorted(map(sorted, rows))

@@ -26,12 +26,12 @@ def listed_parts(what: str, sources: Any) -> list[RecordSource]:
     """Check a list of sources."""
     if isinstance(sources, Source):  # an iterable of batches
         arguments.refuse(what, "sources", sources, _SOURCES)
-    found = arguments.listed(what, "sources", sources, _SOURCES)
-    if not found:
+    parts = arguments.listed(what, "sources", sources, _SOURCES)
+    if not parts:
         arguments.refuse(what, "sources", sources, _SOURCES, ValueError)
-    for number, source in enumerate(found):
+    for number, source in enumerate(parts):
         check_part(what, f"source {number}", source)
-    return found
+    return parts
 
 
 def check_part(what: str, name: str, source: Any) -> None:

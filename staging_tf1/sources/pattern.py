@@ -82,9 +82,9 @@ class Pattern:
         """Return how many of the first `count` places each source has."""
         # The last places contain a whole table, and each table has all sources.
         which, draws = self.draws(np.arange(max(0, count - 2 * self._length), count))
-        found = np.zeros_like(self._per_table)
-        np.maximum.at(found, which, draws + 1)
-        return found
+        taken = np.zeros_like(self._per_table)
+        np.maximum.at(taken, which, draws + 1)
+        return taken
 
 
 class Stage(NamedTuple):
@@ -126,8 +126,8 @@ class StagedPattern:
         cuts = [*places.searchsorted(self._starts).tolist(), len(places)]
         for stage, (begin, end) in enumerate(itertools.pairwise(cuts)):
             if begin < end:
-                found, drawn = self._patterns[stage].draws(places[begin:end] - self._starts[stage])
-                which[begin:end] = self._active[stage].take(found)
+                own, drawn = self._patterns[stage].draws(places[begin:end] - self._starts[stage])
+                which[begin:end] = self._active[stage].take(own)
                 draws[begin:end] = drawn + self._before[stage].take(which[begin:end])
         return which, draws
 

@@ -310,12 +310,12 @@ class RecordSource(Composable):
         `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
         """
         chosen = self._batching.chosen
-        made = {"source": self._owner, **self._batching.fingerprint()}
+        fingerprint = {"source": self._owner, **self._batching.fingerprint()}
         if chosen.selections:
-            made["records"] = chosen.text(f"{self._owner}({chosen.own})")
+            fingerprint["records"] = chosen.text(f"{self._owner}({chosen.own})")
         if self._file_list:
-            made["file_list"] = self._file_list
-        return made
+            fingerprint["file_list"] = self._file_list
+        return fingerprint
 
     @functools.cached_property
     def _file_list(self) -> str:

@@ -137,9 +137,9 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
         wanted = numbers_of(places)
         # Before stretch j there are j picks, which gives the stretch of a record that is not picked.
         stretch = ((wanted + 1) * picks - 1) // (total - picks)
-        found: np.ndarray[Any, Any] = wanted + stretch
-        found += found >= picked(stretch)
-        return found
+        numbers: np.ndarray[Any, Any] = wanted + stretch
+        numbers += numbers >= picked(stretch)
+        return numbers
 
     ordered = (few, many) if first == picks else (many, few)
     sizes = (first, total - first)

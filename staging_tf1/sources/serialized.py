@@ -117,9 +117,9 @@ class SerializedSource(RecordSource):
 
     def _found_first(self) -> Any:
         for place in range(self.num_records):
-            kept, found = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
+            kept, records = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
             if kept:
-                return next(iter(found))
+                return next(iter(records))
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
@@ -136,8 +136,8 @@ class SerializedSource(RecordSource):
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         if self._parse is None:
             return super()._read_single(numbers)
-        kept, found = self._records(numbers)
-        return [(number, map_structure(_copied, record)) for number, record in zip(kept, found)]
+        kept, records = self._records(numbers)
+        return [(number, map_structure(_copied, record)) for number, record in zip(kept, records)]
 
     def _describe(self, number: int) -> str:
         return self._files.describe(number)

@@ -80,6 +80,6 @@ class _Drawn(Order):
         drawn = (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
         # Ascending, because a search at random places of many bounds takes five times as long.
         rows = drawn.argsort()
-        found = np.empty_like(places)
-        found[rows] = self._bounds.searchsorted(drawn[rows], side="right")
-        return found
+        records = np.empty_like(places)
+        records[rows] = self._bounds.searchsorted(drawn[rows], side="right")
+        return records

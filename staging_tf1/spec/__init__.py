@@ -87,11 +87,11 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
     """
     try:
-        found = list(_walk(structure, ""))
+        leaves = list(_walk(structure, ""))
     except RecursionError:
         refuse_endless(structure)
-    _check_paths([path for path, _ in found])
-    return found
+    _check_paths([path for path, _ in leaves])
+    return leaves
 
 
 def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:

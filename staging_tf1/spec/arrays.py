@@ -92,10 +92,10 @@ def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
     String dtypes of any length become `object`.
     """
-    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    if found.kind in "SUT":
+    converted = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if converted.kind in "SUT":
         return np.dtype(object)
-    native: np.dtype[Any] = found if found.isnative else found.newbyteorder("=")
+    native: np.dtype[Any] = converted if converted.isnative else converted.newbyteorder("=")
     return native
 
 

@@ -153,11 +153,11 @@ def _conform_composite(declared: CompositeSpec, value: Any, where: str) -> Any:
         value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, where)
     if not is_composite(value):
         raise SpecError(f"{where} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
-    found = as_composite(value)
-    if isinstance(found, RaggedValue) is not isinstance(declared, RaggedSpec):
-        got = found._checked(where)._spec(None)
+    composite = as_composite(value)
+    if isinstance(composite, RaggedValue) is not isinstance(declared, RaggedSpec):
+        got = composite._checked(where)._spec(None)
         raise SpecError(f"{where} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
-    return declared.conformed(found, where)
+    return declared.conformed(composite, where)
 
 
 def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:

@@ -27,9 +27,9 @@ def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
     Raises:
       AssertionError: they differ; the message names the component and the first value.
     """
-    paths, found = [path for path, _ in expected], [path for path, _ in got]
-    if paths != found:
-        raise AssertionError(f"{what} has the components {found}, expected {paths} as in the first read.")
+    paths, got_paths = [path for path, _ in expected], [path for path, _ in got]
+    if paths != got_paths:
+        raise AssertionError(f"{what} has the components {got_paths}, expected {paths} as in the first read.")
     for (path, first), (_, second) in zip(expected, got):
         component = f" component {path!r}" if path else ""
         if (first.dtype, first.shape) != (second.dtype, second.shape):

@@ -117,9 +117,9 @@ class Trial:
 
     def batch(self, number: int) -> Any:
         """Return batch `number`, made by a worker. Raises what the source raises, or why no worker can make it."""
-        made = self._pool.make(number).batch
-        self.has_tensorflow |= bool(made["tensorflow"])
-        return made["batch"]
+        batch = self._pool.make(number).batch
+        self.has_tensorflow |= bool(batch["tensorflow"])
+        return batch["batch"]
 
 
 class _Witness:
@@ -129,5 +129,5 @@ class _Witness:
         self._source, self.gives_away = source, source.gives_away
 
     def batch(self, index: int) -> Any:
-        made = self._source.batch(index)
-        return {"batch": made, "tensorflow": np.array("tensorflow" in sys.modules)}
+        batch = self._source.batch(index)
+        return {"batch": batch, "tensorflow": np.array("tensorflow" in sys.modules)}

@@ -102,8 +102,8 @@ def _stacked(dataset: Any, size: int | None) -> Any:
 
 def _spec_of(dataset: Any, what: str) -> Any:
     leaves = []
-    found = dataset.element_spec
-    for path, leaf in flatten_with_paths(found):
+    element_spec = dataset.element_spec
+    for path, leaf in flatten_with_paths(element_spec):
         if not isinstance(leaf, tf.TensorSpec):
             cure = "Make it dense in the pipeline, for example with to_tensor() or tf.sparse.to_dense()."
             kind = type(leaf).__name__.removesuffix("Spec")
@@ -111,7 +111,7 @@ def _spec_of(dataset: Any, what: str) -> Any:
         leaves.append(ArraySpec(leaf.shape, leaf.dtype, path or None))
     if not leaves:
         raise SpecError(f"{what} got a dataset without components, expected at least one tensor.")
-    return pack(found, leaves)
+    return pack(element_spec, leaves)
 
 
 class _Copy:
@@ -164,14 +164,14 @@ class _Copy:
 
 def _behind(ops: Sequence[Any]) -> set[Any]:
     """Return the ops and everything that they depend on."""
-    found, todo = set(ops), list(ops)
+    reached, todo = set(ops), list(ops)
     while todo:
         op = todo.pop()
         for each in [*(tensor.op for tensor in op.inputs), *op.control_inputs]:
-            if each not in found:
-                found.add(each)
+            if each not in reached:
+                reached.add(each)
                 todo.append(each)
-    return found
+    return reached
 
 
 def _fills_one_of(op: Any, nodes: set[Any]) -> bool:

@@ -109,13 +109,13 @@ class WorkerProcess:
         """Read up to the last line of a stack, which is that of the program's start."""
         poller = select.poll()
         poller.register(self._traces, select.POLLIN)
-        found = b""
+        traces = b""
         while poller.poll(wait_secs * 1e3):
             part = os.read(self._traces, _TRACE_BYTES)
-            found += part
-            if not part or b'File "<string>"' in found:
+            traces += part
+            if not part or b'File "<string>"' in traces:
                 break
-        return found.decode(errors="replace")
+        return traces.decode(errors="replace")
 
 
 def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:

@@ -39,10 +39,10 @@ def py_function(case: Case) -> Iterator[Step]:
         return [np.asarray(batch[name]) for name in names]
 
     def in_graph(number: Any) -> dict[str, Any]:
-        made = tf.py_function(make, [number], dtypes)
-        for tensor, (shape, _) in zip(made, case.workload.spec.values()):
+        tensors = tf.py_function(make, [number], dtypes)
+        for tensor, (shape, _) in zip(tensors, case.workload.spec.values()):
             tensor.set_shape([case.workload.batch_size, *shape])
-        return dict(zip(names, made))
+        return dict(zip(names, tensors))
 
     with tf.device(case.input_device):
         dataset = Dataset.range(2**62).map(in_graph, num_parallel_calls=case.threads).prefetch(tf.data.AUTOTUNE)

@@ -114,13 +114,15 @@ class OwnGraph(Workload):
                 f"--train {self.name}: {function}({words}) returned {type(fetches).__name__}, expected the train op. A "
                 f"function that takes {' and '.join(_FEEDING)} calls staged(source, ...) itself."
             )
-        found = [producer for pipeline in pipelines_of(tf.get_default_graph()) for producer in pipeline.producers]
+        producers = [producer for pipeline in pipelines_of(tf.get_default_graph()) for producer in pipeline.producers]
         for argument, value in feeding.items():
-            got = sorted({getattr(producer, argument) for producer in found})
+            got = sorted({getattr(producer, argument) for producer in producers})
             if value not in got:
-                made = f"made a pipeline with {argument}={got[0]}" if got else "called no staged() and no CustomRunner"
+                problem = (
+                    f"made a pipeline with {argument}={got[0]}" if got else "called no staged() and no CustomRunner"
+                )
                 raise BenchError(
-                    f"--train {self.name}: {function}({words}) {made}. Pass its arguments on: "
+                    f"--train {self.name}: {function}({words}) {problem}. Pass its arguments on: "
                     f"def {function}(**feeding): ... staged(source, **feeding)."
                 )
         return fetches

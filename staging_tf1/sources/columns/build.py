@@ -90,8 +90,8 @@ def _is_missing(build: Build, log: bool = False) -> bool:
 def _adopted(build: Build) -> bool:
     """Use the cache of a builder that died after finishing it, but before moving it."""
     with contextlib.suppress(RecordFileError):
-        found = manifest_in(Snapshot(folder.building_folder(build.path)))
-        if isinstance(found, Manifest) and found.key == build.key:
+        manifest = manifest_in(Snapshot(folder.building_folder(build.path)))
+        if isinstance(manifest, Manifest) and manifest.key == build.key:
             with folder.writing(build.owner, build.path):
                 folder.move_to_its_place(build.path)
             return True

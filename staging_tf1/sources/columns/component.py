@@ -216,14 +216,14 @@ class Column:
             return [rows[row, ...] for row in range(len(rows))]
         self._check_sizes()
         starts, shapes, values = (self.files[role].array for role in ("starts", "shapes", "values"))
-        found = []
+        arrays = []
         for number in numbers:
             start, stop, shape = int(starts[number]), int(starts[number + 1]), tuple(shapes[number].tolist())
             if self.component.dtype.hasobject:
-                found.append(_objects(self._strings(start, stop - start), shape))
+                arrays.append(_objects(self._strings(start, stop - start), shape))
             else:
-                found.append(values[start:stop].view(self.component.dtype).reshape(shape))
-        return found
+                arrays.append(values[start:stop].view(self.component.dtype).reshape(shape))
+        return arrays
 
     def _strings(self, first: int, count: int) -> list[bytes]:
         ends = self.files["strings"].array[first : first + count + 1].tolist()
@@ -236,6 +236,6 @@ class Column:
 
 
 def _objects(strings: list[bytes], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    made = aligned_empty(len(strings), np.dtype(object))
-    made[:] = strings
-    return made.reshape(shape)
+    objects = aligned_empty(len(strings), np.dtype(object))
+    objects[:] = strings
+    return objects.reshape(shape)

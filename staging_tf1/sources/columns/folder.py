@@ -85,15 +85,15 @@ def mapped(path: str) -> tuple[Manifest, list[Column]]:
 
 
 def _opened(path: str, folder: Snapshot | None) -> Manifest:
-    found = _manifest(folder)
-    if found is None:
+    manifest = _manifest(folder)
+    if manifest is None:
         raise RecordFileError(
             f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
             f"built. Check the path, or build the cache with cached()."
         )
-    if isinstance(found, int):
-        raise RecordFileError(f"{path!r} is a cache of {_version_changed(found)}. Build it again with cached().")
-    return found
+    if isinstance(manifest, int):
+        raise RecordFileError(f"{path!r} is a cache of {_version_changed(manifest)}. Build it again with cached().")
+    return manifest
 
 
 def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str] | None:
@@ -106,14 +106,14 @@ def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> li
         if _opened(path, folder) != manifest:
             return None
         assert folder is not None
-        found = []
+        problems = []
         for file in manifest.files:
             try:
                 MappedArray(folder, file, verified=True)
             except RecordFileError as error:
-                found.append(str(error))
+                problems.append(str(error))
             progress(file.size)
-        return None if found and has_changed(path, folder) else found
+        return None if problems and has_changed(path, folder) else problems
 
     return settled(path, look)
 
@@ -121,14 +121,14 @@ def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> li
 def _manifest(folder: Snapshot | None) -> Manifest | int | None:
     if folder is None:
         return None
-    found = manifest_in(folder)
-    if found is None:
+    manifest = manifest_in(folder)
+    if manifest is None:
         with contextlib.suppress(FileNotFoundError):
             if os.listdir(folder.path):
                 raise RecordFileError(
                     f"{folder.path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path."
                 )
-    return found
+    return manifest
 
 
 def _version_changed(version: int) -> str:
@@ -138,12 +138,12 @@ def _version_changed(version: int) -> str:
 def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
     """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
     try:
-        found = settled(path, _manifest)
+        manifest = settled(path, _manifest)
     except PermissionError as error:
         raise cannot_read(f"the cache {path!r}", error) from error
-    if found is None:
+    if manifest is None:
         return None
-    return [_version_changed(found)] if isinstance(found, int) else changes(found.key, key)
+    return [_version_changed(manifest)] if isinstance(manifest, int) else changes(manifest.key, key)
 
 
 def building_folder(path: str) -> str:
@@ -163,12 +163,12 @@ def put_back(path: str) -> None:
 
 def check_only_cache(path: str) -> None:
     """Raise RecordFileError if the folder has files that are no part of its cache: they would be deleted with it."""
-    found = settled(path, _manifest)
-    if found is None:
+    manifest = settled(path, _manifest)
+    if manifest is None:
         return
     names = set(os.listdir(path)) - {MANIFEST}
-    if isinstance(found, Manifest):
-        others = names - {file.name for file in found.files}
+    if isinstance(manifest, Manifest):
+        others = names - {file.name for file in manifest.files}
     else:
         others = {name for name in names if not name.endswith(".npy")}
     if others:
@@ -217,14 +217,14 @@ def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
     building = building_folder(path)
     try:
         with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-        if found["key"] != key:
+            progress: dict[str, Any] = json.load(file)
+        if progress["key"] != key:
             return None
-        written = [file for component in found["records"]["components"] for file in component["files"]["written"]]
+        written = [file for component in progress["records"]["components"] for file in component["files"]["written"]]
         sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
+    return progress if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
 
 
 def _unfinished(path: str) -> str:
@@ -262,12 +262,12 @@ def writing(owner: str, path: str) -> Iterator[None]:
         blocked = _file_above(path)
         if blocked is not None:
             what, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
-        made = RecordFileError(
+        refused = RecordFileError(
             f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [what, cure]))} What was at that path "
             f"before is unchanged."
         )
-        made.errno = error.errno
-        raise made from error
+        refused.errno = error.errno
+        raise refused from error
 
 
 def _file_above(path: str) -> str | None:
@@ -292,8 +292,8 @@ def remove(path: str) -> Manifest | int | None:
     """
     with locked(path):
         put_back(path)
-        found = manifest_in(Snapshot(path))
-        if found is None:
+        manifest = manifest_in(Snapshot(path))
+        if manifest is None:
             if not os.path.isdir(building_folder(path)):
                 raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")
             remove_remains(path)
@@ -304,4 +304,4 @@ def remove(path: str) -> Manifest | int | None:
         os.rename(path, building_folder(path))
         os.unlink(os.path.join(building_folder(path), MANIFEST))
         remove_remains(path)
-    return found
+    return manifest

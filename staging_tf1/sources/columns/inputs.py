@@ -113,13 +113,13 @@ def _stream(elements: Iterable[Any], stacked: bool) -> Iterator[Block]:
 
 
 def _called(function: Callable[[], Any], options: ReadOptions) -> Iterator[Block]:
-    made = function()
-    if callable(made) or made is None:
+    data = function()
+    if callable(data) or data is None:
         raise TypeError(
-            f"{options.owner}: data() returned {kind_of(made)}, expected {_DATA}. If it is a generator, use `yield`."
+            f"{options.owner}: data() returned {kind_of(data)}, expected {_DATA}. If it is a generator, use `yield`."
         )
     # Mostly a generator, but a function may return any kind of data.
-    return input_for(made, options).blocks(0)
+    return input_for(data, options).blocks(0)
 
 
 def _of_dataset(dataset: Any, options: ReadOptions) -> CacheInput:

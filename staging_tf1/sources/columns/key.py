@@ -30,15 +30,15 @@ def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
     """Return the size and time of each file, by its path. Raises RecordFileError if one is missing."""
     if files is None:
         return None
-    found = {}
+    key = {}
     for path in matching_files(owner, files):
         try:
             status = os.stat(path)
         except OSError as error:
             cure = cure_of(error, "Leave it out of files.")
             raise RecordFileError(f"{owner} cannot read {path!r}, one of files: {error.strerror}. {cure}") from error
-        found[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
-    return found
+        key[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
+    return key
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -47,16 +47,16 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     >>> changes({"num_records": 3, "version": "a"}, {"num_records": 4, "version": "a"})
     ['num_records: 3 in the cache, 4 now']
     """
-    found: list[str] = []
+    differences: list[str] = []
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
         if name == "files":
-            found += _file_changes(old or {}, new or {})
+            differences += _file_changes(old or {}, new or {})
         else:
-            found.append(f"{name}: {_shown(old)} in the cache, {_shown(new)} now")
-    return found
+            differences.append(f"{name}: {_shown(old)} in the cache, {_shown(new)} now")
+    return differences
 
 
 def _shown(value: Any) -> str:

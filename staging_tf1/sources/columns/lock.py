@@ -152,13 +152,13 @@ def _waits_for_this_thread(identity: tuple[int, int]) -> bool:
 def _is_part_of(note: bytes, file: int) -> bool:
     """Whether the holder's process started this thread or process after it began: perhaps its data did."""
     try:
-        found = json.loads(note.decode())
-        if found["host"] != socket.gethostname():
+        fields = json.loads(note.decode())
+        if fields["host"] != socket.gethostname():
             return False
-        if found["pid"] == os.getpid():
+        if fields["pid"] == os.getpid():
             holder = _holders.get(_identity(file))
             return holder is not None and threading.get_ident() not in holder.earlier
-        return _was_started_by(int(found["pid"]), tuple(found["since"]))
+        return _was_started_by(int(fields["pid"]), tuple(fields["since"]))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -186,7 +186,7 @@ def _now() -> tuple[int, int]:
 
 def _holder(note: bytes) -> str:
     try:
-        found = json.loads(note.decode())
-        return f"process {found['pid']} on {found['host']} is building it ({found['how_far']})"
+        fields = json.loads(note.decode())
+        return f"process {fields['pid']} on {fields['host']} is building it ({fields['how_far']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process is building it"

@@ -137,7 +137,7 @@ class MappedArray:
         try:
             with folder.open(described.name) as file:
                 self._check_size(os.fstat(file.fileno()).st_size)
-                head, found = file.read(HEADER_BYTES), _checksum(file) if verified else described.crc32
+                head, crc32 = file.read(HEADER_BYTES), _checksum(file) if verified else described.crc32
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except RecordFileError:
             raise
@@ -145,7 +145,7 @@ class MappedArray:
             raise cannot_read(f"{self.path!r}, a file of a cache", error) from error
         if head != header(np.dtype(described.dtype), described.shape):
             raise RecordFileError(f"{self.path!r} has another header than its cache says: it was changed. {CURE}")
-        if found != described.crc32:
+        if crc32 != described.crc32:
             raise RecordFileError(
                 f"{self.path!r} has another checksum than its cache says: its content was changed. {CURE}"
             )
@@ -183,7 +183,7 @@ class MappedArray:
 
 def _checksum(file: IO[bytes]) -> int:
     """Return the checksum of the rest of a file."""
-    found = 0
+    crc32 = 0
     while data := file.read(_BUFFER_BYTES):
-        found = zlib.crc32(data, found)
-    return found
+        crc32 = zlib.crc32(data, crc32)
+    return crc32

@@ -68,8 +68,8 @@ class RecordNumbers:
         result = [b""] * len(records)
         errors: Errors = {}
         for file, rows, local in self.split(records):
-            found, wrong = read_file(file, local)
-            for row, record in zip(rows.tolist(), found):
+            payloads, wrong = read_file(file, local)
+            for row, record in zip(rows.tolist(), payloads):
                 result[row] = record
             errors.update((int(rows[row]), error) for row, error in wrong.items())
         return result, errors

@@ -21,7 +21,7 @@ def matching_files(owner: str, files: Any) -> list[str]:
     because overlapping globs are usually a mistake. Raises RecordFileError if a path does not exist or is not a regular
     file, or if a glob matches nothing.
     """
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[str] = set()
     globbed: set[str] = set()
     again: list[str] = []
@@ -32,15 +32,15 @@ def matching_files(owner: str, files: Any) -> list[str]:
             if absolute in (globbed if listed else seen):
                 again.append(path)
                 continue
-            found.append(path)
+            paths.append(path)
             seen.add(absolute)
             if not listed:
                 globbed.add(absolute)
-    for path in dict.fromkeys(found):
+    for path in dict.fromkeys(paths):
         check_regular(path)
     if again:
         _warn_of_repeats(owner, again)
-    return found
+    return paths
 
 
 def _patterns(owner: str, files: Any) -> list[str]:
@@ -64,8 +64,8 @@ def _warn_of_repeats(owner: str, again: list[str]) -> None:
 
 def _matches(pattern: str) -> list[str]:
     """Return the files that match a glob, without the indexes next to them."""
-    found = sorted(glob.glob(pattern, recursive=True))
-    kept = [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
+    matches = sorted(glob.glob(pattern, recursive=True))
+    kept = [path for path in matches if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
     if not kept:
         raise RecordFileError(
             f"no file matches {pattern!r} (current folder: {os.getcwd()}). Check the path; globs support *, ? and **."

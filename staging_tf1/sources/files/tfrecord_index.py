@@ -95,9 +95,9 @@ def open_index(
     check_regular(name)
     status = os.stat(name)
     for path in _paths(name):
-        found = None if force else _load(path, name, status)
-        if found is not None and (skip_corrupt or not found.damaged):
-            return found
+        index = None if force else _load(path, name, status)
+        if index is not None and (skip_corrupt or not index.damaged):
+            return index
     return _create(name, status, skip_corrupt, delay_secs)
 
 

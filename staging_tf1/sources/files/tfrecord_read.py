@@ -240,18 +240,18 @@ class _OpenFile:
 
     def _pread(self, start: int, length: int) -> bytes:
         try:
-            found = os.pread(self._descriptor, length, start)
-            while len(found) < length:
-                more = os.pread(self._descriptor, length - len(found), start + len(found))
+            data = os.pread(self._descriptor, length, start)
+            while len(data) < length:
+                more = os.pread(self._descriptor, length - len(data), start + len(data))
                 if not more:
                     raise self._cut(os.fstat(self._descriptor).st_size)
-                found += more
+                data += more
         except RecordFileError:
             raise
         except OSError as error:
             path = self._index.data_path
             raise RecordFileError(f"reading {path} at byte {start} failed: {error.strerror}.") from error
-        return found
+        return data
 
     def _check_unchanged(self) -> None:
         index, status = self._index, os.fstat(self._descriptor)
