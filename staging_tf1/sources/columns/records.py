@@ -36,9 +36,11 @@ class RecordWriter:
         self._writers: list[ComponentWriter] = []
         if saved is not None:
             self._structure = saved["structure"]
-            for number, each in enumerate(saved["components"]):
-                dtype, shape = dtype_named(each["dtype"]), tuple(each["shape"])
-                self._writers.append(ComponentWriter(folder, number, each["path"], dtype, shape, each["files"]))
+            for number, component in enumerate(saved["components"]):
+                dtype, shape = dtype_named(component["dtype"]), tuple(component["shape"])
+                self._writers.append(
+                    ComponentWriter(folder, number, component["path"], dtype, shape, component["files"])
+                )
             self._paths = decoded(self._structure, [writer.path for writer in self._writers])
 
     def append(self, value: Any, stacked: bool, most: int | None) -> int:
@@ -52,11 +54,11 @@ class RecordWriter:
             leaves = flatten_up_to(self._paths, value, where)
         except SpecError as error:
             raise SpecError(f"{error} All records must have the structure of the first one.") from error
-        rows = [self._as_rows(leaf, each, stacked, where) for (_, leaf), each in zip(leaves, self._writers)]
+        rows = [self._as_rows(leaf, writer, stacked, where) for (_, leaf), writer in zip(leaves, self._writers)]
         count = _common_length(rows, where)
         count = count if most is None else min(count, most)
-        for each, array in zip(self._writers, rows):
-            each.append(array[:count])
+        for writer, array in zip(self._writers, rows):
+            writer.append(array[:count])
         self.num_records += count
         return count
 
