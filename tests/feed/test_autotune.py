@@ -154,7 +154,7 @@ def test_threads_park_and_go_on() -> None:
     ended: list[int] = []
 
     def work(state: ThreadState) -> None:
-        (admitted if crew.admit(state) else ended).append(state.place)
+        (admitted if crew.admit(state) else ended).append(state.index)
 
     threads = [threading.Thread(target=work, args=(state,)) for state in states]
     for thread in threads:
