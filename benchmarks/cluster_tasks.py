@@ -20,7 +20,7 @@ from staging_tf1.cluster.fence import Fence
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.pulse import Pulse
-from staging_tf1.graph.position import Position, Share
+from staging_tf1.graph.position import Position, TowerRange
 
 LATENCY_SECS = 0.020
 SILENCE_SECS, PATIENCE_SECS = 60.0, 600.0
@@ -222,8 +222,8 @@ def light_worker(cluster: Any, stack: ExitStack, number: int, towers: int) -> di
         with tf.device(cluster.own_device):
             taken = tf.no_op()
         fence = Fence(cluster)
-        share = Share(number, 1, towers, cluster.shared_device, fence.check)
-        position = Position({"source": "light"}, share)
+        tower_range = TowerRange(number, 1, towers, cluster.shared_device, fence.check)
+        position = Position({"source": "light"}, tower_range)
         with tf.control_dependencies([taken]):
             advanced = position.advance(0, None, None)
         with tf.device(cluster.own_device), tf.control_dependencies([advanced]):

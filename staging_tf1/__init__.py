@@ -71,7 +71,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        # By its name only. Importing `sources` to look would be an import within an import for `import staging_tf1.x`.
+        # By its name only: importing `sources` for that would be an import within an import.
         cure = ". Sources are in staging_tf1.sources" if name.endswith("Source") else _meant(name)
         raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}{cure}")
     if name in _HOMES:
@@ -90,7 +90,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def _meant(name: str) -> str:
-    if name.startswith("_"):  # Python and its tools ask for many of those
+    if name.startswith("_"):  # Python and its tools look up many of those
         return ""
     from staging_tf1.arguments import close_to
 

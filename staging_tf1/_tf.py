@@ -39,7 +39,7 @@ __all__ = [
     "abandon",
     "abandon_eager_context",
     "add_control_input",
-    "around_runs",
+    "wrap_runs",
     "before_any_finalize",
     "before_first_runs",
     "call_before_finalize",
@@ -76,9 +76,9 @@ __all__ = [
 
 
 class _OwnDeprecations(logging.Filter):
-    """Drops TensorFlow's advice to replace what this package calls, which a program that uses it cannot follow.
+    """Drops TensorFlow's deprecation warnings about calls of this package, which its users cannot change.
 
-    A program's own calls keep theirs: TensorFlow gives each advice once, so what was dropped here is due again.
+    TensorFlow gives each warning once, so a dropped one is made due again for the program's own calls.
     `deprecation.silence()` of TensorFlow would silence other threads, and the hooks of a MonitoredSession, too.
     """
 
@@ -93,7 +93,7 @@ class _OwnDeprecations(logging.Filter):
         if not (_is_own_call() or (_MONITORED_SESSION in record.getMessage() and _has_own_runners())):
             return True
         printed = _deprecation._PRINTED_WARNING
-        # The newest entry; before that of a class comes that of its constructor.
+        # The newest entry; for a class, also the one before, which is its constructor's.
         if printed and isinstance(printed.popitem()[0], type):
             printed.popitem()
         return False
@@ -101,7 +101,7 @@ class _OwnDeprecations(logging.Filter):
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MONITORED_SESSION = os.path.join("tensorflow", "python", "training", "monitored_session.py")
-# The folders and files of those that call each other on the way from a deprecated function to the log.
+# The folders and files of the frames between a deprecated function and the log.
 _BETWEEN = (
     os.path.dirname(os.path.dirname(os.path.dirname(_session.__file__))) + os.sep,
     os.path.dirname(logging.__file__) + os.sep,
@@ -122,15 +122,15 @@ def _is_own_call() -> bool:
 def _has_own_runners() -> bool:
     """Whether a MonitoredSession calls `start_queue_runners` because of this package's runners."""
     runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-    return any(type(each).__module__.startswith("staging_tf1.") for each in runners)
+    return any(type(runner).__module__.startswith("staging_tf1.") for runner in runners)
 
 
-# Before the package makes its first call.
+# Added before the package's first call.
 tf.get_logger().addFilter(_OwnDeprecations())
 
 
 def list_physical_devices() -> list[bytes]:
-    """Returns the names of the devices of this machine. Neither chooses nor occupies one."""
+    """Returns the names of the devices of this machine, without choosing or occupying one."""
     found: list[bytes] = _pywrap_tfe.TF_ListPhysicalDevices()
     return found
 
@@ -178,7 +178,7 @@ def is_closed(session: Any) -> bool:
 
 
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
-    """`Session.run` past the wrapper of one session's `run`, and past `around_runs`: for the package's own runs."""
+    """`Session.run` past the wrapper of one session's `run`, and past `wrap_runs`: for the package's own runs."""
     run = type(session).run
     return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options)
 
@@ -197,10 +197,9 @@ def abandon(session: Any) -> None:
 
 
 def never_free_sessions() -> None:
-    """Makes the deletion of a session free nothing, no matter who made the session; see `abandon`.
+    """Makes the deletion of any session free nothing; see `abandon`.
 
-    For a forked process: a session whose start has failed is known to nobody, and is deleted at the next garbage
-    collection.
+    For a forked process, where the next garbage collection deletes sessions that nothing refers to.
     """
     _session.BaseSession.__del__ = lambda session: None
 
@@ -229,7 +228,7 @@ def current_container(graph: Any) -> str:
 
 
 def deterministic_ops() -> bool:
-    """Whether `tf.config.experimental.enable_op_determinism()` was called, or `TF_DETERMINISTIC_OPS` asks for it.
+    """Whether `tf.config.experimental.enable_op_determinism()` was called, or `TF_DETERMINISTIC_OPS` is set.
 
     TensorFlow reads the variable once, at the latest in this call.
     """
@@ -309,7 +308,7 @@ def add_control_input(op: Any, control: Any) -> None:
 def replace_input(op: Any, index: int, tensor: Any) -> None:
     """Give `op`, which no session has run, another input in place of the one at `index`. It may be a ref, too.
 
-    TensorFlow ignores it in a session that has run `op`, and accepts another dtype, a cycle, and a finalized graph.
+    A session that has run `op` ignores it. TensorFlow does not check dtypes, cycles or whether the graph is finalized.
     """
     op._update_input(index, tensor)
 
@@ -367,8 +366,7 @@ def makes_refs(kind: str) -> bool:
     return definition is not None and any(output.is_ref for output in definition.output_arg)
 
 
-# The sessions that have been met, those among them that have run, and what to call before the first run of a session;
-# see `before_first_runs`.
+# The sessions that were seen, those that have run, and what to call before the first run; see `before_first_runs`.
 _met: weakref.WeakSet[Any] = weakref.WeakSet()
 _have_run: weakref.WeakSet[Any] = weakref.WeakSet()
 _before_first_run: list[Callable[[Any], None]] = []
@@ -377,12 +375,12 @@ _before_first_run: list[Callable[[Any], None]] = []
 def before_first_runs(call: Callable[[Any], None]) -> None:
     """Call `call(session)` before the first run of every session of this process, in the thread that runs.
 
-    It may set `run` and the like as attributes of that session: the run then goes there. A class is patched, because a
-    session is known to nobody else before it runs. A later run costs a look-up in a set.
+    It may set attributes such as `run` of that session, and the run then uses them. The class is patched, because
+    sessions cannot be found before they run. A later run costs a look-up in a set.
     """
     if not _before_first_run:
-        # These may have run.
-        earlier = [each for each in gc.get_objects() if isinstance(each, _session.BaseSession)]
+        # Existing sessions may have run.
+        earlier = [session for session in gc.get_objects() if isinstance(session, _session.BaseSession)]
         _met.update(earlier)
         _have_run.update(earlier)
         for name in ("run", "make_callable", "partial_run_setup", "_make_callable_from_options"):
@@ -408,12 +406,12 @@ def _patch(name: str) -> None:
     setattr(_session.BaseSession, name, method)
 
 
-# The attribute of a wrapped `run` that holds the one below.
+# The attribute of a wrapped `run` that holds the original.
 _UNWATCHED = "_staging_tf1_unwatched"
 
 
-def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
-    """Let `around(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
+def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
+    """Let `wrapper(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
 
     The class is patched: a wrapper that is an attribute of a session would keep the session alive. Callables of
     `make_callable` count as runs, except those of TensorFlow's queue runners.
@@ -425,19 +423,21 @@ def around_runs(around: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> No
     def watched_run(
         self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        return around(self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata))
+        return wrapper(
+            self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata)
+        )
 
     @functools.wraps(partial_run)
     def watched_partial_run(self: Any, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
-        return around(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
+        return wrapper(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
 
     @functools.wraps(make_callable)
     def watched_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
         call = make_callable(self, fetches, feed_list, accept_options)
         if feed_list is not None or threading.current_thread().name.startswith(_RUNNER_THREAD):
-            # The first goes through `run`.
+            # With a feed list, the callable goes through `run`.
             return call
-        return lambda *args, **kwargs: around(self, fetches, None, functools.partial(call, *args, **kwargs))
+        return lambda *args, **kwargs: wrapper(self, fetches, None, functools.partial(call, *args, **kwargs))
 
     setattr(watched_run, _UNWATCHED, run)
     sessions.run, sessions.partial_run, sessions.make_callable = watched_run, watched_partial_run, watched_make_callable
@@ -454,14 +454,14 @@ def runner_threads(runner: Any, session: Any) -> int | None:
 
 @contextlib.contextmanager
 def reopened(graph: Any) -> Iterator[None]:
-    """Allow ops to be added to a finalized graph that sessions use. A session takes new ops over in its next run."""
+    """Allow ops to be added to a finalized graph that sessions use. A session adds new ops in its next run."""
     finalized = graph.finalized
     graph._unsafe_unfinalize()
     try:
         yield
     finally:
         if finalized:
-            # A method of this graph may have been wrapped.
+            # Of the class, because the graph's own method may have been wrapped.
             type(graph).finalize(graph)
 
 

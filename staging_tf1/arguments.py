@@ -1,6 +1,6 @@
 """Argument checks. Every public function reports a bad argument in the same words.
 
-A message says who was called, which argument, what it got, and what was expected. Each check takes the caller's name
+A message names the caller and the argument, what it got, and what was expected. Each check takes the caller's name
 (`what`), the argument's name and its value, and returns the value in the type that the caller uses. Checks run before
 any op is created, memory allocated or thread started.
 """
@@ -29,13 +29,13 @@ MOST_STAGED = 2**20
 MOST_QUEUED = 2**24
 # Threads of one feed. Each has its own stack.
 MOST_THREADS = 1024
-# What tf.data.AUTOTUNE is: a number that follows the load. And how messages show it.
+# The value of tf.data.AUTOTUNE, and how messages show it.
 AUTOTUNE = -1
 NAMED_AUTOTUNE = f"{AUTOTUNE} (AUTOTUNE)"
 # 31 years. Some systems overflow on longer waits.
 MOST_SECS = 10**9
 STALL_ENVIRONMENT = "STAGING_TF1_STALL_SECS"
-# Longer than a step takes, including compilation of the first; short enough that the user has not given up.
+# Longer than a step takes, even the first one, and shorter than a user's patience.
 _STALL_SECS = 30.0
 
 # Scope names that TensorFlow accepts at the root of a graph, and inside another scope.
@@ -76,7 +76,7 @@ def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Excep
 
 
 class _Unset:
-    """Stands for an argument that was not passed, where None is a value that a check refuses."""
+    """Marks an argument that was not passed. Not None, which a check refuses."""
 
     def __repr__(self) -> str:
         return "<not passed>"
@@ -86,9 +86,9 @@ UNSET: Any = _Unset()
 
 
 def renamed(what: str, name: str, value: Any, default: Any, old_name: str, old_value: Any) -> tuple[str, Any]:
-    """Return the name and the value of an argument that may also be passed by its old name, for the checks.
+    """Return the name and the value of an argument that may also be passed by its old name.
 
-    The old name keeps working without a warning, which would fail programs that turn warnings into errors.
+    The old name works without a warning, because some programs turn warnings into errors.
 
     >>> renamed("StagingHook", "stop_grace_period_secs", 10.0, 10.0, "join_secs", 3)
     ('join_secs', 3)
@@ -186,7 +186,7 @@ def seed(what: str, value: Any) -> int:
 def flag(what: str, argument: str, value: Any) -> bool:
     """Check a bool, Python's or numpy's, or 1 and 0, which programs read from their command lines.
 
-    Most values are true in Python, and few are meant that way: all others raise TypeError.
+    All other values raise TypeError: most are true in Python, and few are meant that way.
     """
     if not _is_bool(value) and as_int(value) not in (0, 1):
         refuse(what, argument, value, "True or False")
@@ -309,10 +309,10 @@ def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
 
 def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
     """Check a list of strings. Rejects a single string."""
-    found = listed(what, argument, value, expected)
-    if not all(isinstance(each, str) for each in found):
+    strings = listed(what, argument, value, expected)
+    if not all(isinstance(each, str) for each in strings):
         refuse(what, argument, value, expected)
-    return found
+    return strings
 
 
 def path(what: str, argument: str, value: Any) -> str:
@@ -360,7 +360,7 @@ def depth_of(nest: Any) -> int | None:
 
 
 def endless(nest: Any) -> str:
-    """Say why a nest is refused that Python cannot walk through."""
+    """Say why Python cannot walk through a nest."""
     depth = depth_of(nest)
     return "contains itself" if depth is None else f"is nested {depth} levels deep"
 
@@ -415,7 +415,7 @@ def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-# What other libraries call it.
+# Our arguments, by their names in other libraries.
 _ALSO_CALLED = {"prefetch": "capacity", "buffer_size": "capacity", "num_parallel_calls": "num_threads"}
 
 
@@ -427,14 +427,14 @@ def close_to(name: str, names: Iterable[str]) -> str:
     """
     known = list(names)
     also = _ALSO_CALLED.get(name)
-    found = [also] if also in known else difflib.get_close_matches(name, known, 1)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    close = [also] if also in known else difflib.get_close_matches(name, known, 1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def only_known(what: str = "") -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Decorate a function whose unknown keyword arguments are answered with the one that was meant.
+    """Decorate a function so that its error for an unknown keyword argument names the one that was meant.
 
-    `what` is its name in messages; a constructor goes without, and is named by its class.
+    `what` is its name in messages; without it, the name of the class of a constructor.
 
     >>> @only_known("staged()")
     ... def staged(values, *, capacity=2):

@@ -1,4 +1,4 @@
-"""The cells of a notebook, for messages. Asks IPython only where it runs: nothing is imported here."""
+"""The cells of a notebook, for messages. Imports nothing: IPython is used only if it runs."""
 
 from __future__ import annotations
 

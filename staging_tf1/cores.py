@@ -1,4 +1,4 @@
-"""How many cores this process may use. Imports no library, so that the start of `staging-tf1 check` stays short."""
+"""How many cores this process may use. Imports no library, so `staging-tf1 check` starts quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML for notebooks: tables and pictures. Whatever comes from the program is escaped."""
+"""HTML for notebooks: tables and pictures. All text of the program is escaped."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ __all__ = [
     "UninitializedError",
 ]
 
-# The packages whose lines are not the user's. A generator of a `with` statement runs below contextlib.
+# The packages whose lines are not the user's. contextlib calls the generators of `with` statements.
 _NOT_THE_USER = {"staging_tf1", "tensorflow", "contextlib"}
 
 
@@ -157,11 +157,11 @@ class UnclosedWarning(StagingWarning, ResourceWarning):
 
 
 class NotebookWarning(StagingWarning):
-    """Cells of a notebook were run in an order that leaves something behind: a pipeline, or values of TensorFlow 2."""
+    """Cells of a notebook were run in an order that leaves a pipeline or values of TensorFlow 2 behind."""
 
 
 class AutoStageError(StagingError, ValueError):
-    """`auto_stage()` cannot move the input of this graph, or a run of a staged graph has no meaning that is kept."""
+    """`auto_stage()` cannot move the input of this graph, or a run of the staged graph cannot keep its meaning."""
 
 
 class NothingToStageError(AutoStageError):

@@ -1,4 +1,4 @@
-"""`without_collections`: for code that makes many objects that all stay."""
+"""`without_collections`: for code that makes many objects and frees none."""
 
 from __future__ import annotations
 

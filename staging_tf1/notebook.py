@@ -13,7 +13,7 @@ from staging_tf1.legacy import install
 from staging_tf1.legacy.installation import is_installed
 
 _TENSORFLOW = ("tensorflow", "keras", "tf_keras")
-# Both versions have them, so they may be older than the switch.
+# Values of these types are the same in both versions.
 _HARMLESS = ("DType", "TensorShape")
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
-# Bars that nobody asked for appear only if the work takes longer.
+# Bars that were not requested appear only if the work takes longer.
 SILENT_SECS = 2.0
 
 
@@ -33,13 +33,13 @@ def is_terminal() -> bool:
 
 
 def tqdm_bar(shown: bool, **options: Any) -> Any:
-    """Return a `tqdm.tqdm` with these options, or what takes its place where no bar is shown."""
+    """Return a `tqdm.tqdm` with these options, or a substitute if no bar is shown."""
     # With miniters a bar needs no thread to notice that the work has become slower.
     return _bar_class()(miniters=1, **options) if shown else _NoBar()
 
 
 class _NoBar(AbstractContextManager["_NoBar"]):
-    """A disabled bar of tqdm would have a lock and a thread, too, and take time to import."""
+    """Shows nothing. A disabled bar of tqdm would also have a lock and a thread, and take time to import."""
 
     n = 0
 
@@ -59,8 +59,7 @@ def _bar_class() -> Any:
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0
 
-    # tqdm's own lock is shared with forked processes: if one of them is killed while it has the lock, all others wait
-    # for it without end.
+    # tqdm's own lock is shared with forked processes. If one is killed while it holds it, all others wait forever.
     Bar.set_lock(threading.RLock())
     return Bar
 

@@ -1,4 +1,4 @@
-"""Imports TensorFlow for the commands: quickly, and without its noise. Errors and the program's output are shown."""
+"""Imports TensorFlow for the commands: quickly, and without its noise, but with errors and the program's output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from staging_tf1.garbage import without_collections
 __all__ = ["find_devices", "import_quietly", "importing", "without_noise"]
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-# Holds the level that this package has set. Child processes can tell it from a choice of the user's.
+# Holds the level that this package has set, so child processes can distinguish it from the user's choice.
 _OWN_LEVEL = "STAGING_TF1_LOG_LEVEL"
 _ERRORS = "2"
 # Where there is an NVIDIA driver: Linux, and the Linux of Windows.
@@ -76,9 +76,9 @@ def importing() -> Iterator[None]:
 
 
 def find_devices() -> None:
-    """Lets TensorFlow log now, unheard, that this machine has no GPU, where that is certain.
+    """Lets TensorFlow log now, while its log is filtered, that this machine has no GPU, if that is certain.
 
-    Otherwise the first session does. With a driver it could be too early: a program may still choose its GPUs.
+    Otherwise the first session logs it. With a driver it would be too early: a program may still choose its GPUs.
     """
     if any(map(os.path.exists, _DRIVERS)):
         return
@@ -97,7 +97,7 @@ def _filtered() -> Iterator[None]:
     try:
         stderr, held = os.dup(2), tempfile.TemporaryFile()  # noqa: SIM115, the block below closes it
     except OSError:
-        # stderr is closed, or there is no room: the program must run all the same, with the noise.
+        # stderr is closed, or there is no room: the program must run nevertheless, with the noise.
         yield
         return
     with held:
@@ -121,5 +121,5 @@ def _write_all(text: bytes) -> None:
         while text:
             text = text[os.write(2, text) :]
     except OSError:
-        # Nobody reads it.
+        # The reader is gone.
         return

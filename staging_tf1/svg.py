@@ -1,7 +1,7 @@
 """SVG pictures of boxes, arrows and text, in the colors of a light or a dark page.
 
-A picture follows `prefers-color-scheme`. It has a background of its own, so that it stays readable on a page whose
-colors a reader has switched.
+A picture follows `prefers-color-scheme`. It has its own background, so it stays readable on a page whose colors the
+reader has switched.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from staging_tf1.auto.graph_index import GraphIndex
+from staging_tf1.auto.region import closure
 
 _SWITCHES = ("Switch", "RefSwitch")
 _MERGES = ("Merge", "RefMerge")
@@ -13,10 +14,10 @@ _SHARED_STORES = ("TensorArrayV3", "StackV2")
 
 
 class Contraction:
-    """Divides the ops into nodes: a loop or cond with its ends, the users of a TensorArray; else each op by itself.
+    """Divides the ops into nodes: a loop or cond with its ends, the users of one TensorArray, any other op alone.
 
     Attributes:
-      roots: the number of the node of each op: that of one of its ops.
+      roots: for each op the number of its node, which is that of one of the node's ops.
       members: the ops of each node, in order.
     """
 
@@ -71,5 +72,5 @@ class Contraction:
             ends = index.kinds[number] in _MERGES or index.contexts[number] is not None
             return [] if ends else index.after[number]
 
-        for number in index.closure([switch], users):
+        for number in closure([switch], users):
             self._join(number, switch)

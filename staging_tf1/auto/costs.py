@@ -14,7 +14,7 @@ _STRING_BYTES = 64
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured, and estimates by the type of an op for the rest."""
+    """Measured costs; those that were not measured are estimated by the type of the op."""
 
     # Nanoseconds of one step, by the name of an op: all rounds of a loop.
     times: Mapping[str, int] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Costs:
         return rounds * kinds.time_of(op.type, sum(map(self.size_of, op.outputs)))
 
     def size_of(self, tensor: Any) -> int:
-        """Returns the bytes of a tensor. Not measured, an unknown dimension counts as 32 and a string as 64 bytes."""
+        """Returns the bytes of a tensor. If estimated, an unknown dimension counts as 32 and a string as 64 bytes."""
         measured = self.sizes.get(tensor.name)
         if measured is not None:
             return measured

@@ -71,7 +71,7 @@ class Network:
                     room[edge] -= least
                     room[edge ^ 1] += least
                 # Back to the tail of the first edge that is full.
-                full = next(place for place, edge in enumerate(path) if not room[edge])
+                full = next(index for index, edge in enumerate(path) if not room[edge])
                 node = to[path[full] ^ 1]
                 del path[full:]
                 continue
@@ -90,11 +90,11 @@ class Network:
                 tried[node] += 1
 
     def _reaching_sink(self) -> set[int]:
-        found, pending = {1}, [1]
+        reaching, pending = {1}, [1]
         while pending:
             for edge in self._edges[pending.pop()]:
                 tail = self._to[edge]
-                if tail not in found and self._room[edge ^ 1]:
-                    found.add(tail)
+                if tail not in reaching and self._room[edge ^ 1]:
+                    reaching.add(tail)
                     pending.append(tail)
-        return found
+        return reaching

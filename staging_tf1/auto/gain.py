@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Below this share of a step, the input is not what takes time.
+# Below this share of a step, the input does not matter.
 _LITTLE = 0.05
 # From this share on, there is no core left that could compute the input while a step runs.
 _BUSY = 0.9
@@ -17,9 +17,9 @@ class Gain:
     Attributes:
       name: of the pipeline.
       batches: how many steps took a batch.
-      put_secs: how long a batch takes that is computed ahead of its step.
+      put_secs: how long the computation of a batch takes.
       step_secs: how long a step takes, from one to the next.
-      wait_secs: how long of it a step waits for its batch.
+      wait_secs: the part of it in which a step waits for its batch.
       busy: the share of the cores that the process used, from 0 to 1.
 
     >>> print(Gain("auto_stage", 500, put_secs=0.02, step_secs=0.025, wait_secs=0.002, busy=0.4))
@@ -35,12 +35,12 @@ class Gain:
 
     @property
     def unstaged_secs(self) -> float:
-        """How long a step would take without staging, if the cores are not what both wait for."""
+        """How long a step would take without staging, unless the cores are the bottleneck."""
         return self.put_secs + self.step_secs - min(self.wait_secs, self.step_secs)
 
     @property
     def why_not(self) -> str:
-        """Why it does not pay; empty if it does."""
+        """Why staging does not pay; empty if it does."""
         if self.put_secs < _LITTLE * self.step_secs:
             return "the input takes little of a step"
         if self.busy > _BUSY:

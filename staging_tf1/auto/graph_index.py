@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from staging_tf1._tf import context_of, tf
@@ -11,8 +11,7 @@ from staging_tf1._tf import context_of, tf
 class GraphIndex:
     """The ops of a graph, numbered in the order of their creation, and the edges between them.
 
-    Each property of an op is asked for once: an answer takes TensorFlow about a microsecond, and a graph may have
-    100,000 ops.
+    Each property of an op is read once: TensorFlow takes about a microsecond for it, and a graph may have 100,000 ops.
 
     Attributes:
       ops: the ops.
@@ -20,7 +19,7 @@ class GraphIndex:
       kinds: the type of each op.
       inputs: the tensors that each op reads.
       before: for each op, the ops that it depends on, by data and by control edges.
-      after: for each op, those that depend on it.
+      after: for each op, the ops that depend on it.
       contexts: the v1 loop or cond that each op belongs to; None outside.
     """
 
@@ -36,7 +35,7 @@ class GraphIndex:
         number_of = self.number_of
         for number, op in enumerate(self.ops):
             before = [number_of[tensor.op.name] for tensor in self.inputs[number]]
-            before += [number_of[each.name] for each in op.control_inputs]
+            before += [number_of[control_input.name] for control_input in op.control_inputs]
             self.before.append(before)
             for earlier in before:
                 self.after[earlier].append(number)
@@ -48,15 +47,3 @@ class GraphIndex:
     def has_resource(self, number: int) -> bool:
         """Whether an op reads a resource."""
         return any(tensor.dtype == tf.resource for tensor in self.inputs[number])
-
-    @staticmethod
-    def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
-        """Returns `first`, what `more` gives for each of them, and so on."""
-        found = set(first)
-        pending = list(found)
-        while pending:
-            for each in more(pending.pop()):
-                if each not in found:
-                    found.add(each)
-                    pending.append(each)
-        return found

@@ -11,27 +11,27 @@ from staging_tf1._tf import tf
 
 # Takes a batch from its first input, a handle.
 TAKING = re.compile(r"IteratorGetNext(Sync)?$|QueueDequeue(Many|UpTo)?V2$|ReaderRead(UpTo)?V2$")
-# Takes what another thread has made.
+# Takes what another thread has computed.
 DEQUEUES = re.compile(r"QueueDequeue(Many|UpTo)?V2$")
 ITERATOR_READS = re.compile(r"IteratorGetNext(Sync)?$")
 PREFETCHES = re.compile(r"PrefetchDataset$")
 DATASET_WRAPPERS = re.compile(r"(Options|Model|MaxIntraOpParallelism|PrivateThreadPool|AssertCardinality)Dataset$")
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-# Makes the features and labels that a program has names for, and often fetches.
+# Makes features and labels, which a program often fetches by name.
 PARSING = re.compile(r"DecodeCSV|Parse(Single|Sequence|SingleSequence)?Example(V2)?$")
-# Names something that the session keeps. Running one twice, on both sides, changes nothing.
+# Names something that the session keeps. May run on both sides.
 HANDLES = re.compile(
     r"(IteratorV2|OneShotIterator|(HashTable|MutableHashTable|MutableDenseHashTable|MutableHashTableOfTensors)V2"
     r"|AnonymousHashTable|(FIFO|PaddingFIFO|RandomShuffle|Priority)QueueV2|\w+ReaderV2)$"
 )
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-# Stateful, but what they do depends on nothing outside of them, or on the order of their own runs alone.
+# Stateful, but their results depend on nothing, or only on the order of their own runs.
 _MOVABLE = re.compile(
     r"(Random\w+|Truncated(Normal)|ParameterizedTruncatedNormal|Multinomial|SampleDistortedBoundingBox(V2)?"
     r"|\w+CandidateSampler|Assert|Print|PrintV2|TensorArray\w*V3|LookupTable(Find|Size|Export)V2|PyFunc|EagerPyFunc"
     r"|StackV2|StackPushV2|StackPopV2|StackCloseV2|ReadFile|Stateless\w+)$"
 )
-# Of those, the ones that read a table through a handle.
+# Those that read a table through a handle.
 TABLE_READERS = re.compile(r"LookupTable(Find|Size|Export)V2$")
 TABLE_WRITERS = re.compile(r"LookupTable(Insert|Import|Remove)V2$|InitializeTable\w*$")
 # May take a resource that is not a variable.
@@ -46,7 +46,7 @@ ENQUEUES = re.compile(r"QueueEnqueue(Many)?V2$")
 ITERATOR_STATE = frozenset({"SerializeIterator", "DeserializeIterator"})
 INITIALIZERS = frozenset({"MakeIterator"})
 
-# Nanoseconds for one run of an op that handles one record; others are counted by what they return.
+# Nanoseconds for one run of an op that handles one record. The time of others is estimated from what they return.
 _TIMES = (
     (re.compile(r"Decode(Jpeg|AndCropJpeg|Png|Image|Bmp|Gif|Webp)$"), 2_000_000),
     (PYTHON, 1_000_000),
@@ -57,7 +57,7 @@ _TIMES = (
     (re.compile(r"Regex\w+|String\w+|LookupTable\w+|Unique\w*|AsString|Substr|SparseFill\w+"), 50_000),
 )  # fmt: skip
 _EACH_NS = 2_000
-# How many bytes of a result an op of arithmetic makes in a nanosecond.
+# How many bytes an arithmetic op computes in a nanosecond.
 _BYTES_PER_NS = 1
 # How often a loop runs, and how large an unknown dimension is.
 ROUNDS = UNKNOWN_DIM = 32
@@ -66,7 +66,7 @@ _STAGING_NS = 5_000
 
 @cache
 def may_move(kind: str, *, stateful: bool, has_resource: bool) -> bool:
-    """Whether a run of an op of that kind ahead of the step computes what it would in the step."""
+    """Whether an op of that kind computes the same ahead of the step as in it."""
     if has_resource and not _OF_HANDLES.match(kind):
         return False
     return not stateful or bool(_MOVABLE.match(kind))
@@ -92,7 +92,7 @@ def carrying_time(result_bytes: int) -> int:
 
 
 def bytes_of(shape: Sequence[int | None] | None, item: int) -> int:
-    """Returns the size of a tensor; a dimension that is unknown counts as 32, and so do two of a shape that is."""
+    """Returns the size of a tensor. An unknown dimension counts as 32, an unknown shape as two such dimensions."""
     total = item
     for dim in [None, None] if shape is None else shape:
         total *= UNKNOWN_DIM if dim is None else int(dim)

@@ -20,20 +20,20 @@ class Group:
     """Ops that run ahead together, and their area."""
 
     sink: Sink
-    # The names of its ops, and of those among them that take batches.
+    # The names of its ops; and of those that take batches.
     ops: frozenset[str]
     sources: frozenset[str]
     # For each carried tensor, by name: the tensor that the step reads, and the sources that it depends on.
     carried: Mapping[str, tuple[Any, frozenset[str]]]
-    # For ops of the step that ran after ops that run ahead: the sources of those.
+    # For ops of the step that ran after ops that now run ahead: the sources of the latter.
     after: Mapping[str, frozenset[str]]
-    # Measures how long a put takes; None if that cannot be.
+    # Measures how long a put takes; None with deterministic ops.
     meter: PutMeter | None = None
 
 
-class _Plan(NamedTuple):
+class _Translation(NamedTuple):
     fetches: Any
-    # For each fed tensor what is fed instead; None feeds nothing of its own.
+    # By the number of a fed tensor, what is fed instead; None feeds nothing.
     feeds: dict[int, Any]
     # Tensors to compute from the feeds first, and what to feed with each.
     first: tuple[tuple[Any, Any], ...]
@@ -51,7 +51,7 @@ class Meaning:
         self._graph, self.groups = graph, groups
         self._ahead = {name: group for group in groups for name in group.ops}
         self._carried = {name: each[0] for group in groups for name, each in group.carried.items()}
-        self._plans = ByFetches(self._look_up)
+        self._translations = ByFetches(self._look_up)
 
     def of_run(
         self, fetches: Any, feed_dict: Any, compute: Callable[[Sequence[Any], Any], Sequence[Any]]
@@ -61,19 +61,19 @@ class Meaning:
         Args:
           fetches: as in `Session.run`.
           feed_dict: as in `Session.run`.
-          compute: runs tensors that nothing takes a batch for.
+          compute: runs tensors for which no batch is taken.
 
         Raises:
-          AutoStageError: the run has no meaning that is kept.
+          AutoStageError: the run cannot keep its meaning.
         """
-        plan: _Plan = self._plans.of(fetches, feed_dict)
-        if not plan.feeds:
-            return plan.fetches, feed_dict
-        fed = {plan.feeds.get(place, key): value for place, (key, value) in enumerate(feed_dict.items())}
-        if plan.first:
-            values = compute([tensor for tensor, _ in plan.first], feed_dict)
-            fed.update((instead, value) for (_, instead), value in zip(plan.first, values, strict=True))
-        return plan.fetches, fed
+        translation: _Translation = self._translations.of(fetches, feed_dict)
+        if not translation.feeds:
+            return translation.fetches, feed_dict
+        fed = {translation.feeds.get(number, key): value for number, (key, value) in enumerate(feed_dict.items())}
+        if translation.first:
+            values = compute([tensor for tensor, _ in translation.first], feed_dict)
+            fed.update((instead, value) for (_, instead), value in zip(translation.first, values, strict=True))
+        return translation.fetches, fed
 
     def fetches(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Any:
         """Returns the fetches of a callable.
@@ -81,12 +81,12 @@ class Meaning:
         Raises:
           AutoStageError: a fed tensor runs ahead, or as in `of_run`.
         """
-        plan: _Plan = self._plans.of(fetches, list(feed_list or ()))
-        if plan.feeds:
+        translation: _Translation = self._translations.of(fetches, list(feed_list or ()))
+        if translation.feeds:
             raise AutoStageError("make_callable() cannot feed a tensor that auto_stage() has moved. Use Session.run.")
-        return plan.fetches
+        return translation.fetches
 
-    def _look_up(self, fetches: Any, fed: list[Any]) -> _Plan:
+    def _look_up(self, fetches: Any, fed: list[Any]) -> _Translation:
         mapped = _mapped(fetches, self._fetched)
         feeds, first = self._fed(fed)
         try:
@@ -94,10 +94,10 @@ class Meaning:
             wanted = elements_of(self._graph, mapped)
         except (KeyError, TypeError, ValueError):
             # Only Session.run can say what is wrong with it.
-            return _Plan(mapped, feeds, tuple(first))
+            return _Translation(mapped, feeds, tuple(first))
         given |= {tensor.name for tensor in feeds.values()} | {instead.name for _, instead in first}
         self._check({op.name: op for op in ancestors(wanted, given)}, given)
-        return _Plan(mapped, feeds, tuple(first))
+        return _Translation(mapped, feeds, tuple(first))
 
     def _fetched(self, leaf: Any) -> Any:
         try:
@@ -130,7 +130,7 @@ class Meaning:
     def _fed(self, fed: Sequence[Any]) -> tuple[dict[int, Any], list[tuple[Any, Any]]]:
         feeds: dict[int, Any] = {}
         moved: dict[str, Any] = {}
-        for place, key in enumerate(fed):
+        for number, key in enumerate(fed):
             try:
                 elements = elements_of(self._graph, key)
             except (KeyError, TypeError, ValueError):
@@ -144,15 +144,15 @@ class Meaning:
                         f"Feed its components one by one."
                     )
                 moved[element.name] = element
-                # Not carried: fed as it is, for what is computed from it first.
-                feeds[place] = self._carried.get(element.name, element)
+                # One that is not carried is fed as it is, to compute others from it first.
+                feeds[number] = self._carried.get(element.name, element)
         first = []
         given = {element.name for key in fed for element in self._elements(key)}
         for name, instead in self._carried.items() if moved else ():
             if name in moved:
                 continue
             tensor = self._graph.as_graph_element(name)
-            if not _depends_on(tensor, set(moved)):
+            if not any(read.name in moved for op in ancestors([tensor]) for read in op.inputs):
                 continue
             behind = {op.name for op in ancestors([tensor], given)}
             sources = sorted(behind & self._ahead[tensor.op.name].sources)
@@ -196,10 +196,6 @@ class Meaning:
                 )
 
 
-def _depends_on(tensor: Any, names: set[str]) -> bool:
-    return any(each.name in names for op in ancestors([tensor]) for each in op.inputs)
-
-
 def _op_of(element: Any) -> Any:
     return element if isinstance(element, tf.Operation) else element.op
 
@@ -217,10 +213,10 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
             return fetches
         return type(fetches)(*parts) if hasattr(fetches, "_fields") else type(fetches)(parts)
     if hasattr(type(fetches), "__attrs_attrs__"):
-        made = copy.copy(fetches)
+        mapped = copy.copy(fetches)
         for field in type(fetches).__attrs_attrs__:
-            object.__setattr__(made, field.name, _mapped(getattr(fetches, field.name), fetched))
-        return made
+            object.__setattr__(mapped, field.name, _mapped(getattr(fetches, field.name), fetched))
+        return mapped
     return fetched(fetches)
 
 

@@ -1,4 +1,4 @@
-"""`Part`: what another device holds of each element of an area."""
+"""`Part`: the components of each element of an area that another device holds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from staging_tf1.graph.token_area import host_of
 
 
 class Part:
-    """The components of an element that are used on one device, in a store there, under the number of the element.
+    """A store on one device, with the components that are used there, by the number of the element.
 
-    By number, because a step that fails may have taken its element from some of the stores only. In order, all later
-    steps would mix the components of two elements. What a failed step leaves behind stays until the store is cleared.
+    By number, because a failed step may have taken its element from some of the stores only. In stores without numbers,
+    all later steps would mix two elements. What a failed step leaves behind stays until the store is cleared.
 
     Args:
       device: the device.
@@ -37,14 +37,14 @@ class Part:
     def get(self, number: Any) -> dict[str, Any]:
         """Returns the components that were stored under a number, by name."""
         with tf.device(self._device):
-            found = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
-        for output, tensor in zip(found, self._tensors.values(), strict=True):
+            values = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
+        for output, tensor in zip(values, self._tensors.values(), strict=True):
             output.set_shape(tensor.shape)
-        return dict(zip(self._tensors, found, strict=True))
+        return dict(zip(self._tensors, values, strict=True))
 
 
 def home_of(tensor: Any, device: str) -> str:
-    """Returns where a tensor can be held that belongs to a device: on its host if the device holds no strings."""
+    """Returns where a tensor of a device can be stored: on the device's host if the device cannot hold strings."""
     return host_of(device) if tensor.dtype == tf.string else device
 
 

@@ -16,7 +16,7 @@ _CONTROL_FLOW = frozenset(
 
 
 class Rules:
-    """Says for each op whether it computes ahead of the step what it would compute in it."""
+    """Says for each op whether it computes the same ahead of the step as in it."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -60,9 +60,9 @@ class Rules:
                 return f"of the unknown function {name}"
             for each in function.node_def:
                 if each.op in kinds.CALLING:
-                    found = self._stateful_inside(each, seen)
-                    if found:
-                        return found
+                    kind = self._stateful_inside(each, seen)
+                    if kind:
+                        return kind
                 elif is_stateful(each.op) and not kinds.may_move(each.op, stateful=True, has_resource=False):
                     return str(each.op)
         return ""
@@ -74,14 +74,14 @@ class Rules:
           alone: the ops that are a node by themselves.
         """
         index = self._index
-        found: set[int] = set()
+        replicable: set[int] = set()
         # The graph lists inputs first.
         for number, kind in enumerate(index.kinds):
             if number not in alone or index.contexts[number] is not None or not _is_pure(index, number, kind):
                 continue
-            if all(earlier in found for earlier in index.before[number]):
-                found.add(number)
-        return found
+            if all(earlier in replicable for earlier in index.before[number]):
+                replicable.add(number)
+        return replicable
 
 
 def _is_pure(index: GraphIndex, number: int, kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""`Plan`: what will run ahead and what leaves it, found before anything is changed."""
+"""`StagingPlan`: what will run ahead and what leaves it, found before anything is changed."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Measure = Callable[[GraphReader, Sequence[Any]], Costs]
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagingPlan:
     """What will run ahead."""
 
     reader: GraphReader
     costs: Costs
-    # The ops that run ahead, in groups that share an input, and what leaves each group.
+    # The ops that run ahead, in groups that share an input; and what leaves each group.
     groups: list[list[Any]]
     boundaries: list[Boundary]
-    # Their names.
+    # The names of all these ops.
     region: set[str]
-    # Those among them that take batches.
+    # The ops that take batches.
     sources: list[Any]
-    # The tensors of `keep=` among theirs.
+    # The tensors of `keep=` that run ahead.
     keep: list[Any]
     # The nodes that could run ahead.
     free: dict[int, Node]
 
 
-def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: Measure | None) -> Plan:
+def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: Measure | None) -> StagingPlan:
     """Chooses what runs ahead of a step.
 
     Args:
@@ -55,7 +55,7 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
       measure: returns how long ops take that could run ahead; None estimates that.
 
     Raises:
-      AutoStageError: nothing can, or nothing is worth it.
+      AutoStageError: nothing can run ahead, or it would gain nothing.
     """
     check_graph(graph)
     # With a graph of 100,000 ops, searches for garbage would be half of the analysis.
@@ -72,13 +72,13 @@ def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: 
             for number in reader.sources
             if reader.node_of(op := reader.index.ops[number]) in region
         }
-        groups = [reader.ops_of(each) for each in groups_of(free, region, together)]
+        groups = [reader.ops_of(group) for group in groups_of(free, region, together)]
         names = {op.name for ops in groups for op in ops}
         sources = [op for ops in groups for op in ops if reader.is_source(op)]
         check_others(reader, sources, names)
         kept = kept_tensors(graph, keep, names)
         boundaries = [_boundary(reader, ops, names, sources, kept) for ops in groups]
-        plan = Plan(reader, costs, groups, boundaries, names, sources, kept, free)
+        plan = StagingPlan(reader, costs, groups, boundaries, names, sources, kept, free)
     _check_worth(plan)
     return plan
 
@@ -92,7 +92,7 @@ def _boundary(
     extra = [output for output in extra if kinds.can_be_carried(output)]
     extra += [tensor for tensor in keep if tensor.op.name in own]
     boundary = boundary_of(reader.index, ops, region, extra)
-    wrong = [each for each in boundary.tensors.values() if not kinds.can_be_carried(each)]
+    wrong = [tensor for tensor in boundary.tensors.values() if not kinds.can_be_carried(tensor)]
     if wrong:
         raise AutoStageError(f"{WHAT}: '{wrong[0].name}' is a {wrong[0].dtype.name}, which an area cannot hold.")
     if not boundary.tensors:
@@ -100,13 +100,13 @@ def _boundary(
     return boundary
 
 
-def _check_worth(plan: Plan) -> None:
+def _check_worth(plan: StagingPlan) -> None:
     """Raises NothingToStageError if the input is ready before the step, and little is computed from it."""
     if not all(gives_what_is_ready(plan.reader, op) for op in plan.sources):
         return
     saved = sum(plan.free[node].time for node in {plan.reader.node_of(op) for ops in plan.groups for op in ops})
-    carried = {name: tensor for each in plan.boundaries for name, tensor in each.tensors.items()}
-    used = {name for each in plan.boundaries for _, _, name in each.uses}
+    carried = {name: tensor for boundary in plan.boundaries for name, tensor in boundary.tensors.items()}
+    used = {name for boundary in plan.boundaries for _, _, name in boundary.uses}
     cost = sum(plan.costs.carrying_time(carried[name]) for name in used)
     if saved <= cost:
         raise NothingToStageError(

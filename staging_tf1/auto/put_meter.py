@@ -1,4 +1,4 @@
-"""`PutMeter`: how long what runs ahead takes for a batch."""
+"""`PutMeter`: how long the computation of a batch takes that runs ahead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from staging_tf1._tf import deterministic_ops, tf
 class PutMeter:
     """Sums [batches, seconds from the start of a put until its values are computed].
 
-    In the graph, because to Python a put that waits for a free slot looks like a slow one.
+    It measures in the graph, because to Python a put that waits for a free slot looks like a slow put.
 
     Attributes:
       value: the sums, as a tensor.

@@ -1,4 +1,4 @@
-"""`GraphReader`: reads a graph into the nodes of which some will run ahead."""
+"""`GraphReader`: reads a graph into nodes, some of which will run ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from staging_tf1.auto.contract import Contraction
 from staging_tf1.auto.costs import Costs
 from staging_tf1.auto.graph_index import GraphIndex
 from staging_tf1.auto.pinned import Rules
-from staging_tf1.auto.region import Node, Value
+from staging_tf1.auto.region import Node, Value, closure
 
 
 class GraphReader:
@@ -36,14 +36,14 @@ class GraphReader:
         self._roots, self._members = contraction.roots, contraction.members
         rules = Rules(index)
         self.replicable = rules.replicable({root for root, members in self._members.items() if len(members) == 1})
-        self.needed = index.closure(index.numbers_of(train_ops), self._needed_with)
+        self.needed = closure(index.numbers_of(train_ops), self._needed_with)
         self.sources = {number for number in self.needed if self._is_source(number)}
         self.blocked: dict[int, str] = {}
         for number in sorted(self.needed - self.replicable - self.sources):
             reason = rules.why(number)
             if reason:
                 self.blocked.setdefault(self._roots[number], reason)
-        self.pinned = index.closure(self.blocked, self._needed_users)
+        self.pinned = closure(self.blocked, self._needed_users)
 
     def node_of(self, op: Any) -> int:
         """Returns the number of the node of an op."""
@@ -69,10 +69,10 @@ class GraphReader:
     def _needed_with(self, number: int) -> Iterable[int]:
         """Returns what an op of the step needs, what must stay with it, and the pure readers of its variants."""
         index, members = self.index, self._members[self._roots[number]]
-        found = index.before[number] + (members if len(members) > 1 else [])
+        needed = index.before[number] + (members if len(members) > 1 else [])
         if any(output.dtype == tf.variant for output in index.ops[number].outputs):
-            found = found + [user for user in index.after[number] if not is_stateful(index.kinds[user])]
-        return found
+            needed = needed + [user for user in index.after[number] if not is_stateful(index.kinds[user])]
+        return needed
 
     def _needed_users(self, node: int) -> Iterable[int]:
         """Returns the nodes that follow a node."""
@@ -93,7 +93,7 @@ class GraphReader:
         return {each for each in self.needed - self.replicable if self._roots[each] not in self.pinned}
 
     def free_nodes(self, costs: Costs) -> dict[int, Node]:
-        """Returns the nodes that follow no blocked one, by number, with what they take: only these can run ahead."""
+        """Returns the nodes that can run ahead, by number, with their times: those that follow no blocked node."""
         return {root: self._node(root, costs) for root in sorted({self._roots[number] for number in self._free()})}
 
     def _node(self, root: int, costs: Costs) -> Node:
@@ -117,7 +117,7 @@ class GraphReader:
         return node
 
     def _value(self, output: Any, root: int, costs: Costs, inside: bool) -> Value | None:
-        """Returns what a tensor is outside of its node; None if nothing there uses it."""
+        """Returns a tensor as the nodes outside of its own see it; None if none uses it."""
         users = {
             self._user(number)
             for user in output.consumers()
@@ -128,7 +128,7 @@ class GraphReader:
         return Value(costs.carrying_time(output) if kinds.can_be_carried(output) and not inside else None, users)
 
     def _may_be_dead(self, number: int) -> bool:
-        """Whether an op is within a loop or cond, where it runs more or less than once in a step."""
+        """Whether an op is in a loop or cond, where it may run several times in a step, or never."""
         context, kind = self.index.contexts[number], self.index.kinds[number]
         if kind in ("Exit", "RefExit"):
             return context is not None and context.outer_context is not None

@@ -28,9 +28,9 @@ def check_graph(graph: Any) -> None:
             f"{WHAT}: a session of this graph has run and is open, and TensorFlow ignores changes of what it has run. "
             f"Call auto_stage() before the first run, or close that session."
         )
-    made = pipelines_of(graph)
-    if made:
-        raise AutoStageError(f"{WHAT}: the graph already has the pipeline {made[0]}, whose input runs ahead.")
+    pipelines = pipelines_of(graph)
+    if pipelines:
+        raise AutoStageError(f"{WHAT}: the graph already has the pipeline {pipelines[0]}, whose input runs ahead.")
 
 
 def check_input(reader: GraphReader) -> None:
@@ -61,7 +61,7 @@ def check_input(reader: GraphReader) -> None:
 def _check_devices(reader: GraphReader) -> None:
     """Checks that the step runs in this process: on a server, areas outlive the session."""
     devices = {reader.index.ops[number].device for number in reader.needed}
-    servers = sorted(each for each in devices if tf.DeviceSpec.from_string(each).job not in (None, "localhost"))
+    servers = sorted(device for device in devices if tf.DeviceSpec.from_string(device).job not in (None, "localhost"))
     if servers:
         raise AutoStageError(
             f"{WHAT}: the step runs on servers ({', '.join(servers[:3])}), where areas outlive the session. Use "
@@ -86,7 +86,7 @@ def _without_source(reader: GraphReader) -> str:
 
 
 def nothing_moves(reader: GraphReader) -> AutoStageError:
-    """Returns the error for a graph of which no source can run ahead."""
+    """Returns the error for a graph in which no source can run ahead."""
     nodes = sorted(reader.source_nodes)
     reasons = dict.fromkeys(reader.blocked.get(node) or why_stuck(reader, node) for node in nodes)
     return AutoStageError(f"{WHAT}: nothing can run ahead of the step: {'; '.join(reasons)}.")
@@ -101,10 +101,10 @@ def why_stuck(reader: GraphReader, node: int) -> str:
 
 
 def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) -> None:
-    """Checks that nobody else uses an input that will be read ahead.
+    """Checks that nothing else uses an input that will be read ahead.
 
     Raises:
-      AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again without a word.
+      AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again unnoticed.
     """
     index = reader.index
     handles = {reader.handle_of(op).name: op for op in sources if op.type not in kinds.PYTHON}
@@ -141,7 +141,7 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
     Raises:
       AutoStageError: one is not of this graph, or cannot be carried.
     """
-    found = []
+    kept = []
     for each in keep:
         try:
             tensor = graph.as_graph_element(each, allow_operation=False)
@@ -154,12 +154,12 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
                 raise AutoStageError(
                     f"{WHAT}: keep={each!r} is within a loop or cond, or no value, and cannot be kept."
                 )
-            found.append(tensor)
-    return found
+            kept.append(tensor)
+    return kept
 
 
 def gives_what_is_ready(reader: GraphReader, op: Any) -> bool:
-    """Whether a source only takes what another thread has made: a dequeue, or a dataset that ends in a prefetch."""
+    """Whether a source only takes what another thread has computed: a dequeue, or a dataset that ends in a prefetch."""
     if kinds.DEQUEUES.match(op.type):
         return True
     if not kinds.ITERATOR_READS.match(op.type):
@@ -168,12 +168,10 @@ def gives_what_is_ready(reader: GraphReader, op: Any) -> bool:
     if handle.type == "OneShotIterator":
         function = function_def(reader.index.graph, handle.node_def.attr["dataset_factory"].func.name)
         return function is not None and _returns_prefetched(function)
-    makers = [op for op in _users(reader, handle) if op.type in kinds.INITIALIZERS]
+    index = reader.index
+    users = [index.ops[number] for number in index.after[index.number_of[handle.name]]]
+    makers = [op for op in users if op.type in kinds.INITIALIZERS]
     return bool(makers) and all(_is_prefetched(maker.inputs[0].op) for maker in makers)
-
-
-def _users(reader: GraphReader, op: Any) -> list[Any]:
-    return [reader.index.ops[number] for number in reader.index.after[reader.index.number_of[op.name]]]
 
 
 def _is_prefetched(dataset: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from staging_tf1.auto.cut import INFINITE, Network
@@ -10,9 +10,9 @@ from staging_tf1.auto.cut import INFINITE, Network
 
 @dataclass
 class Value:
-    """What one node computes and others use: a tensor, or several of one node."""
+    """One or several tensors that a node computes and other nodes use."""
 
-    # Nanoseconds that it costs to carry it across the boundary; None if it cannot be.
+    # Nanoseconds that it costs to carry it across the boundary; None if it cannot be carried.
     cost: int | None
     # The nodes that use it, other than its own. None is a user that always belongs to the step.
     users: set[int | None] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Node:
     is_source: bool = False
     # Nodes that run before it: those whose values it uses, and those of its control edges.
     before: set[int] = field(default_factory=set)
-    # Those that it may be separated from by a control edge alone at no cost.
+    # What other nodes use. A cut of a control edge alone costs nothing.
     values: list[Value] = field(default_factory=list)
 
 
@@ -39,13 +39,13 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
       nodes: the nodes that may run ahead, by number. A user that is not among them belongs to the step.
 
     Returns:
-      The nodes that run ahead, and the cost of the cut in nanoseconds. A source that is not among them cannot: what it
-      computes cannot be carried.
+      The nodes that run ahead, and the cost of the cut in nanoseconds. A source is not among them if its results cannot
+      be carried.
     """
     users = _users(nodes)
     step = _pinned(nodes, users)
     moving = {number for number, node in nodes.items() if node.is_source} - step
-    after = _closure(moving, users)
+    after = closure(moving, users.__getitem__)
     network = Network()
     for number, node in nodes.items():
         if number in step:
@@ -66,7 +66,8 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
                 network.add(carried, 1 if outside else network.number(user), INFINITE)
     cost, ahead = network.cut()
     chosen = {number for number in nodes if number not in step and network.number(number) in ahead}
-    return _joined_to(nodes, chosen, moving), cost
+    # Only those that are connected to a source: nothing would ever run the others.
+    return {number for group in groups_of(nodes, chosen, {}) if group & moving for number in group}, cost
 
 
 def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int, object]) -> list[set[int]]:
@@ -85,10 +86,10 @@ def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int
             parent[root(earlier)] = root(number)
         if number in together:
             parent[root(first.setdefault(together[number], number))] = root(number)
-    found: dict[int, set[int]] = {}
+    groups: dict[int, set[int]] = {}
     for number in sorted(region):
-        found.setdefault(root(number), set()).add(number)
-    return list(found.values())
+        groups.setdefault(root(number), set()).add(number)
+    return list(groups.values())
 
 
 def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
@@ -101,7 +102,7 @@ def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
 
 
 def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int]:
-    """Returns the nodes that cannot run ahead: what cannot be carried to the step, and what follows."""
+    """Returns the nodes that cannot run ahead: their results cannot be carried, or they follow such a node."""
     pinned: set[int] = set()
     kept_with: dict[int, set[int]] = {number: set() for number in nodes}
     for number, node in nodes.items():
@@ -113,19 +114,16 @@ def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int
                     pinned.add(number)
                 else:
                     kept_with[user].add(number)
-    return _closure(pinned, {number: users[number] | kept_with[number] for number in nodes})
+    return closure(pinned, lambda number: users[number] | kept_with[number])
 
 
-def _closure(first: Iterable[int], more: Mapping[int, set[int]]) -> set[int]:
-    found = set(first)
-    pending = list(found)
+def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
+    """Returns `first`, what `more` returns for each of them, and so on."""
+    reached = set(first)
+    pending = list(reached)
     while pending:
-        for user in more[pending.pop()] - found:
-            found.add(user)
-            pending.append(user)
-    return found
-
-
-def _joined_to(nodes: Mapping[int, Node], chosen: set[int], sources: set[int]) -> set[int]:
-    """Returns those of `chosen` that are connected to a source: nothing would ever run the others."""
-    return {number for group in groups_of(nodes, chosen, {}) if group & sources for number in group}
+        for number in more(pending.pop()):
+            if number not in reached:
+                reached.add(number)
+                pending.append(number)
+    return reached

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from staging_tf1 import display
 from staging_tf1.auto import kinds
-from staging_tf1.auto.plan import Plan
+from staging_tf1.auto.plan import StagingPlan
 from staging_tf1.auto.refusals import why_stuck
 from staging_tf1.svg import Picture
 
@@ -35,10 +35,10 @@ class AutoStageReport:
       kinds: their types, in the same order.
       sources: the names of the ops that take the batches.
       boundary: the tensors that are carried to the step.
-      stayed: for each op that could have run ahead and does not, why.
+      stayed: why an op that could have run ahead does not, for each.
       python: the names of the moved ops that call Python functions.
       pipelines: the names of the staged pipelines; empty after a dry run.
-      blocked: why ops of the step cannot run ahead, with how many ops that is the reason for.
+      blocked: why ops of the step cannot run ahead; each reason with its number of ops.
       edges: the edges of the cut: an op that runs ahead, the tensor, and an op of the step that uses it.
     """
 
@@ -92,7 +92,7 @@ class AutoStageReport:
           shown: lines about the ops that run ahead; without any, the most frequent kinds.
         """
         lines = list(shown) or [f"{count} x {kind}" for kind, count in Counter(self.kinds).most_common(8)]
-        used = [each for each in self.boundary if each.reason == "the step uses it"]
+        used = [tensor for tensor in self.boundary if tensor.reason == "the step uses it"]
         picture = Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
         _draw_ahead(picture, len(self.moved), lines)
         _draw_carried(picture, [(each.name, f"{each.dtype} {each.shape}, {each.bytes:,} bytes") for each in used])
@@ -128,7 +128,7 @@ def _draw_kept(picture: Picture, reasons: list[str]) -> None:
         picture.box(660, 90 + 60 * number, 240, 52, f"{name.split('/')[-1]}\n{why}" if why else name, "")
 
 
-def report_of(plan: Plan) -> AutoStageReport:
+def report_of(plan: StagingPlan) -> AutoStageReport:
     """Describes a plan. Its pipelines are made later."""
     moved = [op for ops in plan.groups for op in ops]
     reasons = Counter(map(_without_name, plan.reader.blocked.values()))
@@ -150,7 +150,7 @@ def report_of(plan: Plan) -> AutoStageReport:
     )
 
 
-def _boundary(plan: Plan) -> tuple[BoundaryTensor, ...]:
+def _boundary(plan: StagingPlan) -> tuple[BoundaryTensor, ...]:
     used = {tensor for boundary in plan.boundaries for _, _, tensor in boundary.uses}
     kept = {tensor.name for tensor in plan.keep}
     return tuple(
@@ -166,7 +166,7 @@ def _boundary(plan: Plan) -> tuple[BoundaryTensor, ...]:
     )
 
 
-def _stayed(plan: Plan) -> tuple[tuple[str, str], ...]:
+def _stayed(plan: StagingPlan) -> tuple[tuple[str, str], ...]:
     reader = plan.reader
     left = reader.source_nodes - {reader.node_of(op) for op in plan.sources}
     reason = "it runs after the boundary, and carrying its result costs more than it saves"

@@ -24,20 +24,20 @@ class Boundary:
     tensors: dict[str, Any] = field(default_factory=dict)
     # Ops of the step, the number of the input, and the name of the tensor.
     uses: list[tuple[Any, int, str]] = field(default_factory=list)
-    # Ops of the step, each with those that it runs after.
+    # Ops of the step, each with the ops ahead that must run before it.
     controls: list[tuple[Any, list[Any]]] = field(default_factory=list)
 
     def devices(self, chosen: str | None) -> dict[str, set[str]]:
         """Returns the devices that must hold each tensor, by its name.
 
         Args:
-          chosen: the device for all; None is where they are used, if the program says so.
+          chosen: the device for all; None keeps each where it is used, if the program says where.
         """
-        found: dict[str, set[str]] = {name: set() for name in self.tensors}
+        devices: dict[str, set[str]] = {name: set() for name in self.tensors}
         if chosen is None:
             for user, _, name in self.uses:
-                found[name].add(home_of(self.tensors[name], device_of(user) or HOST))
-        return {name: places or {home_of(self.tensors[name], chosen or HOST)} for name, places in found.items()}
+                devices[name].add(home_of(self.tensors[name], device_of(user) or HOST))
+        return {name: places or {home_of(self.tensors[name], chosen or HOST)} for name, places in devices.items()}
 
 
 @dataclass(frozen=True)
@@ -50,40 +50,40 @@ class Connection:
     meter: PutMeter | None
 
     def output(self, name: str, device: str = "") -> Any:
-        """Returns what the step reads for a tensor: on that device, or else on the first that holds it."""
+        """Returns what the step reads for a tensor: from that device, or else from the first that holds it."""
         outputs = self.outputs[name]
         return outputs[device] if device in outputs else next(iter(outputs.values()))
 
 
 def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra: Iterable[Any]) -> Boundary:
-    """Finds what leaves `ahead`, ops of the set of names `region`, with further tensors to carry."""
-    found = Boundary({tensor.name: tensor for tensor in extra})
+    """Finds what leaves the ops `ahead`, which are in `region`, a set of names; with `extra` tensors to carry."""
+    boundary = Boundary({tensor.name: tensor for tensor in extra})
     controls: dict[int, list[Any]] = {}
     for op in ahead:
         for user in dict.fromkeys(index.after[index.number_of[op.name]]):
             if index.ops[user].name in region:
                 continue
-            for place, tensor in enumerate(index.inputs[user]):
+            for number, tensor in enumerate(index.inputs[user]):
                 if tensor.op.name == op.name:
-                    found.tensors.setdefault(tensor.name, tensor)
-                    found.uses.append((index.ops[user], place, tensor.name))
-            if any(each.name == op.name for each in index.ops[user].control_inputs):
+                    boundary.tensors.setdefault(tensor.name, tensor)
+                    boundary.uses.append((index.ops[user], number, tensor.name))
+            if any(control_input.name == op.name for control_input in index.ops[user].control_inputs):
                 controls.setdefault(user, []).append(op)
-    found.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]
-    return found
+    boundary.controls += [(index.ops[user], before) for user, before in sorted(controls.items())]
+    return boundary
 
 
 def connect(boundary: Boundary, name: str, region: set[str], capacity: int, device: str | None) -> Connection:
     """Makes the area of one group, and lets the step read from it."""
-    made = _area(boundary, name, capacity, device)
+    connection = _area(boundary, name, capacity, device)
     for user, index, tensor in boundary.uses:
         home = home_of(boundary.tensors[tensor], device_of(user) or HOST)
-        replace_input(user, index, made.output(tensor, home))
-    first = made.sink.outputs[0].op
+        replace_input(user, index, connection.output(tensor, home))
+    first = connection.sink.outputs[0].op
     for user, _ in boundary.controls:
-        kept = [each for each in user.control_inputs if each.name not in region]
+        kept = [control_input for control_input in user.control_inputs if control_input.name not in region]
         set_control_inputs(user, [*kept, first])
-    return made
+    return connection
 
 
 def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> Connection:
@@ -94,7 +94,7 @@ def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> C
     values, meter = _metered({key: boundary.tensors[key] for key in homes}, list(first.values()))
     on = {each: {key: values[key] for key in homes if each in homes[key]} for each in every}
     parts = [Part(each, name, on[each]) for each in every[1:]]
-    how = Staging(capacity, main, lockstep=False, release=True, advance=None, counts=False, reopens=True)
+    how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False, reopens=True)
     if not parts:
         sink = staged_sink(name, list(on[main].values()), [], how)
         outputs = {key: {main: output} for key, output in zip(on[main], sink.outputs, strict=True)}
@@ -119,7 +119,7 @@ def _spread(
 ) -> tuple[Sink, dict[str, dict[str, Any]]]:
     """Makes an area whose elements also lie on other devices: one put fills all, and each get empties all."""
     counter = tf.Variable(0, dtype=tf.int64, trainable=False, collections=[], use_resource=True, name="numbers")
-    # Feed threads count at once.
+    # Atomic, because feed threads count at the same time.
     number = tf.raw_ops.ResourceCountUpTo(resource=counter.handle, limit=2**62, T=tf.int64)
     with tf.control_dependencies([part.put(number) for part in parts]):
         ready = tf.identity(number)

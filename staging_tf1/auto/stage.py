@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.auto import kinds
 from staging_tf1.auto.meaning import Group, Meaning, set_meaning
-from staging_tf1.auto.plan import Measure, Plan, plan_of
+from staging_tf1.auto.plan import Measure, StagingPlan, plan_of
 from staging_tf1.auto.report import AutoStageReport, report_of
 from staging_tf1.auto.rewire import Boundary, check_disjoint, connect
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -44,10 +44,10 @@ def stage_graph(graph: Any, train_ops: Sequence[Any], options: AutoOptions, site
         ]
     check_disjoint(train_ops, plan.region)
     set_meaning(graph, Meaning(graph, groups))
-    return replace(report, pipelines=tuple(each.sink.name for each in groups))
+    return replace(report, pipelines=tuple(group.sink.name for group in groups))
 
 
-def _staged(plan: Plan, ops: Sequence[Any], boundary: Boundary, options: AutoOptions, site: CallSite) -> Group:
+def _staged(plan: StagingPlan, ops: Sequence[Any], boundary: Boundary, options: AutoOptions, site: CallSite) -> Group:
     own = {op.name for op in ops}
     sources = [op for op in plan.sources if op.name in own]
     depends = _sources_of(ops, {op.name for op in sources})
@@ -55,13 +55,13 @@ def _staged(plan: Plan, ops: Sequence[Any], boundary: Boundary, options: AutoOpt
         user.name: frozenset().union(*(depends[each.name] for each in before)) for user, before in boundary.controls
     }
     with tf.name_scope(options.name or "auto_stage") as scope:
-        made = connect(boundary, scope.rstrip("/"), plan.region, options.capacity, options.device)
-    _register(plan, sources, made.sink, options, site)
-    carried = {name: (made.output(name), depends[tensor.op.name]) for name, tensor in boundary.tensors.items()}
-    return Group(made.sink, frozenset(own), frozenset(op.name for op in sources), carried, after, made.meter)
+        link = connect(boundary, scope.rstrip("/"), plan.region, options.capacity, options.device)
+    _register(plan, sources, link.sink, options, site)
+    carried = {name: (link.output(name), depends[tensor.op.name]) for name, tensor in boundary.tensors.items()}
+    return Group(link.sink, frozenset(own), frozenset(op.name for op in sources), carried, after, link.meter)
 
 
-def _register(plan: Plan, sources: Sequence[Any], sink: Sink, options: AutoOptions, site: CallSite) -> None:
+def _register(plan: StagingPlan, sources: Sequence[Any], sink: Sink, options: AutoOptions, site: CallSite) -> None:
     index = plan.reader.index
     handles = [plan.reader.handle_of(op).name for op in sources]
     renewed = frozenset(
@@ -79,14 +79,14 @@ def _register(plan: Plan, sources: Sequence[Any], sink: Sink, options: AutoOptio
 def _sources_of(ops: Sequence[Any], sources: set[str]) -> dict[str, frozenset[str]]:
     """Returns for each of `ops` the sources that it depends on."""
     own = {op.name for op in ops}
-    found: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
+    sources_of: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
     changed = True
-    # Twice for a loop, whose ops depend on each other.
+    # Repeated for a loop, whose ops depend on each other.
     while changed:
         changed = False
         for op in ops:
-            before = {tensor.op.name for tensor in op.inputs} | {each.name for each in op.control_inputs}
-            union = found[op.name].union(*(found[name] for name in before & own))
-            if union != found[op.name]:
-                found[op.name], changed = union, True
-    return found
+            before = {tensor.op.name for tensor in op.inputs} | {control.name for control in op.control_inputs}
+            union = sources_of[op.name].union(*(sources_of[name] for name in before & own))
+            if union != sources_of[op.name]:
+                sources_of[op.name], changed = union, True
+    return sources_of

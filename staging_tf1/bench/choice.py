@@ -10,8 +10,7 @@ from staging_tf1.bench.systems import SystemName
 
 __all__ = ["advice", "own_systems"]
 
-# A simpler configuration is chosen if it takes at most this much longer than the fastest: two equal ones differ by as
-# much on a quiet machine.
+# A simpler configuration is chosen if it takes at most this much longer than the fastest. Equal ones differ by as much.
 _AS_FAST = 1.03
 _MOST_PROCESSES = 8
 _ARGUMENTS = {"staged": "num_threads", "staged_processes": "num_processes"}
@@ -32,11 +31,11 @@ def own_systems(cores: int) -> list[SystemName]:
 
 def advice(outcomes: Mapping[str, Outcome], systems: list[SystemName]) -> list[str]:
     """Return the best of `systems`, its speed over one thread and the line to write; nothing if none was measured."""
-    measured = [each for each in systems if str(each) in outcomes and outcomes[str(each)].wall_ms]
+    measured = [system for system in systems if str(system) in outcomes and outcomes[str(system)].wall_ms]
     if not measured:
         return []
     fastest = min(measured, key=lambda each: statistics.median(outcomes[str(each)].wall_ms))
-    best = next(each for each in measured if _over(outcomes, each, fastest)[0] <= _AS_FAST)
+    best = next(system for system in measured if _over(outcomes, system, fastest)[0] <= _AS_FAST)
     first = measured[0]
     said = f"best for this step: {best}"
     if best != first:

@@ -9,7 +9,7 @@ import time
 
 __all__ = ["cpu_secs"]
 
-# The fields of /proc/PID/stat behind the name, which may contain spaces: the parent, and the ticks in user and system.
+# The fields of /proc/PID/stat after the name, which may contain spaces: the parent, and the ticks in user and system.
 _PARENT, _USER, _SYSTEM = 1, 11, 12
 
 
@@ -29,11 +29,11 @@ def cpu_secs() -> float:
 
 def _stats() -> dict[int, list[str]]:
     """Return the fields of all processes of the machine, from the state on."""
-    found = {}
+    stats = {}
     for name in os.listdir("/proc"):
         # A process may end at any moment.
         with contextlib.suppress(OSError):
             if name.isdigit():
                 with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                    found[int(name)] = file.read().rpartition(")")[2].split()
-    return found
+                    stats[int(name)] = file.read().rpartition(")")[2].split()
+    return stats

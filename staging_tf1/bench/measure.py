@@ -8,8 +8,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from staging_tf1.bench.case import Step
 from staging_tf1.bench.cpu import cpu_secs
-from staging_tf1.bench.task import Step
 
 __all__ = ["Measurement", "measure"]
 

@@ -25,12 +25,12 @@ def parse_pool(text: str) -> tuple[str, Any]:
     """
     if text == "no_spinning":
         return text, True
-    found = re.fullmatch(r"(inter_op|intra_op)=([1-9]\d{0,2})", text)
-    if found is None:
+    match = re.fullmatch(r"(inter_op|intra_op)=([1-9]\d{0,2})", text)
+    if match is None:
         raise BenchError(
             f"Unknown pool setting '@{text}', expected @inter_op=N or @intra_op=N (N from 1 to 999), or @no_spinning."
         )
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
 def pool_words(pools: tuple[tuple[str, Any], ...]) -> str:

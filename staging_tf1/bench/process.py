@@ -66,13 +66,13 @@ def last_words(text: str) -> str:
     >>> last_words("ValueError: no data\\nI0000 00:00:1795391804.897138   31566 port.cc:153] oneDNN is on.\\n")
     'ValueError: no data'
     """
-    told = without_noise(text.encode(errors="replace")).decode(errors="replace")
-    return " / ".join([line.strip() for line in told.splitlines() if line.strip()][-_SHOWN_LINES:])
+    shown = without_noise(text.encode(errors="replace")).decode(errors="replace")
+    return " / ".join([line.strip() for line in shown.splitlines() if line.strip()][-_SHOWN_LINES:])
 
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a process in a session of its own, and kill what is left of it: a system may have started others."""
+    """Start a process in a session of its own, and kill what is left of that: a system may have started others."""
     worker = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

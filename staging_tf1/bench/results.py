@@ -43,12 +43,12 @@ def bound_of(outcomes: Mapping[str, Outcome], cores: int, reference: str | None)
     step and source on all cores.
     """
     if reference is not None:
-        found = outcomes.get(reference)
-        return Bound(found.wall_ms, f"the time of {reference}") if found and found.wall_ms else None
+        outcome = outcomes.get(reference)
+        return Bound(outcome.wall_ms, f"the time of {reference}") if outcome and outcome.wall_ms else None
     const, source = outcomes.get("const"), outcomes.get("source")
     if const is None or source is None or not const.wall_ms or not source.cpu_ms:
         return None
-    ms = [max(wall, (cpu + made) / cores) for wall, cpu, made in zip(const.wall_ms, const.cpu_ms, source.cpu_ms)]
+    ms = [max(wall, (cpu + read) / cores) for wall, cpu, read in zip(const.wall_ms, const.cpu_ms, source.cpu_ms)]
     return Bound(ms, f"the larger of const and (CPU of const + CPU of source) / {cores} cores")
 
 
@@ -57,7 +57,7 @@ def make_rows(outcomes: Sequence[Outcome], bound: Bound | None) -> list[Row]:
 
     Ratios are computed within each round, because the speed of a machine drifts between rounds.
     """
-    return [_row(each, bound) for each in outcomes if each.wall_ms]
+    return [_row(outcome, bound) for outcome in outcomes if outcome.wall_ms]
 
 
 def _row(outcome: Outcome, bound: Bound | None) -> Row:

@@ -17,20 +17,20 @@ from staging_tf1.bench.workloads import split_own
 from staging_tf1.bench.workloads.facts import FACTS
 from staging_tf1.cores import usable_cores
 
-__all__ = ["Plan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
+__all__ = ["TablePlan", "classic_plans", "own_plan", "run_plan", "run_quickly", "with_pools", "workload_plans"]
 
 _QUICK_STEPS = 5
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """The requests of one table."""
 
     title: str
     requests: dict[str, Request]
     # Computes the bound from the outcomes.
     bound: Callable[[dict[str, Outcome]], Bound | None]
-    # Says from the outcomes what to choose.
+    # Returns what to choose, from the outcomes.
     advice: Callable[[dict[str, Outcome]], list[str]] = lambda outcomes: []
 
 
@@ -41,20 +41,20 @@ def workload_plans(
     secs: float,
     folder: str,
     quick: bool = False,
-) -> list[Plan]:
+) -> list[TablePlan]:
     """Return a plan for each workload, with all `systems` and the bounds."""
     return [_workload_plan(name, systems, secs, folder, quick) for name in names]
 
 
-def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[Plan]:
+def classic_plans(names: Sequence[str], *, secs: float, folder: str, quick: bool = False) -> list[TablePlan]:
     """Return plans that test the advice of TensorFlow 1's time, by hand and with `staged()`, one change a row."""
     return [_classic_plan(name, secs, folder, quick) for name in names]
 
 
-def own_plan(name: str, *, secs: float, folder: str) -> Plan:
+def own_plan(name: str, *, secs: float, folder: str) -> TablePlan:
     """Return a plan for the user's own step: on a constant batch, which is the bound, with feed_dict, and staged.
 
-    Staged with several numbers of threads and processes, of which the advice names the best.
+    Staged with several numbers of threads and processes. The advice names the best.
     """
     split_own(name)
     base = Request(workload=name, system="const", folder=folder, secs=secs)
@@ -62,17 +62,17 @@ def own_plan(name: str, *, secs: float, folder: str) -> Plan:
     requests = {
         "const": base,
         "feed_dict": replace(base, system="feed_dict"),
-        **{str(each): _request(base, each) for each in staged},
+        **{str(system): _request(base, system) for system in staged},
     }
 
     def bound(outcomes: dict[str, Outcome]) -> Bound | None:
         wall = outcomes["const"].wall_ms
         return Bound(wall, "the same step on constant data ('of bound' is real over synthetic)") if wall else None
 
-    return Plan(f"{name}: your own training step", requests, bound, lambda outcomes: advice(outcomes, staged))
+    return TablePlan(f"{name}: your own training step", requests, bound, lambda outcomes: advice(outcomes, staged))
 
 
-def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
+def with_pools(plan: TablePlan, pools: Mapping[str, Any]) -> TablePlan:
     """Return the plan with these `POOLS` in every session that sets none itself; 0 and False change nothing."""
     words = [f"{POOLS[name]}={value}" for name, value in pools.items() if value]
     requests = {
@@ -82,30 +82,30 @@ def with_pools(plan: Plan, pools: Mapping[str, Any]) -> Plan:
     return replace(plan, title="; ".join([plan.title, *words]), requests=requests)
 
 
-def run_plan(plan: Plan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
+def run_plan(plan: TablePlan, rounds: int, on_done: Callable[[str], None] = lambda name: None) -> Table:
     """Measure a plan and return its table. `on_done` is called with the name of each row, once per round."""
     return _table(plan, play_rounds(plan.requests, rounds, lambda name, answer: on_done(name)))
 
 
-def run_quickly(plans: Sequence[Plan]) -> list[Table]:
+def run_quickly(plans: Sequence[TablePlan]) -> list[Table]:
     """Measure all plans in one process, each row once, for `--quick`."""
     requests = {(index, name): request for index, plan in enumerate(plans) for name, request in plan.requests.items()}
     outcomes = play_once(requests)
     return [_table(plan, {name: outcomes[index, name] for name in plan.requests}) for index, plan in enumerate(plans)]
 
 
-def _table(plan: Plan, outcomes: dict[str, Outcome]) -> Table:
+def _table(plan: TablePlan, outcomes: dict[str, Outcome]) -> Table:
     return Table(plan.title, outcomes, plan.bound(outcomes), plan.advice(outcomes))
 
 
-def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> Plan:
+def _workload_plan(name: str, systems: Sequence[SystemName], secs: float, folder: str, quick: bool) -> TablePlan:
     base = _base(name, secs, folder, quick)
     rows = [*map(SystemName, BOUNDS), *systems]
     reference = FACTS[name].reference
     if reference is not None and SystemName(reference) not in rows:
         rows.append(SystemName(reference))
-    requests = {str(each): _request(base, each) for each in rows}
-    return Plan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
+    requests = {str(row): _request(base, row) for row in rows}
+    return TablePlan(f"{name}: {FACTS[name].help_text}", requests, _computed(reference))
 
 
 def _request(base: Request, name: SystemName) -> Request:
@@ -113,14 +113,14 @@ def _request(base: Request, name: SystemName) -> Request:
     return replace(base, system=name.system, threads=name.threads, limit_secs=limit_secs, **dict(name.pools))
 
 
-def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> Plan:
+def _classic_plan(name: str, secs: float, folder: str, quick: bool) -> TablePlan:
     base = _base(name, secs, folder, quick)
     requests = {bound: replace(base, system=bound) for bound in BOUNDS}
     for words, system in (("queue", "hand_classic"), ("staged", "staged")):
         for change, request in _changes(replace(base, system=system)):
             requests[f"{words}, {change}"] = request
     title = f"The old advice, on {name} (queue: by hand, RandomShuffleQueue; staged: staged())"
-    return Plan(title, requests, _computed(FACTS[name].reference))
+    return TablePlan(title, requests, _computed(FACTS[name].reference))
 
 
 def _changes(request: Request) -> Iterator[tuple[str, Request]]:

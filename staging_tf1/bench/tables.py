@@ -32,11 +32,11 @@ class Table:
         """The description of the bound, the reasons for missing rows, and the advice."""
         notes = [f"bound: {self.bound.meaning}"] if self.bound else []
         names: dict[str, list[str]] = {}
-        for each in self.outcomes.values():
-            if each.skipped:
-                names.setdefault(f"skipped: {each.skipped}", []).append(each.name)
-            if each.failed:
-                names.setdefault(f"failed: {each.failed}", []).append(each.name)
+        for outcome in self.outcomes.values():
+            if outcome.skipped:
+                names.setdefault(f"skipped: {outcome.skipped}", []).append(outcome.name)
+            if outcome.failed:
+                names.setdefault(f"failed: {outcome.failed}", []).append(outcome.name)
         return notes + [f"{', '.join(same)} {reason}" for reason, same in names.items()] + self.advice
 
 

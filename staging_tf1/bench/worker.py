@@ -48,16 +48,16 @@ def answer(request: Request) -> dict[str, Any]:
     """Measure, and return the answer to print."""
     import_quietly()
     from staging_tf1._tf import tf
+    from staging_tf1.bench.case import Case
     from staging_tf1.bench.measure import measure
     from staging_tf1.bench.systems import load_system
-    from staging_tf1.bench.task import Task
     from staging_tf1.bench.workloads import load_workload
 
     tf.logging.set_verbosity(tf.logging.ERROR)
     measured = None
     try:
         workload = load_workload(request.workload)
-        task = Task(
+        case = Case(
             workload=workload,
             data=workload.open(request.records, request.folder),
             model=workload.model,
@@ -68,7 +68,7 @@ def answer(request: Request) -> dict[str, Any]:
         )
         with tf.Graph().as_default():
             tf.set_random_seed(request.seed)
-            with load_system(request.system)(task) as step:
+            with load_system(request.system)(case) as step:
                 measured = measure(step, request.secs, request.steps)
     except NotApplicable as reason:
         return {"skipped": str(reason)}

@@ -111,11 +111,11 @@ def problem_of_output(flag: str, path: str) -> str | None:
 
 def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """Return a parser that takes files and folders. `epilog` is printed verbatim."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
-    return made
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
+    return parser
 
 
 @contextmanager

@@ -14,7 +14,15 @@ from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.plot import check_plot, draw
 from staging_tf1.bench.pools import POOLS
-from staging_tf1.bench.suites import Plan, classic_plans, own_plan, run_plan, run_quickly, with_pools, workload_plans
+from staging_tf1.bench.suites import (
+    TablePlan,
+    classic_plans,
+    own_plan,
+    run_plan,
+    run_quickly,
+    with_pools,
+    workload_plans,
+)
 from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
 from staging_tf1.bench.workloads import check_own, check_workload
@@ -46,14 +54,14 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `bench`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Compares ways to feed a graph-mode training loop. Each runs in its own process, they take turns, "
         "and the tables show medians. docs/performance.md explains how to read the tables.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("workloads", metavar="WORKLOAD", nargs="*", help="the workloads to run (default: all of those below)")
     add(
         "--systems",
@@ -99,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         default=os.path.join(cache_dir(), "bench"),
         help="the folder for W5's file (default: %(default)s)",
     )
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:
@@ -126,7 +134,7 @@ def main(argv: list[str]) -> int:
     return 1 if any(outcome.failed for table in tables for outcome in table.outcomes.values()) else 0
 
 
-def _plans(options: argparse.Namespace) -> list[Plan]:
+def _plans(options: argparse.Namespace) -> list[TablePlan]:
     _check_combination(options)
     names = [check_workload(name) for name in options.workloads]
     settings = {"secs": options.secs, "folder": options.cache, "quick": options.quick}
@@ -168,7 +176,7 @@ def _threads(text: str) -> list[int]:
         raise BenchError(f"--threads {error}") from None
 
 
-def _measure(plans: list[Plan], rounds: int) -> list[Table]:
+def _measure(plans: list[TablePlan], rounds: int) -> list[Table]:
     tables = []
     with tqdm(total=rounds * sum(len(plan.requests) for plan in plans), unit=" turns", disable=None) as bar:
 

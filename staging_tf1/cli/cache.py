@@ -122,14 +122,14 @@ def _named(name: str) -> Any:
     if not (module and colon and attributes) or module.startswith("."):
         raise ValueError(f"{_PROG} build got {name!r}, expected MODULE:NAME, such as my_module:train_data.")
     try:
-        found: Any = user_module(module)
+        value: Any = user_module(module)
     except NoSuchModule as error:
         raise ValueError(f"{_PROG} build: {error} Check the name.") from None
     for attribute in attributes.split("."):
-        if not hasattr(found, attribute):
+        if not hasattr(value, attribute):
             raise ValueError(f"{_PROG} build: module {module!r} has no {attributes!r}. Check the name in {name!r}.")
-        found = getattr(found, attribute)
-    return found
+        value = getattr(value, attribute)
+    return value
 
 
 def _show(path: str, options: argparse.Namespace) -> int:
@@ -140,8 +140,8 @@ def _show(path: str, options: argparse.Namespace) -> int:
     print(_summary(path, manifest))
     for component in manifest.components:
         names = ", ".join(file.name for file in component.files.values())
-        told = describe(component.dtype, component.shape)
-        print(f"  {component.path or '(record)'}  {told}  {_size(component.size)}  {names}")
+        spec = describe(component.dtype, component.shape)
+        print(f"  {component.path or '(record)'}  {spec}  {_size(component.size)}  {names}")
     known = {name: value for name, value in manifest.key.items() if value not in (None, False)}
     for name, value in known.items():
         print(f"  key: {name} = {f'{len(value)} files' if name == 'files' else value}")
@@ -158,12 +158,16 @@ def _damaged(path: str, manifest: Manifest) -> list[str] | None:
 
 
 def _remove(path: str, options: argparse.Namespace) -> int:
-    found = remove(path)
-    if found is None:
+    removed = remove(path)
+    if removed is None:
         print(f"removed the unfinished cache {path}")
         return 0
-    told = f"{found.num_records} records, {_size(found.size)}" if isinstance(found, Manifest) else f"version {found}"
-    print(f"removed {path} ({told})")
+    what = (
+        f"{removed.num_records} records, {_size(removed.size)}"
+        if isinstance(removed, Manifest)
+        else f"version {removed}"
+    )
+    print(f"removed {path} ({what})")
     return 0
 
 

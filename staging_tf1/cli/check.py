@@ -25,15 +25,15 @@ example:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``check``."""
-    made = parser_for_python_files(
+    parser = parser_for_python_files(
         _PROG,
         "Finds mistakes in code that uses staging areas, queues and feed threads.",
         _EPILOG,
     )
-    made.add_argument("--format", choices=tuple(report.FORMS), default="text")
-    made.add_argument("--select", metavar="CODES", help="run only these rules, such as STG101,STG103 or STG1")
-    made.add_argument("--ignore", metavar="CODES", help="skip these rules")
-    return made
+    parser.add_argument("--format", choices=tuple(report.FORMS), default="text")
+    parser.add_argument("--select", metavar="CODES", help="run only these rules, such as STG101,STG103 or STG1")
+    parser.add_argument("--ignore", metavar="CODES", help="skip these rules")
+    return parser
 
 
 def main(argv: list[str]) -> int:

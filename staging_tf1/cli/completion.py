@@ -27,14 +27,14 @@ _RUN_A_PROGRAM = ("run", "launch")
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `completion`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Prints a script with which a shell completes the commands, flags and files of staging-tf1.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("shell", choices=_SHELLS, help="the shell that reads the script")
-    return made
+    parser.add_argument("shell", choices=_SHELLS, help="the shell that reads the script")
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `export`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} [options] CHECKPOINT FOLDER --input NAME=TENSOR --output NAME=TENSOR",
         description="Writes a SavedModel of what was trained, without the areas and queues that fed it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a checkpoint, such as model.ckpt-100, or its folder for the last one")
     add("folder", metavar="FOLDER", help="where to write; may exist if it is empty")
     for what, meaning in (("input", "a tensor to feed"), ("output", "a tensor to return")):
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="the first dimension of the inputs (default: any)",
     )
-    return made
+    return parser
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -83,14 +83,14 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _tensors(graph: Any, meta: str, named: list[tuple[str, str]]) -> dict[str, Any]:
-    found = {}
+    tensors = {}
     for name, tensor in named:
         try:
-            found[name] = graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
+            tensors[name] = graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
         except (KeyError, ValueError):
             close = [op.name for op in graph.get_operations() if op.name.startswith(tensor.split(":")[0].split("/")[0])]
             like = f" There are {', '.join(close[:8])}." if close else ""
             raise ValueError(
                 f"{meta} has no tensor {tensor!r}, expected a name such as train/Identity:0.{like}"
             ) from None
-    return found
+    return tensors

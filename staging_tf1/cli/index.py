@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `index`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} [--check] [--force] [--skip-corrupt] FILE...\n"
         f"       {_PROG} --write OUT --from DATA.npz [--shards N]",
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip, zlib or zstd files")
     add("--check", action="store_true", help="read every record and compare its checksum")
     add("--force", action="store_true", help="rebuild the index even if it seems up to date")
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     add("--write", metavar="OUT", help="write a TFRecord file with its index, or NAME.array_record")
     add("--from", metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
     add("--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="number of files to write (default: 1)")
-    return made
+    return parser
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -125,10 +125,10 @@ def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles
 
 
 def _corrupt_records(path: str, files: SerializedFiles) -> list[StagingError]:
-    found: list[StagingError] = []
+    errors: list[StagingError] = []
     with progress_bar(f"check {path}", files.num_records, " records") as bar:
         for start in range(0, files.num_records, _CHECKED_PER_READ):
             numbers = np.arange(start, min(start + _CHECKED_PER_READ, files.num_records))
-            found += files.read(numbers)[1].values()
+            errors += files.read(numbers)[1].values()
             bar.update(len(numbers))
-    return found
+    return errors

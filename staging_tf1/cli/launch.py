@@ -31,7 +31,7 @@ _MOST_TASKS, _MOST_RESTARTS, _MOST_SECS = 1000, 10**6, 86_400
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `launch`, for the options before the program."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} [options] -- script.py args...\n       {_PROG} [options] -- -m module args...\n"
         f"       {_PROG} [options] -- program args...",
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     tasks = whole_number(1, _MOST_TASKS)
     add("--workers", type=tasks, default=2, metavar="N", help="workers, with the chief (default: %(default)s)")
     add("--ps", type=tasks, default=1, metavar="N", help="parameter servers (default: %(default)s)")
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         help="how long a parameter server may run on after the last worker, and how long a task that gets SIGTERM may "
         "take to exit (default: %(default)g)",
     )
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -72,7 +72,7 @@ def _open_standard_streams() -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments before those of the command."""
     width = max(map(len, COMMANDS))
-    made = OneLineParser(
+    parser = OneLineParser(
         prog="staging-tf1",
         usage="staging-tf1 COMMAND ...",
         description="The classic StagingArea workflow for graph-mode TensorFlow.",
@@ -81,10 +81,10 @@ def parser() -> argparse.ArgumentParser:
         + "\nexample:\n  staging-tf1 train --workflow staged\n\nFor help on a command: staging-tf1 COMMAND --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action="version", version=f"staging-tf1 {__version__}")
-    made.add_argument("command", metavar="COMMAND", nargs="?", help="one of those below")
-    made.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="the arguments of the command")
-    return made
+    parser.add_argument("--version", action="version", version=f"staging-tf1 {__version__}")
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="one of those below")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="the arguments of the command")
+    return parser
 
 
 if __name__ == "__main__":

@@ -28,24 +28,24 @@ example:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``migrate``."""
-    made = parser_for_python_files(
+    parser = parser_for_python_files(
         _PROG,
         "Rewrites imports and calls to use staging_tf1 and tensorflow.compat.v1. Keeps comments and formatting, and "
         "lists what it does not recognise.",
         _EPILOG,
     )
-    what = made.add_mutually_exclusive_group()
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--diff", action="store_true", help="print the changes")
     what.add_argument("--write", action="store_true", help="change the files")
-    made.add_argument(
+    parser.add_argument(
         "--level",
         choices=("import", "idiom"),
         default="import",
         help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
         "put/get loops become CustomRunner, staged() and StagingSession, if they are recognised with certainty",
     )
-    made.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
-    return made
+    parser.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
+    return parser
 
 
 def main(argv: list[str]) -> int:
@@ -103,8 +103,8 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         {
             "path": changes.path,
             "changed": changes.changed,
-            "changes": [{**_place(note), "what": note.what} for note in changes.done],
-            "left": [{**_place(note), "what": note.what, "do": note.advice} for note in changes.left],
+            "changes": [{**_location(note), "what": note.what} for note in changes.done],
+            "left": [{**_location(note), "what": note.what, "do": note.advice} for note in changes.left],
         }
         for changes in results
     ]
@@ -112,7 +112,7 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
     return json.dumps(report, indent=1) + "\n"
 
 
-def _place(note: Any) -> dict[str, int]:
+def _location(note: Any) -> dict[str, int]:
     return {"line": note.line} if note.cell is None else {"cell": note.cell, "line": note.line}
 
 

@@ -24,7 +24,7 @@ _TAKE_A_VALUE = ("--package", "--stall-secs")
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``run``, for the options before the program."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog="staging-tf1 run",
         usage="staging-tf1 run [options] [--] script.py args...\n       staging-tf1 run [options] -m module args...",
         description="Runs a TensorFlow 1 program on the installed TensorFlow 2. The program's own code sees TensorFlow "
@@ -32,30 +32,30 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument(
+    parser.add_argument(
         "--package",
         action="append",
         default=[],
         metavar="NAME",
         help="an installed package that also sees TensorFlow 1; may be repeated",
     )
-    made.add_argument(
+    parser.add_argument(
         "--claim-version", action="store_true", help=f"set tf.__version__ to {CLAIMED_VERSION} for the program"
     )
-    made.add_argument(
+    parser.add_argument(
         "--no-old-names",
         action="store_true",
         help="do not restore np.object, ndarray.tostring, inspect.getargspec and other removed names, nor the way in "
         "which numpy 1 prints numbers",
     )
-    made.add_argument(
+    parser.add_argument(
         "--stall-secs",
         type=seconds(int(MOST_SECS)),
         metavar="SECONDS",
         help="after how many seconds a run of a session that waits for a queue, an area or a barrier is explained on "
         "stderr; 0 is never (default: STAGING_TF1_STALL_SECS, or else 60)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--auto-stage",
         nargs="?",
         choices=("stage", "report"),
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         help="compute the input of training steps ahead of them (docs/auto_stage.md); with =report only say what that "
         "would change",
     )
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The standard streams of the commands: readers that leave, full disks, and text that an encoding lacks."""
+"""The standard streams of the commands: closed pipes, full disks, and text that an encoding lacks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from staging_tf1.cli.arguments import complain
 __all__ = ["with_streams"]
 
 _ESCAPE = "staging_tf1.escape"
-# As a shell reports a program that SIGPIPE has ended.
+# The exit code that a shell gives to a program that SIGPIPE has ended.
 _NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
 
 
 class _LostOutput(BaseException):
-    """A stream cannot be written. No OSError, which the commands and argparse handle as one of their files."""
+    """A stream cannot be written. Not an OSError: the commands and argparse would take it for one of their files."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
@@ -29,7 +29,7 @@ class _LostOutput(BaseException):
 
 
 class _Descriptor(io.FileIO):
-    """A standard stream, whose first error is raised as `_LostOutput`. What follows is dropped."""
+    """A standard stream. Its first error is raised as `_LostOutput`, and later output is dropped."""
 
     _lost = False
 
@@ -46,9 +46,9 @@ class _Descriptor(io.FileIO):
 def with_streams(prog: str, command: Callable[[], int]) -> int:
     """Run a command and return its exit code, whatever becomes of stdout and stderr.
 
-    If nobody reads its output any more, it ends quietly with the exit code of SIGPIPE, as `cat file | head` does. Any
-    other error while it is written is reported in one line, and the exit code is 1. Text that the encoding of a stream
-    lacks is escaped.
+    If the reader of its output is gone, it ends quietly with the exit code of SIGPIPE, as `cat file | head` does. Any
+    other write error is reported in one line, and the exit code is 1. Text that the encoding of a stream lacks is
+    escaped.
     """
     with _replaced("stdout"), _replaced("stderr"):
         try:

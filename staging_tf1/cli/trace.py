@@ -23,22 +23,22 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `trace`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Prints what a timeline says: the time by part, who waited for whom, and the slowest steps.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("file", metavar="FILE", help="a file that trace_file= has written")
-    made.add_argument(
+    parser.add_argument("file", metavar="FILE", help="a file that trace_file= has written")
+    parser.add_argument(
         "--slowest",
         type=whole_number(0, 1_000_000),
         default=5,
         metavar="N",
         help="how many of the slowest steps to list (default: %(default)s)",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
-    return made
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
 
 
 def main(argv: list[str]) -> int:

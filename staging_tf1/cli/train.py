@@ -35,7 +35,7 @@ _NUMBERS = (
     ("--capacity", whole_number(1, 10_000), "capacity of the staging area, in batches"),
     ("--seed", whole_number(0, 2**31 - 1), "random seed; with one thread, the same seed gives the same losses"),
 )
-# How often the progress bar is printed where each update remains: in a file, and under `staging-tf1 launch`.
+# Seconds between updates of the progress bar where each one remains: in a file, and under `staging-tf1 launch`.
 _SECS_PER_LINE = 2.0
 # What matplotlib writes without further libraries.
 _PICTURES = (".png", ".svg", ".pdf")
@@ -53,14 +53,14 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `train`."""
-    made = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
         "the input pipeline kept up with it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add(
         "--workflow",
         choices=list(WORKFLOWS),
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or ui.perfetto.dev")
     add("--plot", metavar="FILE.png", help="draw loss, accuracy, examples/s and waiting (needs the extra 'bench')")
-    return made
+    return parser
 
 
 def main(argv: list[str]) -> int:
@@ -190,7 +190,7 @@ def _cluster(settings: Settings) -> Cluster:
 
 
 def _log_waiting() -> None:
-    """Print for which task this one waits, and other news. By default, Python drops what is no warning."""
+    """Print which task this one waits for, and other information, which Python drops by default."""
     logger = logging.getLogger("absl")
     logger.addHandler(_AboveTheBar())
     logger.setLevel(logging.INFO)

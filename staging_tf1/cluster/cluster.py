@@ -332,7 +332,7 @@ class Cluster:
     @property
     def may_miss(self) -> bool:
         """Whether the run may end without a worker that is gone."""
-        return self._allow_missing or bool(self.member.shares)
+        return self._allow_missing or bool(self.member.shared_inputs)
 
     @property
     def member(self) -> Member:
@@ -394,7 +394,7 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
     cluster.missed = missing
     if new and cluster.may_miss:
         named = ", ".join(new)
-        said = _GIVEN if cluster.member.shares else _MISSING
+        said = _GIVEN if cluster.member.shared_inputs else _MISSING
         warn(f"{cluster.member_task} ends without {named}. {said}.", StagingWarning)
 
 

@@ -112,22 +112,22 @@ class _Variable:
                 dtype=tf.int64, shape=tf.TensorShape([None]), shared_name=name, container=""
             )
             self._all = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
-            self._slots = tf.placeholder(tf.int64, [None])
-            self._some = tf.raw_ops.ResourceGather(resource=handle, indices=self._slots, dtype=tf.int64)
+            self._cells = tf.placeholder(tf.int64, [None])
+            self._some = tf.raw_ops.ResourceGather(resource=handle, indices=self._cells, dtype=tf.int64)
         self._window = 0
 
     def read(self) -> Acked:
         """Returns all of it."""
         acked = Acked(self._connection.run(self._all))
-        self._window = int(acked.slots.size)
+        self._window = int(acked.cells.size)
         return acked
 
     def acked(self, batches: Sequence[int]) -> list[int]:
         """Returns those of `batches` that are acknowledged. Call `read` before."""
         if not batches:
             return []
-        found = self._connection.run(self._some, {self._slots: [batch % self._window for batch in batches]})
-        return [batch for batch, slot in zip(batches, found, strict=True) if slot > batch]
+        found = self._connection.run(self._some, {self._cells: [batch % self._window for batch in batches]})
+        return [batch for batch, cell in zip(batches, found, strict=True) if cell > batch]
 
     def close(self) -> None:
         """Disconnects."""

@@ -20,7 +20,7 @@ class Lease:
     """What one worker has been given, and has not wholly acknowledged."""
 
     # The worker's fence. With another one, it is another process, or has begun again. "" if nobody has it.
-    token: str
+    fence_key: str
     # How many batches it has been given with this fence.
     given: int = 0
     # Each with the number of batches given before it, its first batch, and the batch after its last.
@@ -28,7 +28,7 @@ class Lease:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what the ledger holds."""
-        return {"token": self.token, "given": self.given, "spans": self.spans}
+        return {"token": self.fence_key, "given": self.given, "spans": self.spans}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Lease:
@@ -79,7 +79,7 @@ class Dealing:
         self, names: Names, workers: Iterable[str], entries: Mapping[str, Any], acked: Acked, num_batches: int | None
     ) -> None:
         self._names, self._workers = names, list(workers)
-        self._num_batches, self._window = num_batches, int(acked.slots.size)
+        self._num_batches, self._window = num_batches, int(acked.cells.size)
         self._leases: dict[str, Lease] = {}
         # The batches of each lease that are not acknowledged.
         self._held: dict[str, set[int]] = {}
@@ -142,10 +142,10 @@ class Dealing:
 
     def _is_over(self, worker: str, entries: Mapping[str, Any]) -> bool:
         """Whether the worker can no longer acknowledge what it has been given."""
-        token = self._leases[worker].token
+        fence_key = self._leases[worker].fence_key
         ask = entries.get(self._names.ask(worker), {})
-        closed = ask.get("token") == token and ask["closed"]
-        return bool(closed or entries.get(self._names.fence(worker)) != token)
+        closed = ask.get("token") == fence_key and ask["closed"]
+        return bool(closed or entries.get(self._names.fence(worker)) != fence_key)
 
     def _take_back(self, worker: str) -> None:
         for batch in self._held.pop(worker):
@@ -170,7 +170,7 @@ class Dealing:
 
     def _draw(self, most: int) -> list[int]:
         """Returns up to `most` batches that are nobody's, those that were given before first."""
-        # Two batches that share a slot must not be under way at once.
+        # Two batches of one cell must not be under way at once.
         end = min([*self._free[:1], *self.held, self._next]) + self._window
         if self._num_batches is not None:
             end = min(end, self._num_batches)

@@ -1,7 +1,7 @@
 """`Fence`: lets the steps of a worker count only while the worker is part of the run.
 
-The chief removes a worker's token when it initializes or restores the model. A step that began before then would count
-batches that the restored model has never seen.
+The chief removes a worker's fence key when it initializes or restores the model. A step that began before then would
+count batches that the restored model has never seen.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ _REFUSED = "is no longer part of this run"
 
 
 class Fence:
-    """Compares this worker's token with that in the ledger, on the server that holds the ledger."""
+    """Compares this worker's fence key with that in the ledger, on the server that holds the ledger."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._entry = f"fence/{cluster.member_task}"
         with tf.control_dependencies(None), tf.device(None), tf.device(f"{cluster.own_device}/device:CPU:0"):
-            self._token = tf.Variable("", trainable=False, collections=[], use_resource=True, name="staging_fence")
+            self._fence_key = tf.Variable("", trainable=False, collections=[], use_resource=True, name="staging_fence")
 
     def check(self) -> Any:
-        """Returns an op that fails unless the token is the present one."""
-        # The token is all that crosses the network. Its arrival says, too, that what it waits for has happened: each
-        # further tensor, or control edge, would cost the server as much again.
-        token = self._token.read_value()
+        """Returns an op that fails unless the fence key is the present one."""
+        # Only the key crosses the network. Its arrival also says that what it waits for has happened: each further
+        # tensor or control edge would cost the server as much again.
+        fence_key = self._fence_key.read_value()
         with tf.control_dependencies(None), tf.device(None), tf.device(self.cluster.shared_device):
             # Not tf.identity: Grappler moves control edges from an identity to its input.
-            token = tf.ensure_shape(token, [])
-            with tf.control_dependencies([token]):
+            fence_key = tf.ensure_shape(fence_key, [])
+            with tf.control_dependencies([fence_key]):
                 present = tf.raw_ops.LookupTableFindV2(
                     table_handle=table_op(),
                     keys=tf.constant([key(self._entry)], tf.int64),
                     default_value=tf.constant(""),
                 )
             return tf.raw_ops.Assert(
-                condition=tf.equal(present[0], token),
+                condition=tf.equal(present[0], fence_key),
                 data=[tf.constant(f"{self.cluster.member_task} {_REFUSED}")],
                 name="fence",
             )
 
     def take(self, session: Any) -> None:
         """Lets steps of `session` count, and those of no other process for this task."""
-        token = text_of(self._entry, self.cluster.member.take_fence())
-        assign = self._token.initializer
+        fence_key = text_of(self._entry, self.cluster.member.take_fence())
+        assign = self._fence_key.initializer
         # The second input of an assignment is its value.
-        run_unwrapped(session, assign, {assign.inputs[1]: token})
+        run_unwrapped(session, assign, {assign.inputs[1]: fence_key})
 
 
 def fence_of(cluster: Cluster, graph: Any) -> Fence:

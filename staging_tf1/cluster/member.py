@@ -5,7 +5,7 @@ Entries of the ledger, each written by one task only::
     run               the chief: the id and state of the run (starting, initialized, failed, ended), the cluster, and a
                       digest of its variables
     ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right
-    fence/WORKER      that worker: a token that its steps must show; the chief removes it when a new run begins, and
+    fence/WORKER      that worker: a key that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
     task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds
     joined/WORKER     each worker, in synchronous training: the id of the run that it has joined
@@ -61,7 +61,7 @@ _PAUSE_SECS = 0.02
 _BEGIN_SECS = 2.0
 
 
-class Shared(Protocol):
+class SharedInput(Protocol):
     """What a pipeline with dynamic shares has in this task."""
 
     def stop(self) -> None:
@@ -122,8 +122,8 @@ class Member:
         self._run_id: str | None = None
         self._variables: str | None = None
         # That of `take_fence`.
-        self.token = ""
-        self._shared: dict[str, Shared] = {}
+        self.fence_key = ""
+        self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
         self._lock = threading.Lock()
 
@@ -144,7 +144,7 @@ class Member:
 
     def stop(self) -> None:
         """Stops giving signs of life, and disconnects. May be called again."""
-        for each in self._shared.values():
+        for each in self._inputs.values():
             each.stop()
         self._pulse.stop()
         self._ticks.stop()
@@ -454,12 +454,12 @@ class Member:
         return run is not None and run["id"] == run_id and run["state"] == "initialized"
 
     def take_fence(self) -> str:
-        """Lets this process step for its task, and no other process. Returns the token that its steps must show."""
-        self.token = uuid.uuid4().hex
+        """Lets this process step for its task, and no other process. Returns the fence key that its steps must show."""
+        self.fence_key = uuid.uuid4().hex
         # It may have finished before, and have been started again.
         self._ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
-        self._ledger.write({f"fence/{self.task}": self.token})
-        return self.token
+        self._ledger.write({f"fence/{self.task}": self.fence_key})
+        return self.fence_key
 
     def await_no_pause(self) -> None:
         """Waits until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
@@ -467,20 +467,20 @@ class Member:
         while PAUSE in self._ledger.read([PAUSE]) and self.clock.now() < end:
             time.sleep(_PAUSE_SECS)
 
-    def share(self, pipeline: str, shared: Shared) -> None:
+    def register(self, pipeline: str, shared: SharedInput) -> None:
         """Keeps what a pipeline with dynamic shares has in this task, until the end. Stops what it had before."""
-        if pipeline in self._shared:
-            self._shared[pipeline].stop()
-        self._shared[pipeline] = shared
+        if pipeline in self._inputs:
+            self._inputs[pipeline].stop()
+        self._inputs[pipeline] = shared
 
     @property
-    def shares(self) -> list[Shared]:
+    def shared_inputs(self) -> list[SharedInput]:
         """What each pipeline with dynamic shares has in this task at present."""
-        return list(self._shared.values())
+        return list(self._inputs.values())
 
     def give_back(self) -> None:
         """Lets others have the batches that this task has been given and has not consumed. It must step no more."""
-        for each in self._shared.values():
+        for each in self._inputs.values():
             each.give_back()
 
     def rival(self) -> str | None:

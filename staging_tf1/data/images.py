@@ -107,11 +107,11 @@ def _read(where: str, path: Path) -> dict[str, Array]:
         raise DataFileError(f"{where} cannot be read: {error}.") from error
 
 
-def _check_keys(where: str, found: list[str]) -> None:
-    missing = [key for key in _KEYS if key not in found]
+def _check_keys(where: str, keys: list[str]) -> None:
+    missing = [key for key in _KEYS if key not in keys]
     if missing:
         raise DataFileError(
-            f"{where} lacks {', '.join(missing)}; it holds {', '.join(found) or 'nothing'}. Expected the layout of "
+            f"{where} lacks {', '.join(missing)}; it holds {', '.join(keys) or 'nothing'}. Expected the layout of "
             f"MNIST: {', '.join(_KEYS)}."
         )
 

@@ -284,8 +284,8 @@ class CustomRunner:
 
     def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
         specs = [
-            check_spec(self._what, each, each.spec if isinstance(each, Source) else each.resolve_spec())
-            for each in sources
+            check_spec(self._what, source, source.spec if isinstance(source, Source) else source.resolve_spec())
+            for source in sources
         ]
         for number, spec in enumerate(specs[1:], start=1):
             if flatten_with_paths(spec) != flatten_with_paths(specs[0]):

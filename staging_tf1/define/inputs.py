@@ -36,7 +36,7 @@ class Tensors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Input:
+class TowerInput:
     """One tower's input. This class is for tensors that the graph computes; subclasses are for datasets and sources."""
 
     values: Any
@@ -47,7 +47,7 @@ class Input:
     # Bytes of one element; None if the number varies or is unknown.
     element_bytes: int | None
     # Whether the towers read one input in rotation.
-    shared: bool
+    in_rotation: bool
     # Read by feed threads; None if the graph computes the values.
     source: Source | StreamSource | None = None
     # A nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
@@ -71,18 +71,18 @@ class Input:
         """
         # Batches of a source come from the host, whatever the device scope of the caller.
         with tf.device("/device:CPU:0") if self.source is not None else nullcontext():
-            made = self._made(position)
-            return made if self.components is self.given else self._fitted(made)
+            tensors = self._made(position)
+            return tensors if self.components is self.given else self._fitted(tensors)
 
-    def _fitted(self, made: Tensors) -> Tensors:
-        leaves = zip(flatten_with_paths(made.structure), flatten(self.given), flatten(self.components), strict=True)
-        structure = pack(made.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
-        return made._replace(flat=_flat(structure), structure=structure)
+    def _fitted(self, tensors: Tensors) -> Tensors:
+        leaves = zip(flatten_with_paths(tensors.structure), flatten(self.given), flatten(self.components), strict=True)
+        structure = pack(tensors.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
+        return tensors._replace(flat=_flat(structure), structure=structure)
 
     @property
     def computes_in_step(self) -> bool:
-        """Whether the step itself computes the values, so that there is one batch of them per step."""
-        return type(self) is Input
+        """Whether the step itself computes the values: one batch per step."""
+        return type(self) is TowerInput
 
     @property
     def init(self) -> Any | None:
@@ -94,7 +94,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class _DatasetInput(Input):
+class _DatasetInput(TowerInput):
     # One iterator for all towers. With an iterator each, towers would see a shuffled dataset in different orders, and
     # their shards would overlap.
     iterators: list[Any] = field(default_factory=list)
@@ -105,8 +105,8 @@ class _DatasetInput(Input):
 
     def _made(self, position: Position | None) -> Tensors:
         if not self.iterators:
-            # The position is read when the iterator is initialized, after a restore. Not if elements may be bad,
-            # because `skip` starts counting again after a bad element, and so skips good ones.
+            # The position is read when the iterator is initialized, after a restore. If elements may be bad, `skip`
+            # cannot be used: it starts counting again after a bad element, and so skips good ones.
             rest = self.values
             if position is not None and not self.fast_forwards:
                 rest = rest.skip(position.first_of_all())
@@ -116,7 +116,7 @@ class _DatasetInput(Input):
 
 
 @dataclass(frozen=True)
-class _SourceInput(Input):
+class _SourceInput(TowerInput):
     def _made(self, position: Position | None) -> Tensors:
         assert self.source is not None
         type_specs = map_structure(specs.as_type_spec, self.spec)
@@ -130,7 +130,7 @@ class _SourceInput(Input):
         return Tensors(_flat(parsed), parsed, placeholders + label, *label)
 
 
-def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[Input]:
+def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[TowerInput]:
     """Returns one input for each tower. Makes no op.
 
     Args:
@@ -155,7 +155,7 @@ def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bo
         return _source_inputs(source_from(what, "values", values), declared, parts, what)
 
 
-def fitted(given: Input, spec: Any, cast: Any, what: str) -> Input:
+def fitted(given: TowerInput, spec: Any, cast: Any, what: str) -> TowerInput:
     """Returns the input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
 
     Raises:
@@ -222,13 +222,13 @@ def _check_graph(tensor: Any, what: str) -> None:
         )
 
 
-def _tensors_input(values: Any, towers: int) -> Input:
+def _tensors_input(values: Any, towers: int) -> TowerInput:
     given = specs.of_tensors(values)
     flat = specs.of_tensors(tf.nest.flatten(values, expand_composites=True))
-    return Input(values, given, given, specs.element_bytes(flat, None), shared=towers > 1)
+    return TowerInput(values, given, given, specs.element_bytes(flat, None), in_rotation=towers > 1)
 
 
-def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
+def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> TowerInput:
     given = specs.of_dataset(dataset)
     service = service_of(dataset)
     return _DatasetInput(
@@ -236,7 +236,7 @@ def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
         given,
         given,
         specs.element_bytes(given, None),
-        shared=parts.towers > 1,
+        in_rotation=parts.towers > 1,
         # Without BY_BATCHES a position cannot be mapped: batch 3 of one pass has nothing to do with that of another.
         fingerprint=fingerprint_of(
             {"source": DATA_SERVICE} if service else {"source": "tf.data.Dataset", **BY_BATCHES}, parts
@@ -246,14 +246,14 @@ def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> Input:
     )
 
 
-def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, what: str) -> list[Input]:
+def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, what: str) -> list[TowerInput]:
     if isinstance(source, Source):
         whole = fingerprint_of(source.fingerprint(), parts)
         shards = divided(source, parts, what, saves_seed=True)
         checked = [specs.narrowed(check_spec(what, shard, shard.spec), declared) for shard in shards]
         limit = common_batches(source, parts, what)
-        inputs = [_source_input(shard, spec, whole, shared=False) for shard, spec in zip(shards, checked)]
-        return [replace(each, limit=limit) for each in inputs]
+        inputs = [_source_input(shard, spec, whole, in_rotation=False) for shard, spec in zip(shards, checked)]
+        return [replace(tower_input, limit=limit) for tower_input in inputs]
     check_divisible(what, f"a {type(source).__name__}", parts)
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
@@ -262,7 +262,7 @@ def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, w
     # Towers in rotation would all have to save the state of the last one, and workers of a cluster one each. They read
     # up to their position instead.
     alone = parts.towers == 1 and not parts.own_inputs
-    return [_source_input(source, spec, dealt, shared=parts.towers > 1, keeps_state=alone)] * parts.towers
+    return [_source_input(source, spec, dealt, in_rotation=parts.towers > 1, keeps_state=alone)] * parts.towers
 
 
 def _source_input(
@@ -270,16 +270,16 @@ def _source_input(
     spec: Any,
     fingerprint: dict[str, int | str] | None,
     *,
-    shared: bool,
+    in_rotation: bool,
     keeps_state: bool = False,
-) -> Input:
+) -> TowerInput:
     given = specs.of_source(source, spec)
     return _SourceInput(
         None,
         given,
         given,
         source.bytes_per_batch if isinstance(source, Source) and source.features is None else None,
-        shared,
+        in_rotation,
         source,
         spec,
         fingerprint,

@@ -14,7 +14,7 @@ from staging_tf1.sources import Source, StreamSource
 from staging_tf1.workers.pool import LANES_EACH
 from staging_tf1.workers.shipping import check_picklable
 
-# Each has its own interpreter, and two feed threads that wait for it.
+# Two feed threads wait for each process.
 _MOST_PROCESSES = MOST_THREADS // LANES_EACH
 
 

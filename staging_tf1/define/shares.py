@@ -11,8 +11,8 @@ from staging_tf1.errors import ClusterError, LeftoverWarning, warn
 from staging_tf1.graph.position import DYNAMIC
 from staging_tf1.sources import Source, StreamSource
 
-# How the workers share an input. "static": a shard each. "own": each has an input of its own. "dynamic": what the chief
-# hands out.
+# How the workers share an input. "static": each reads a shard. "own": each has its own input. "dynamic": the chief
+# hands out batches.
 SHARES = ("static", "own", DYNAMIC)
 
 
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 def parts_of(cluster: Cluster | None, share: str, towers: int) -> Parts:
     """Returns the parts that the towers of this process get."""
     if share == DYNAMIC:
-        # Without other workers, too, so that the checkpoint is the same.
+        # Also without a cluster, so that the checkpoint is the same.
         return Parts(0, 1, 1, dealt=True)
     if cluster is None:
         return Parts(0, towers, towers)

@@ -23,7 +23,7 @@ from staging_tf1.spec.composite import composite_spec, is_composite_spec
 from staging_tf1.spec.ragged import RaggedSpec
 from staging_tf1.spec.sparse import SparseSpec
 
-# In the table of conflicts.
+# A missing component in the table of conflicts.
 _ABSENT = "-"
 
 
@@ -253,12 +253,12 @@ def _dtype(dtype: Any, shown: str, what: str) -> Any:
         # tf.as_dtype also takes enum numbers: True and 1 are float32.
         if dtype is None or isinstance(dtype, (numbers.Number, np.generic, np.ndarray)):
             raise TypeError
-        found = tf.as_dtype(dtype).base_dtype
+        converted = tf.as_dtype(dtype).base_dtype
     except Exception:
         raise TypeError(f"{what} got {shown}, {expected}.") from None
-    if not castable(found):
+    if not castable(converted):
         raise TypeError(f"{what} got {shown}, {expected}.")
-    return found
+    return converted
 
 
 def _listed(specs: Mapping[str, Any]) -> str:

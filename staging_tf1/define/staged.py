@@ -26,7 +26,7 @@ from staging_tf1.arguments import (
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define.feed_threads import check_threads, refuse_computed, threads_of
-from staging_tf1.define.inputs import Input, fitted, inputs_for
+from staging_tf1.define.inputs import TowerInput, fitted, inputs_for
 from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
 from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -37,7 +37,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
-from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, Share
+from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, TowerRange
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 from staging_tf1.graph.token_area import on
 
@@ -84,7 +84,7 @@ def staged(
     share: str = "static",
     name: str | None = None,
 ) -> Any:
-    """Stages `values` and returns tensors of the same structure, one step behind.
+    """Stages `values` and returns prefetched tensors of the same structure.
 
     A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. A run takes
     a batch only if it fetches something that depends on them. After the last batch it raises
@@ -102,15 +102,15 @@ def staged(
         must be known.
       device: device of the area, such as "/device:GPU:0"; None is the device scope of the call.
       devices: a device for each tower. The result is a list with one structure per tower. Each tower gets different
-        batches, from its own threads. If the towers' numbers of batches differ, a step that not every tower has a batch
-        for takes nothing. The towers that still have batches can then be fetched separately.
+        batches, from its own threads. If not every tower has a batch left, a common step takes nothing. The towers that
+        have batches can then be fetched separately.
       num_threads: feed threads per tower, up to 1,024 for all towers. Batches of a source keep their order; batches
         that the graph computes only keep it with one thread. `tf.data.AUTOTUNE` (-1, also `staging.AUTOTUNE`) starts
         with one thread, and adds and removes threads by what the steps wait; batches and their order stay the same.
         Sources only.
       num_processes: worker processes per tower that make the batches of a random-access source, in the same order as
-        threads. 0 uses threads. For sources whose work is done in Python, which holds the interpreter's lock. Each
-        batch is made in memory that it shares with this process, and is not copied. `memory_limit` also limits that
+        threads. 0 uses threads. For sources whose work is done in Python, which holds the GIL. Each batch is made in
+        memory that the worker shares with this process, and is not copied. `memory_limit` also limits that
         memory, which the next batch in order may exceed (docs/performance.md). The source must be picklable. Linux
         only.
       nice: lowers the priority of the feed threads and the worker processes, 0 to 19 as in nice(2). Linux only; ignored
@@ -190,41 +190,43 @@ def staged(
             check_dealt(what, cluster, len(towers), lockstep=options.lockstep)
         parts = parts_of(options.cluster, options.share, len(towers))
         inputs = inputs_for(values, spec, parts, what, skips=bool(options.skip_rule.types))
-        inputs = [fitted(each, spec, cast, what) for each in inputs]
+        inputs = [fitted(tower_input, spec, cast, what) for tower_input in inputs]
         _check_lockstep(options, inputs, what)
-        if options.num_threads == AUTOTUNE and any(each.source is None for each in inputs):
+        if options.num_threads == AUTOTUNE and any(tower_input.source is None for tower_input in inputs):
             refuse_computed(what)
         if options.num_processes:
-            check_in_processes(what, [each.source for each in inputs])
+            check_in_processes(what, [tower_input.source for tower_input in inputs])
         _check_resume(options, inputs, what)
         options = replace(options, capacity=_fit(options, inputs, what))
-        # Without the caller's control dependencies, which every step that takes a batch would compute.
+        # Without the caller's control dependencies, which each step that takes a batch would run.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             with on(None if cluster is None else cluster.own_device):
                 structures = _build(scope.rstrip("/"), site, inputs, options)
     return structures[0] if devices is None else structures
 
 
-def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options) -> list[Any]:
+def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Options) -> list[Any]:
     """Makes the ops and registers the pipeline; returns the structure of staged tensors of each tower."""
     first = inputs[0]
     position: Position | None = None
     if options.share == DYNAMIC:
         assert first.fingerprint is not None
-        position = DealtPosition(first.fingerprint, _share(1, options.cluster))
+        position = DealtPosition(first.fingerprint, _tower_range(1, options.cluster))
     elif first.fingerprint is not None:
-        position = Position(first.fingerprint, _share(len(inputs), options.cluster), keeps_state=first.keeps_state)
+        position = Position(
+            first.fingerprint, _tower_range(len(inputs), options.cluster), keeps_state=first.keeps_state
+        )
     sinks: list[Sink] = []
     structures: list[Any] = []
     consumed: list[list[Any]] = []
     for tower, each in enumerate(inputs):
         with tf.name_scope(f"tower_{tower}") if len(inputs) > 1 else nullcontext():
-            made = each.tensors(position)
+            tensors = each.tensors(position)
             how = _how_to_stage(tower, each, options, position)
             sink_name = f"{name}/{tower}" if len(inputs) > 1 else name
-            sinks.append(staged_sink(sink_name, made.flat, made.placeholders, how, made.label))
-        structures.append(tf.nest.pack_sequence_as(made.structure, list(sinks[-1].outputs), expand_composites=True))
-        consumed.append(made.flat)
+            sinks.append(staged_sink(sink_name, tensors.flat, tensors.placeholders, how, tensors.label))
+        structures.append(tf.nest.pack_sequence_as(tensors.structure, list(sinks[-1].outputs), expand_composites=True))
+        consumed.append(tensors.flat)
     register(
         Pipeline(
             name,
@@ -242,15 +244,15 @@ def _build(name: str, site: CallSite, inputs: Sequence[Input], options: _Options
     return structures
 
 
-def _share(towers: int, cluster: Cluster | None) -> Share:
+def _tower_range(towers: int, cluster: Cluster | None) -> TowerRange:
     if cluster is None:
-        return Share(0, towers, towers)
+        return TowerRange(0, towers, towers)
     first, all_towers = (cluster.worker_index or 0) * towers, cluster.num_workers * towers
     fence = fence_of(cluster, tf.get_default_graph())
-    return Share(first, towers, all_towers, cluster.shared_device, fence.check)
+    return TowerRange(first, towers, all_towers, cluster.shared_device, fence.check)
 
 
-def _how_to_stage(tower: int, each: Input, options: _Options, position: Position | None) -> Staging:
+def _how_to_stage(tower: int, each: TowerInput, options: _Options, position: Position | None) -> Staging:
     return Staging(
         capacity=options.capacity,
         device=options.devices[tower],
@@ -258,14 +260,15 @@ def _how_to_stage(tower: int, each: Input, options: _Options, position: Position
         release=len(options.devices) == 1 or options.lockstep,
         advance=None if position is None else partial(position.advance, tower),
         # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-        counts=position is not None
+        stamps=position is not None
         and (
-            position.skip is not None or (bool(options.skip_rule.types) and each.source is not None and not each.shared)
+            position.skip is not None
+            or (bool(options.skip_rule.types) and each.source is not None and not each.in_rotation)
         ),
     )
 
 
-def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Producer:
+def _producer(tower: int, sink: Sink, each: TowerInput, options: _Options) -> Producer:
     return Producer(
         sink.name,
         each.source,
@@ -275,7 +278,7 @@ def _producer(tower: int, sink: Sink, each: Input, options: _Options) -> Produce
         ),
         options.nice,
         tower,
-        shares_input=each.shared,
+        in_rotation=each.in_rotation,
         chained=each.source is None and is_chained(sink.put),
         skip_rule=options.skip_rule,
         keeps_state=each.keeps_state,
@@ -304,7 +307,7 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
     return list(devices)
 
 
-def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> None:
+def _check_lockstep(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
     if not options.lockstep:
         return
     if options.num_threads != 1:
@@ -324,7 +327,7 @@ def _check_lockstep(options: _Options, inputs: Sequence[Input], what: str) -> No
         )
 
 
-def _check_resume(options: _Options, inputs: Sequence[Input], what: str) -> None:
+def _check_resume(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
     service = inputs[0].service
     if service and options.resume == "exact":
         raise ValueError(
@@ -335,12 +338,12 @@ def _check_resume(options: _Options, inputs: Sequence[Input], what: str) -> None
         )
 
 
-def _fit(options: _Options, inputs: Sequence[Input], what: str) -> int:
+def _fit(options: _Options, inputs: Sequence[TowerInput], what: str) -> int:
     """Returns the capacity that fits into the memory limit."""
     limit = options.memory_limit
     if limit == 0:
         return options.capacity
-    sizes = [each.element_bytes for each in inputs if each.element_bytes is not None]
+    sizes = [tower_input.element_bytes for tower_input in inputs if tower_input.element_bytes is not None]
     if len(sizes) < len(inputs):
         raise ValueError(
             f"{what} got memory_limit={limit} bytes, but the size of an element is unknown at build time. Set "

@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     from staging_tf1.feed.pipeline_run import PipelineRun
     from staging_tf1.feed.producer_run import ProducerRun
 
-# How often a number is decided.
+# The time between two decisions.
 EVERY_SECS = 0.5
-# Sources that wait, as for a network, need more threads than there are cores.
+# A source that waits, for a network or a disk, needs more threads than there are cores.
 _MOST = 16
 # A stream is read by one thread at a time. A second one converts and puts the batch before.
 _MOST_OF_STREAM = 2
 
-# What a reading covers, at most.
+# What an observation covers, at most.
 _WINDOW_SECS = 2.0
-# What a reading must cover to judge a trial; and to remove a thread.
+# What an observation must cover to judge a trial; and to remove a thread.
 _JUDGE_SECS, _REMOVE_SECS = 0.9, 1.9
 _LEAST_BATCHES = 4
 # Above this share of the time that steps wait, threads are added; below the other one, they may be removed.
 _ADD, _REMOVE = 0.05, 0.02
 # By how much a loop must get faster to keep more threads. Rounds of an unchanged loop differ by as much.
 _GAIN = 1.03
-# Spare source time: batches take unequally long. More of it for a thread less than for a thread more.
+# Spare source time, because batches take unequally long. Removing a thread needs more of it than adding one.
 _SPARE, _SPARE_TO_REMOVE = 1.1, 1.4
-# A source that computes for less than this is not worth to pass the GIL from thread to thread.
+# For a source that computes for less than this, passing the GIL from thread to thread costs more than it gains.
 _SHORT_SECS = 1e-3
 _COMPUTES = 0.25
 # Decisions for which a failed trial is not repeated: at first, and at most (5 s, 5 minutes).
 _REST, _LONGEST_REST = 10, 600
 
 
-class Reading(NamedTuple):
+class Observation(NamedTuple):
     """What a producer and its steps did in the last seconds, under one number of threads."""
 
     secs: float
-    # Those that steps took.
+    # Taken by steps.
     batches: int
     # The share of the time that steps waited for this input, from 0 to 1.
     waited: float
@@ -99,53 +99,53 @@ class State:
     next_rest: int = _REST
 
 
-def decide(state: State, reading: Reading, most: int, cores: int) -> State:
+def decide(state: State, observed: Observation, most: int, cores: int) -> State:
     """Return the next state. A pure function.
 
     Args:
       state: the present one.
-      reading: since the last change of the number, at most the last 2 s.
+      observed: what happened since the last change of the number, at most in the last 2 s.
       most: the threads that there are.
       cores: those that this producer may use.
 
-    >>> state = decide(State(), Reading(1.0, 40, waited=0.7, source_secs=0.02, lock_share=0.0), most=16, cores=2)
+    >>> state = decide(State(), Observation(1.0, 40, waited=0.7, source_secs=0.02, lock_share=0.0), most=16, cores=2)
     >>> state.number, state.before
     (3, 1)
-    >>> decide(state, Reading(1.0, 120, waited=0.0, source_secs=0.02, lock_share=0.0), most=16, cores=2).number
+    >>> decide(state, Observation(1.0, 120, waited=0.0, source_secs=0.02, lock_share=0.0), most=16, cores=2).number
     3
     """
     if state.rest:
         state = replace(state, rest=state.rest - 1)
         if not state.rest:
             state = replace(state, ceiling=1024, floor=1)
-    if reading.batches < _LEAST_BATCHES:
+    if observed.batches < _LEAST_BATCHES:
         return state
     if state.before:
-        return _judge(state, reading) if reading.secs >= _JUDGE_SECS else state
+        return _judge(state, observed) if observed.secs >= _JUDGE_SECS else state
     number = state.number
-    if reading.waited > _ADD and (reading.lock_share is not None or reading.secs >= _JUDGE_SECS):
-        most = min(most, reading.useful(cores), state.ceiling - 1)
+    if observed.waited > _ADD and (observed.lock_share is not None or observed.secs >= _JUDGE_SECS):
+        most = min(most, observed.useful(cores), state.ceiling - 1)
         # At most four times as many: the model does not know how the threads get in each other's way.
-        number = min(max(reading.threads(_SPARE), number + 1), 4 * number, most)
-        return _try(state, number, reading) if number > state.number else state
-    is_idle = reading.waited < _REMOVE and reading.threads(_SPARE_TO_REMOVE) < number
-    if is_idle and number > state.floor and reading.secs >= _REMOVE_SECS:
-        return _try(state, number - 1, reading)
+        number = min(max(observed.threads(_SPARE), number + 1), 4 * number, most)
+        return _try(state, number, observed) if number > state.number else state
+    is_idle = observed.waited < _REMOVE and observed.threads(_SPARE_TO_REMOVE) < number
+    if is_idle and number > state.floor and observed.secs >= _REMOVE_SECS:
+        return _try(state, number - 1, observed)
     return state
 
 
-def _try(state: State, number: int, reading: Reading) -> State:
-    return replace(state, number=number, before=state.number, rate_before=reading.rate)
+def _try(state: State, number: int, observed: Observation) -> State:
+    return replace(state, number=number, before=state.number, rate_before=observed.rate)
 
 
-def _judge(state: State, reading: Reading) -> State:
+def _judge(state: State, observed: Observation) -> State:
     kept = replace(state, before=0)
     if state.number > state.before:
-        if reading.rate >= _GAIN * state.rate_before:
+        if observed.rate >= _GAIN * state.rate_before:
             return kept
         bounds = {"ceiling": state.number}
     else:
-        if reading.waited <= _ADD:
+        if observed.waited <= _ADD:
             return kept
         bounds = {"floor": state.before}
     rest = state.next_rest
@@ -184,21 +184,21 @@ class Autotuner:
 
     def __init__(self, run: PipelineRun, producers: list[ProducerRun]) -> None:
         self._run = run
-        self._tuned = [_Tuned(each, max(1, usable_cores() // len(producers))) for each in producers]
+        self._tuned = [_Tuned(producer, max(1, usable_cores() // len(producers))) for producer in producers]
         self.thread = threading.Thread(target=self._watch, name=f"feed:{run.pipeline.name}:autotune", daemon=True)
 
     def _watch(self) -> None:
         probe = LockProbe()
         probe.start([self._run])
         try:
-            while feeding := [each for each in self._tuned if not each.producer.crew.ended]:
+            while feeding := [tuned for tuned in self._tuned if not tuned.producer.crew.ended]:
                 if not feeding[0].producer.crew.wait_for_end(EVERY_SECS):
                     self._decide(probe)
         finally:
             probe.stop()
 
     def _decide(self, probe: LockProbe) -> None:
-        sinks = [each.producer.sink.sink for each in self._tuned]
+        sinks = [tuned.producer.sink.sink for tuned in self._tuned]
         try:
             sums = run_unwrapped(self._run.session, [sink.stats.value for sink in sinks])
         except (tf.errors.OpError, RuntimeError) as error:
@@ -222,13 +222,13 @@ class _Tuned:
         producer.resize(1)
 
     def decide(self, figures: GetFigures, held: float | None) -> None:
-        """Decides the number, from the figures of the gets and the share of the time that threads held the GIL."""
+        """Decides the number from the figures of the gets and from `held`, the share of the time with a held GIL."""
         self._totals.append(self._now(figures))
-        reading = self._reading(held)
-        if reading is None:
+        observed = self._observed(held)
+        if observed is None:
             return
         before = self._state.number
-        self._state = decide(self._state, reading, self.producer.producer.num_threads, self._cores)
+        self._state = decide(self._state, observed, self.producer.producer.num_threads, self._cores)
         if self._state.number != before:
             self._largest = max(self._largest, self._state.number)
             self.producer.resize(self._state.number)
@@ -245,7 +245,7 @@ class _Tuned:
             sum(state.source_secs for state in states),
         )
 
-    def _reading(self, held: float | None) -> Reading | None:
+    def _observed(self, held: float | None) -> Observation | None:
         """Returns what happened since the last change; None if too little has."""
         totals, now = self._totals, self._totals[-1]
         while len(totals) > 2 and _is_enough(totals[1], now):
@@ -256,7 +256,7 @@ class _Tuned:
             return None
         measured = sum(state.measured_secs for state in self.producer.states)
         cpu_secs = sum(state.measured_cpu_secs for state in self.producer.states)
-        return Reading(
+        return Observation(
             secs,
             now.taken - then.taken,
             _waited_share(then, now),
@@ -267,7 +267,7 @@ class _Tuned:
 
 
 def _is_enough(then: _Totals, now: _Totals) -> bool:
-    """Whether a reading needs nothing from before `then`."""
+    """Whether an observation needs nothing from before `then`."""
     return now.at - then.at >= _WINDOW_SECS and now.taken - then.taken >= _LEAST_BATCHES
 
 

@@ -75,13 +75,10 @@ class BatchReader:
         state.ignored += 1
 
     def stop(self) -> None:
-        """Ends a wait for batches that are not this worker's yet, as at the end of the data."""
+        """Ends a wait for batches that the chief has not handed out, as at the end of the data."""
 
-    def count_of(self, number: int) -> int:
-        """Returns how many batches of the source the delivery of `number` stands for. Call it in order of delivery.
-
-        Where workers share the batches dynamically, it returns the number of the batch in the source.
-        """
+    def stamp_of(self, number: int) -> int:
+        """Returns the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
@@ -149,7 +146,7 @@ class SuppliedReader(BatchReader):
         """See base class."""
         self._supply.stop()
 
-    def count_of(self, number: int) -> int:
+    def stamp_of(self, number: int) -> int:
         """See base class."""
         return self._batches.pop(number)
 
@@ -173,7 +170,7 @@ class BatchReaders:
     def for_threads(self) -> list[BatchReader]:
         """Makes a reader for each producer. Of a shared input, each tower reads its own batches."""
         return [
-            BatchReader(producer, self._share(producer, start), start)
+            BatchReader(producer, self._reader_of_tower(producer, start), start)
             if producer.supply is None
             else SuppliedReader(producer, producer.supply)
             for producer, start in self._starts
@@ -183,9 +180,9 @@ class BatchReaders:
         """Makes a reader for each producer. Of a shared input, each tower reads whatever comes next."""
         return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
 
-    def _share(self, producer: Producer, start: int) -> Reader | None:
+    def _reader_of_tower(self, producer: Producer, start: int) -> Reader | None:
         reader = self._reader(producer, start)
-        if reader is None or not producer.shares_input:
+        if reader is None or not producer.in_rotation:
             return reader
         return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.skip_rule)
 
@@ -194,7 +191,7 @@ class BatchReaders:
             return None
         if isinstance(producer.source, Source):
             return IndexReader(producer.source, producer.skip_rule, start, producer.limit)
-        return self._stream(producer, producer.source, self.rotation.first if producer.shares_input else start)
+        return self._stream(producer, producer.source, self.rotation.first if producer.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
         return self._streams.setdefault(id(source), StreamReader(source, producer.skip_rule, start))

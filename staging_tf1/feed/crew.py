@@ -28,11 +28,11 @@ class Crew:
 
     def admit(self, state: ThreadState) -> bool:
         """Parks the calling thread until it is among those that work. Returns False if it is to end instead."""
-        if state.place < self.number:
+        if state.index < self.number:
             return True
         state.now(PARKED)
         with self._changed:
-            self._changed.wait_for(lambda: self.ended or state.place < self.number)
+            self._changed.wait_for(lambda: self.ended or state.index < self.number)
             return not self.ended
 
     def resize(self, number: int) -> None:

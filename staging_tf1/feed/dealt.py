@@ -18,7 +18,7 @@ from staging_tf1.sources import Source
 
 @dataclass(frozen=True)
 class _InTask:
-    """What a pipeline has in this task."""
+    """What feeds a pipeline in this task."""
 
     supply: LeasedSupply
     # On the chief.
@@ -52,14 +52,14 @@ def _supply(
         run_unwrapped(session, skips[0], {skips[1]: batch})
 
     def look() -> tuple[int, Acked]:
-        staged, slots = run_unwrapped(session, (sink.size, variable))
-        return int(staged), Acked(slots)
+        staged, cells = run_unwrapped(session, (sink.size, variable))
+        return int(staged), Acked(cells)
 
     if cluster is None:
         return LocalSupply(Acked(run_unwrapped(session, variable)), num_batches, skip)
     supply = LeasedSupply(cluster, pipeline.name, look, skip)
     dealer = Dealer(cluster.member, pipeline.name, position.name, num_batches) if cluster.is_chief else None
-    cluster.member.share(pipeline.name, _InTask(supply, dealer))
+    cluster.member.register(pipeline.name, _InTask(supply, dealer))
     if dealer is not None:
         dealer.start()
     return supply

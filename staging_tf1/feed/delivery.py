@@ -35,7 +35,7 @@ class Delivery:
 
     @property
     def stopping(self) -> bool:
-        """Whether an error or a stop has ended the puts."""
+        """Whether puts are prevented, after an error or a stop."""
         return self._stopping.is_set()
 
     def begin_to_stop(self) -> bool:
@@ -51,7 +51,7 @@ class Delivery:
 
     def staged_one(self, tower: int) -> None:
         """Counts a staged batch and releases the round that it completes."""
-        self._tell(lambda barrier: barrier.staged_one(tower))
+        self._apply(lambda barrier: barrier.staged_one(tower))
 
     def producer_ended(self, tower: int) -> None:
         """Closes the sink after its last producer. With several towers, the barrier decides when."""
@@ -59,18 +59,18 @@ class Delivery:
             return
         if self.barrier is None:
             self.sinks[tower].close()
-        self._tell(lambda barrier: barrier.end(tower))
+        self._apply(lambda barrier: barrier.end(tower))
 
     # Called by the steps.
 
-    def ask(self, towers: frozenset[int]) -> None:
+    def expect_towers(self, towers: frozenset[int]) -> None:
         """Tells the barrier which towers the next step takes from. A step for some of the towers may run separately.
 
         Raises:
           tf.errors.OutOfRangeError: one of several towers has no batch left for a common step.
         """
         if towers:
-            self._tell(lambda barrier: barrier.ask(len(towers) < len(self.sinks)))
+            self._apply(lambda barrier: barrier.expect(alone=len(towers) < len(self.sinks)))
             self._refuse_beyond_the_end(towers)
 
     def drain(self) -> None:
@@ -117,8 +117,8 @@ class Delivery:
                 f"remaining batches.",
             )
 
-    def _tell(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
-        """Tells the barrier about an event, then releases what is due and closes what is finished."""
+    def _apply(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
+        """Applies an event to the barrier, then releases what is due and closes what is finished."""
         if self.barrier is None:
             return
         # No tower may be closed between the decision to release its last batch and the release. Nothing in here waits

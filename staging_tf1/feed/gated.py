@@ -22,7 +22,7 @@ from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
 
-# How often a checkpoint is tried again. A pause is broken only if the chief stood still for long in the middle of it.
+# How often a checkpoint is tried. A pause fails only if the chief itself stood still for long during it.
 _MOST_TRIES = 3
 
 
@@ -50,14 +50,14 @@ class GatedRuns:
 
     def __init__(self, session: Any, cluster: Cluster) -> None:
         self._session, self._cluster, self._gate = session, cluster, cluster.member.gate
-        self._pipelines = [each for each in pipelines_of(session.graph) if each.cluster is not None]
-        position = next((each.position for each in self._pipelines), None)
+        self._pipelines = [pipeline for pipeline in pipelines_of(session.graph) if pipeline.cluster is not None]
+        position = next((pipeline.position for pipeline in self._pipelines), None)
         self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
         self._sinks = {sink.take.name: sink for each in self._pipelines for sink in each.sinks if sink.take is not None}
         self._kinds = ByFetches(self._look_up)
-        # The batches that went to runs that have ended.
+        # The batches that ended runs have taken.
         self._taken: Counter[Sink] = Counter()
-        # Whether a run has failed, which may have taken a batch or not.
+        # Whether a run has failed: it may have taken a batch.
         self._is_unsure = False
         self._lock = threading.Lock()
         self._run_before = session.run
@@ -73,7 +73,7 @@ class GatedRuns:
         return self._pass(kind, self._run_before, fetches, feed_dict, options, run_metadata)
 
     def call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns `call`, which runs `fetches` past the session's `run`, as a run that stands still."""
+        """Returns `call`, which runs `fetches` past the session's `run`, as a run that waits in pauses."""
         return partial(self._pass, self._kinds.of(fetches, None) or _OTHER, call)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> _Kind | None:
@@ -110,9 +110,9 @@ class GatedRuns:
             return False
         # A get takes a token, counts, and only then removes its element. So one that has its token is seen in the
         # first run or in the second.
-        held = run_unwrapped(self._session, [[sink.size for sink in sinks], [each.held for each in repairs]])
+        held = run_unwrapped(self._session, [[sink.size for sink in sinks], [repair.held for repair in repairs]])
         sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
-        taken = [GetStats.batches(each) for each in sums]
+        taken = [GetStats.batches(gets) for gets in sums]
         with self._lock:
             return not any(map(any, held)) and taken == [self._taken[sink] for sink in sinks]
 

@@ -21,8 +21,8 @@ class FeederSide:
         self._grant = fast_callable(session, feeds=(), targets=[handshake.grant], in_caller_thread=True)
         self._wait_taken = fast_callable(session, feeds=(), targets=[handshake.wait_taken.op], in_caller_thread=True)
         self._end = fast_callable(session, feeds=(), targets=[handshake.end], in_caller_thread=True)
-        self._told = session.make_callable(handshake.told)
-        self._tell = fast_callable(session, feeds=(), targets=[handshake.tell], in_caller_thread=True)
+        self._wakes = session.make_callable(handshake.wakes)
+        self._wake = fast_callable(session, feeds=(), targets=[handshake.wake], in_caller_thread=True)
         self._held = 0
 
     def make_room(self, records: int) -> None:
@@ -49,10 +49,10 @@ class FeederSide:
             self._let_take()
         self._end()
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wakes the feeder, so that it checks how much the queue holds. Does not block."""
-        if not self._told():
-            self._tell()
+        if not self._wakes():
+            self._wake()
 
     def _let_take(self) -> None:
         if not self._pending():

@@ -32,7 +32,7 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
     if cluster.is_chief:
         with cluster.member.telling_failures():
             return _as_chief(pipelines, session)
-    names = [each.name for each in pipelines if each.position is not None]
+    names = [pipeline.name for pipeline in pipelines if pipeline.position is not None]
     if not (names or cluster.sync):
         return points_of_run(pipelines, session)
     while True:
@@ -60,12 +60,12 @@ def _as_chief(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     if continues is None:
         # A session made by hand may have initialized the variables again.
         member.begin_run()
-    tokens = sync_tokens_of(session.graph)
-    if tokens is not None and not continues:
-        # With tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
-        run_unwrapped(session, tokens.drain)
+    sync_tokens = sync_tokens_of(session.graph)
+    if sync_tokens is not None and not continues:
+        # With sync tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
+        run_unwrapped(session, sync_tokens.drain)
     starts = resume_points(pipelines, session, before_change=member.begin_run if continues else None)
-    positioned = [each.name for each in pipelines if each.position is not None]
+    positioned = [pipeline.name for pipeline in pipelines if pipeline.position is not None]
     if positioned:
         fence_of(cluster, session.graph).take(session)
     member.mark_initialized(positioned)

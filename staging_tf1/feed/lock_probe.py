@@ -27,10 +27,10 @@ _LEAST_SAMPLES = 8
 
 @dataclass
 class _Samples:
-    """Those during which a feed thread of a pipeline was in the source."""
+    """The samples at which a feed thread of one pipeline was in the source."""
 
     count: int = 0
-    # How many of them met a held GIL.
+    # How many met a held GIL.
     held: int = 0
     # From one sample to the next, and the CPU time of the main thread.
     secs: float = 0.0

@@ -32,7 +32,7 @@ class GraphView:
 
 def html_of(pipelines: Sequence[Pipeline]) -> str:
     """Return the picture of the pipelines as HTML; "" if there are none."""
-    title = f"The pipelines {', '.join(each.name for each in pipelines)}"
+    title = f"The pipelines {', '.join(pipeline.name for pipeline in pipelines)}"
     return display.picture(draw(pipelines, title), title) if pipelines else ""
 
 
@@ -63,12 +63,12 @@ def _draw_sink(picture: Picture, top: int, pipeline: Pipeline, feeding: Sequence
 
 
 def _feeding(pipeline: Pipeline, tower: int) -> list[Producer]:
-    own = [each for each in pipeline.producers if each.tower == tower]
+    own = [producer for producer in pipeline.producers if producer.tower == tower]
     return own or list(pipeline.producers)  # towers that share an input
 
 
 def _source(feeding: Iterable[Producer]) -> str:
-    source = next((each.source for each in feeding if each.source is not None), None)
+    source = next((producer.source for producer in feeding if producer.source is not None), None)
     if source is None:
         return "the graph\ncomputes the batches"
     size = getattr(source, "batch_size", None)
@@ -78,8 +78,8 @@ def _source(feeding: Iterable[Producer]) -> str:
 def _threads(pipeline: Pipeline, feeding: Iterable[Producer]) -> str:
     if pipeline.lockstep:
         return "lockstep\nthe step itself reads"
-    threads = sum(each.num_threads for each in feeding)
-    processes = sum(each.num_processes for each in feeding)
+    threads = sum(producer.num_threads for producer in feeding)
+    processes = sum(producer.num_processes for producer in feeding)
     words = f"{threads} feed thread{'' if threads == 1 else 's'}"
     return f"{words}\n{processes} worker process{'' if processes == 1 else 'es'}" if processes else words
 

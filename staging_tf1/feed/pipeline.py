@@ -30,7 +30,7 @@ class Producer:
     # The spec of a batch, a nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
     spec: Any
     num_threads: int
-    # Whether AUTOTUNE decides how many of them work.
+    # Whether AUTOTUNE decides how many threads work.
     autotune: bool = field(default=False, kw_only=True)
     # By how much the priority of the threads is lowered.
     nice: int = 0
@@ -39,7 +39,7 @@ class Producer:
     # Whether batches are delivered in the source's order. A shuffle queue does not need it.
     in_order: bool = True
     # Whether the towers share one input, which they take from in rotation.
-    shares_input: bool = False
+    in_rotation: bool = False
     # Whether the graph computes the batches from another pipeline's queue or area, and so ends with that pipeline.
     chained: bool = False
     # Which exceptions of the source are skipped.
@@ -68,7 +68,7 @@ class Producer:
         return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Returns the number of records in what `arrays` has returned. None if it is that of rows in the first."""
+        """Returns the number of records in what `arrays` returned; None if the rows of the first array are records."""
         return self._conformer.records(arrays)
 
     @cached_property
@@ -118,7 +118,7 @@ class Pipeline:
 
     @property
     def has_unknown_length(self) -> bool:
-        """Whether nobody knows how many batches it has until it ends."""
+        """Whether its length is unknown."""
         return not all(isinstance(producer.source, Source) for producer in self.producers)
 
     @property

@@ -71,8 +71,8 @@ class PipelineRun:
         state = state_of(session.graph)
         follow = state.followed_by
         if follow is not None:
-            follow([(each.sink.sink, [*each.states, *each.traced]) for each in self.producers])
-        tuned = [each for each in self.producers if each.producer.autotune]
+            follow([(producer.sink.sink, [*producer.states, *producer.traced]) for producer in self.producers])
+        tuned = [producer for producer in self.producers if producer.producer.autotune]
         self._autotuner = Autotuner(self, tuned) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
@@ -131,7 +131,7 @@ class PipelineRun:
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
 
     def is_putting(self) -> bool:
-        """Whether a put has begun and not ended."""
+        """Whether a put is running."""
         return any(begun != ended for begun, ended in (sink.puts() for sink in self.sinks))
 
     def drain(self) -> None:
@@ -151,7 +151,7 @@ class PipelineRun:
             pass
         except BaseException as error:
             if has_lost_tensorflow():
-                # The pipelines to stop belong to the parent.
+                # This is a fork, and the pipelines belong to the parent.
                 raise
             if not (self.delivery.stopping or self._session_is_gone(error)):
                 self._failed(error, state)
@@ -164,10 +164,10 @@ class PipelineRun:
                 self.error = error
         logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, text_of(error))
         if self._coord is not None:
-            self._tell(self._coord, error)
+            self._report(self._coord, error)
         self._stop_with_others()
 
-    def _tell(self, coord: Any, error: BaseException) -> None:
+    def _report(self, coord: Any, error: BaseException) -> None:
         """Requests a stop because of `error`."""
         try:
             # As a tuple, because the coordinator cannot find the traceback outside an `except` block.
@@ -182,7 +182,7 @@ class PipelineRun:
         assert self._coord is not None
         while not self._coord.wait_for_stop(_LOOK_SECS):
             if self.delivery.stopping:
-                # Nobody may ever stop the coordinator of a session that MonitoredSession has abandoned.
+                # The coordinator of a session that MonitoredSession has abandoned may never be stopped.
                 return
         self._stop_with_others()
 
@@ -196,7 +196,7 @@ class PipelineRun:
 
 
 def follow_runs(graph: Any, follow: Follow | None) -> None:
-    """Makes each pipeline of `graph` that starts from now on known to `follow`; None ends that."""
+    """Calls `follow` for each pipeline of `graph` that starts from now on; None ends that."""
     state_of(graph).followed_by = follow
 
 
@@ -251,7 +251,7 @@ def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:
 def stop_all(runs: Sequence[PipelineRun]) -> None:
     """Stops several runs, with one `Session.run` for all that were started together."""
     for canceller in {id(run._canceller): run._canceller for run in runs}.values():
-        # If two threads stop the same runs, one of them stops all.
+        # Of two threads that stop the same runs, one stops all of them.
         with canceller.stopping:
             begun = [run for run in runs if run._canceller is canceller and run.begin_to_stop()]
             try:
@@ -272,7 +272,7 @@ def repair_all(runs: Sequence[PipelineRun]) -> None:
     in_towers = [run for run in runs if run.delivery.barrier is not None]
     stats = [[sink.sink.stats.value for sink in run.sinks] for run in in_towers]
     for run, sums in zip(in_towers, run_unwrapped(session, stats) if stats else (), strict=True):
-        run.delivery.note_taken([GetStats.batches(each) for each in sums])
+        run.delivery.note_taken([GetStats.batches(gets) for gets in sums])
     for producer in [producer for run in runs for producer in run.producers]:
         for call in producer.on_failed_step:
             call()

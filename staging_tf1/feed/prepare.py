@@ -60,8 +60,8 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
 
 
 def _check_clock(pipelines: Sequence[Pipeline]) -> None:
-    """Raises BuildError if steps would read the clock although deterministic ops were enabled since."""
-    timed = [each for each in pipelines if any(sink.stats.reads_clock for sink in each.sinks)]
+    """Raises BuildError if steps would read the clock, but deterministic ops have been enabled since."""
+    timed = [pipeline for pipeline in pipelines if any(sink.stats.reads_clock for sink in pipeline.sinks)]
     if timed and deterministic_ops():
         raise BuildError(
             f"{timed[0]} was built before deterministic ops were enabled: its steps read the clock, which TensorFlow "
@@ -73,12 +73,12 @@ def _check_clock(pipelines: Sequence[Pipeline]) -> None:
 
 def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     """Returns where each pipeline begins: in a cluster, as the chief says."""
-    alone = [each for each in pipelines if each.cluster is None]
-    found = dict(zip(alone, resume_points(alone, session), strict=True))
-    shared = [each for each in pipelines if each.cluster is not None]
+    alone = [pipeline for pipeline in pipelines if pipeline.cluster is None]
+    starts = dict(zip(alone, resume_points(alone, session), strict=True))
+    shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None]
     if shared:
-        found |= dict(zip(shared, starts_in_cluster(shared, session), strict=True))
-    return [supplied(each, found[each], session) for each in pipelines]
+        starts |= dict(zip(shared, starts_in_cluster(shared, session), strict=True))
+    return [supplied(each, starts[each], session) for each in pipelines]
 
 
 def is_prepared(pipeline: Pipeline, session: Any) -> bool:

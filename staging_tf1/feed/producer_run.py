@@ -32,13 +32,13 @@ class ProducerRun:
 
     def __init__(self, batches: BatchReader, rotation: Rotation, delivery: Delivery) -> None:
         self.producer = producer = batches.producer
-        self.states = [ThreadState(f"feed:{producer.name}:{i}", place=i) for i in range(producer.num_threads)]
+        self.states = [ThreadState(f"feed:{producer.name}:{i}", index=i) for i in range(producer.num_threads)]
         self.crew = Crew(1 if producer.autotune else producer.num_threads)
         self.skipped = batches.skipped
         self.sink = delivery.sinks[producer.tower]
         self._batches, self._rotation, self._delivery = batches, rotation, delivery
         self._open_threads = producer.num_threads
-        # Threads that are in `feed`, and threads that have left it.
+        # How many threads are in `feed`, and how many have left it.
         self._feeding = self._left = 0
         self.pool, self.traced = pool_of(producer), traced_of(producer)
         self._finishing = threading.Event()
@@ -51,7 +51,7 @@ class ProducerRun:
         self.on_failed_step = batches.on_failed_step
         if self._handshake is not None:
             # Wakes a feeder that waits for its taker.
-            self.on_failed_step.append(self._handshake.tell)
+            self.on_failed_step.append(self._handshake.wake)
 
     def stop(self) -> None:
         """Wakes the threads that wait for earlier batches, and the parked ones."""
@@ -86,7 +86,7 @@ class ProducerRun:
         try:
             self._feed(state)
         finally:
-            # Whatever the reason, such as a closed session: the parked threads have nothing to wait for.
+            # Whatever the reason, such as a closed session: parked threads must not wait on.
             self.crew.end()
             self._end_workers()
 
@@ -139,7 +139,7 @@ class ProducerRun:
                 self._put(batch.number, batch.arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.count(batch.arrays, self.producer.records(batch.arrays))
-            # Not held while the next one is made: its memory may be what that one waits for.
+            # Freed first: the next batch may wait for its memory.
             del batch
 
     def _in_order(self, number: int) -> AbstractContextManager[None]:
@@ -148,7 +148,7 @@ class ProducerRun:
     def _put(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> None:
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
-        self.sink.put(*arrays, count=self._batches.count_of(number))
+        self.sink.put(*arrays, stamp=self._batches.stamp_of(number))
         self._delivery.staged_one(self.producer.tower)
 
     def _feed_from_graph(self, state: ThreadState) -> None:
@@ -162,7 +162,7 @@ class ProducerRun:
             self._delivery.staged_one(self.producer.tower)
 
     def _in_rotation(self) -> AbstractContextManager[None]:
-        if not self.producer.shares_input:
+        if not self.producer.in_rotation:
             return nullcontext()
         with self._lock:
             round = self._round
@@ -179,7 +179,7 @@ class ProducerRun:
             try:
                 self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
-                # Before the types to skip, which may include Exception.
+                # Caught before the types to skip, which may include Exception.
                 return False
             except self.skipped.types as error:
                 self._batches.skip(state, error)

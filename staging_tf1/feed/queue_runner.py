@@ -72,7 +72,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
                 if start:
                     thread.start()
         except BaseException:
-            # After a Ctrl-C here, the caller does not know that there are threads to stop.
+            # After a Ctrl-C here, the caller has no threads to stop.
             if coord is not None:
                 coord.request_stop()
             run.stop()
@@ -93,7 +93,7 @@ def register(pipeline: Pipeline) -> None:
 def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
     """Warns if the cell of a notebook that builds `pipeline` has built another one in an earlier run."""
     run = pipeline.made_at.run
-    runs = [(each, each.made_at.run) for each in pipelines_of(graph)]
+    runs = [(built, built.made_at.run) for built in pipelines_of(graph)]
     if run is None or any(earlier == run for _, earlier in runs):  # one warning for each run
         return
     before = [each for each, earlier in runs if earlier is not None and earlier.cell == run.cell]
@@ -117,7 +117,7 @@ def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
 
 def is_chained(put: Any) -> bool:
     """Whether the values of `put` come from another pipeline of this graph."""
-    queues = {queue_key(sink.queue) for each in pipelines_of(tf.get_default_graph()) for sink in each.sinks}
+    queues = {queue_key(sink.queue) for pipeline in pipelines_of(tf.get_default_graph()) for sink in pipeline.sinks}
     return bool(queues) and any(op.name in queues for op in ancestors([put]))
 
 
@@ -142,7 +142,8 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
             check_initialized(session, pipeline)
         together = are_started_together(session.graph) and not pipeline.on_demand
         prepare(
-            [each for each in pipelines_of(session.graph) if not each.on_demand] if together else [pipeline], session
+            [started for started in pipelines_of(session.graph) if not started.on_demand] if together else [pipeline],
+            session,
         )
     return take_prepared(pipeline, session)
 
@@ -153,7 +154,7 @@ def check_initialized(session: Any, what: object) -> None:
     if names is None:
         return
     # The start initializes the positions, not the user.
-    own = {variable.op.name for each in pipelines_of(session.graph) for variable in each.position_variables}
+    own = {variable.op.name for pipeline in pipelines_of(session.graph) for variable in pipeline.position_variables}
     missing = [name.decode() for name in run_unwrapped(session, names) if name.decode() not in own]
     if missing:
         one = len(missing) == 1

@@ -83,7 +83,7 @@ def read_batch(source: Source, rule: SkipRule, index: int) -> Numbered:
         with naming_batch(index):
             return Numbered(index, _given_away(source, source.batch(index)))
     except (Stopped, CannotStart):
-        # No fault of the batch, even where the types to skip include Exception.
+        # Not the batch's fault, even if the types to skip include Exception.
         raise
     except rule.types as error:
         return Numbered(index, None, error)
@@ -108,9 +108,9 @@ class StreamReader:
                 try:
                     batch = next(self._iterator(), _END)
                 except self._rule.types as error:
-                    if self._batches is None:  # it could not start, and would fail again
+                    if self._batches is None:  # it cannot start, and would fail again
                         raise
-                    # A generator has ended now, and says so in the next call. Other iterators may continue.
+                    # A generator has ended now, and raises StopIteration next. Other iterators may continue.
                     self._next += 1
                     return Numbered(index, None, error)
                 except BaseException:

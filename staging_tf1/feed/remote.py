@@ -11,7 +11,7 @@ from staging_tf1.feed.resume import Start
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.threads import MAKING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import Source
-from staging_tf1.workers.pool import Job, PoolStopped, WorkerPool
+from staging_tf1.workers.pool import PoolOptions, PoolStopped, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
 
 
@@ -27,11 +27,11 @@ class RemoteSource(Source):
 
     def __init__(self, source: Source, pool: WorkerPool) -> None:
         self._source, self.pool = source, pool
-        # For a timeline of what the workers do.
+        # What the workers do, for a timeline.
         self.traced = ThreadState(f"worker:{pool.name}")
 
     def draw(self, index: int) -> None:
-        """Say that batch `index` is delivered after those of earlier calls. Memory is given out in that order."""
+        """Note that batch `index` is delivered next. Memory is given out in that order."""
         self.pool.draw(index)
 
     def batch(self, index: int) -> Any:
@@ -85,20 +85,20 @@ class RemoteSource(Source):
 
 
 def with_workers(starts: Sequence[Start]) -> list[Start]:
-    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts these.
+    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts them.
 
-    The producers of one pipeline are shipped together, so that the workers also share what the sources share.
+    The sources of one pipeline are shipped together, so workers share the memory that sources share.
     """
     sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
-    shipment, place = SharedShipment(sources, users=len(sources)), 0
-    found = []
+    shipment, index = SharedShipment(sources, users=len(sources)), 0
+    shipped = []
     for producer, start in starts:
         if producer.num_processes and isinstance(producer.source, Source):
-            pool = WorkerPool(_job(producer, producer.source, shipment, place))
-            place += 1
+            pool = WorkerPool(_pool_options(producer, producer.source, shipment, index))
+            index += 1
             producer = replace(producer, source=RemoteSource(producer.source, pool))
-        found.append((producer, start))
-    return found
+        shipped.append((producer, start))
+    return shipped
 
 
 def traced_of(producer: Producer) -> list[ThreadState]:
@@ -111,12 +111,12 @@ def pool_of(producer: Producer) -> WorkerPool | None:
     return producer.source.pool if isinstance(producer.source, RemoteSource) else None
 
 
-def _job(producer: Producer, source: Source, shipment: SharedShipment, place: int) -> Job:
-    return Job(
+def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, index: int) -> PoolOptions:
+    return PoolOptions(
         name=producer.name,
         processes=producer.num_processes,
         shipment=shipment,
-        place=place,
+        source_index=index,
         nice=producer.nice,
         memory_limit=producer.memory_limit,
         batch_bytes=source.bytes_per_batch,

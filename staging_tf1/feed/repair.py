@@ -1,7 +1,7 @@
 """`repair`: restores the slots of an area after a step failed in the middle of a get.
 
 TensorFlow cancels a step as soon as one of its ops fails. A get that has its element by then cannot give its slot back,
-because an enqueue refuses a cancelled step. Each time one slot is lost, until the feed threads wait forever.
+because an enqueue refuses a cancelled step. Each such step loses one slot, until the feed threads wait forever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.token_area import Repair
 
-# A put that holds a slot stages its element within microseconds. A put that has not done so after this time holds none.
+# A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
 _PATIENCE_SECS = 0.005
 
 
@@ -28,9 +28,9 @@ def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session:
       sinks: each with a function that returns how many puts have begun and how many have ended. Queues lose nothing.
       session: the session in which the step failed.
     """
-    asked = [sink.repair for sink, _ in sinks if sink.repair is not None]
+    repaired = [sink.repair for sink, _ in sinks if sink.repair is not None]
     # One run for all, because most have lost nothing.
-    found = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in asked]) if asked else ())
+    found = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in repaired]) if repaired else ())
     lost = []
     for sink, puts in sinks:
         missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(found))
@@ -56,13 +56,13 @@ def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: A
       sinks: each with the feeds of that step's put.
       session: the session in which the step failed.
     """
-    asked = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
-    found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in asked]) if asked else []
+    repaired = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
+    found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in repaired]) if repaired else []
     stranded = [int(held) - int(ready) for held, ready in found]
-    for (sink, ops, fed), number in zip(asked, stranded, strict=True):
-        counts = {sink.count: fed[sink.count]} if sink.count in fed else {}
+    for (sink, ops, fed), number in zip(repaired, stranded, strict=True):
+        stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
         for _ in range(number):
-            run_unwrapped(session, ops.release, counts)
+            run_unwrapped(session, ops.release, stamp)
     return stranded
 
 

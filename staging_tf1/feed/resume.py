@@ -13,7 +13,7 @@ from staging_tf1.errors import ClusterError, ResumeError, StagingError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.skip import SkipCounter, SkipRule
 from staging_tf1.graph.acked import Acked
-from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, Share, undealt
+from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, undealt
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
 from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
@@ -28,20 +28,20 @@ Start = tuple[Producer, int]
 def resume_points(
     pipelines: Sequence[Pipeline], session: Any, before_change: Callable[[], None] | None = None
 ) -> list[list[Start]]:
-    """For each pipeline its producers, with the source as it was when the checkpoint was saved, and their first batch.
+    """For each pipeline its producers, with the sources of the checkpoint, and the number of their first batch.
 
     TensorFlow goes through the whole graph for each new set of ops, so all pipelines share the same few runs.
 
     Args:
       pipelines: the pipelines to start.
       session: their session.
-      before_change: the session continues a run that is under way, so positions are right unless the program has
-        changed; called before a change. None begins a run.
+      before_change: None begins a run. Else the session continues one, so positions are right unless the program has
+        changed; called before they change.
 
     Raises:
-      ResumeError: the checkpoint was saved with another source, or for other shards for which records would repeat; the
+      ResumeError: the checkpoint was saved with another source, or for other shards, and records would repeat. The
         message has both values and the cost.
-      CheckpointError: what it holds cannot be a position.
+      CheckpointError: it holds no valid position.
     """
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
@@ -74,7 +74,7 @@ def points_of_run(pipelines: Sequence[Pipeline], session: Any) -> list[list[Star
 
 
 def _load(pipelines: Sequence[Pipeline], session: Any, *, may_restart: bool) -> list[Any]:
-    """What the position variables hold. They get their initial values if they have none or are to restart."""
+    """What the position variables hold. Those without a value, or that are to restart, get their initial values."""
     if not pipelines:
         return []
     positions = [_position(pipeline) for pipeline in pipelines]
@@ -111,7 +111,7 @@ class _Resumption:
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
         held = position.parsed(values)
         saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
-        present, positions = position.fingerprint, position.beginning_at((0,) * position.share.all_towers)
+        present, positions = position.fingerprint, position.beginning_at((0,) * position.tower_range.all_towers)
         if any(saved.positions):
             try:
                 producers, present = _with_saved_seed(producers, present, saved.fingerprint)
@@ -123,30 +123,33 @@ class _Resumption:
         if (positions, present) != (held.positions, held.fingerprint):
             self.to_store = position.to_store(positions, present)
         elif any(positions) and pipeline.resume == "exact":
-            _restore_stream(producers[0].source, positions[0], saved.state())
+            # With its state a stream reads nothing again; otherwise it reads up to its position.
+            source, state = producers[0].source, saved.state()
+            if state is not None and isinstance(source, StreamSource):
+                source.restore(positions[0], state)
         self.starts = list(zip(producers, position.starts(positions), strict=True))
 
     def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
-        """Returns what the variable of the positions is to hold, where `present` is the fingerprint."""
+        """Returns what the variable of the positions must hold, for `present`, the fingerprint of now."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
-        in_rotation = any(producer.source is None or producer.shares_input for producer in producers)
+        in_rotation = any(producer.source is None or producer.in_rotation for producer in producers)
         if present == saved.fingerprint and position.length == len(saved.positions) and not in_rotation:
             return saved.positions
         before = _Before(pipeline.name, saved.positions, saved.fingerprint)
         if saved.acked is not None:
             before = _in_order(before, saved.acked, pipeline.resume, present, position.length)
-        share = position.share
+        tower_range = position.tower_range
         if not any(before.positions):
-            return position.beginning_at((0,) * share.all_towers)
-        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, share))
+            return position.beginning_at((0,) * tower_range.all_towers)
+        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, tower_range))
 
     def follow(self, values: Sequence[Any]) -> None:
         """Finds the starts from what the chief has stored."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         saved = position.parsed(values)
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
-        shares = [each.get(SHARE, STATIC) for each in (saved.fingerprint, present)]
+        shares = [fingerprint.get(SHARE, STATIC) for fingerprint in (saved.fingerprint, present)]
         if shares[0] != shares[1]:
             raise ClusterError(
                 f"{pipeline}: the chief has share={shares[0]!r}, and {pipeline.task} has share={shares[1]!r}. Give "
@@ -165,9 +168,9 @@ class _Resumption:
 
 
 def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
-    """Warns that a restored run repeats what earlier ones were fed, where a source has no position.
+    """Warns that a restored run repeats batches, because a source has no position.
 
-    This is no error: many generators draw their batches at random, and it does not matter where they begin.
+    This is no error: for generators that draw batches at random, it does not matter where they begin.
     """
     step = tf.train.get_global_step(session.graph)
     sources = [producer.source for producer in pipeline.producers]
@@ -207,12 +210,6 @@ def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> N
             left -= 1
 
 
-def _restore_stream(source: Any, position: int, state: bytes | None) -> None:
-    """Gives a stream its state back, so that it reads nothing again; otherwise it reads up to its position."""
-    if state is not None and isinstance(source, StreamSource):
-        source.restore(position, state)
-
-
 def _with_saved_seed(
     producers: tuple[Producer, ...], present: Fingerprint, saved: Fingerprint
 ) -> tuple[tuple[Producer, ...], Fingerprint]:
@@ -242,19 +239,23 @@ class _Before:
     positions: tuple[int, ...]
     fingerprint: Fingerprint
 
-    def resume(self, producers: tuple[Producer, ...], present: Fingerprint, mode: str, share: Share) -> tuple[int, ...]:
+    def resume(
+        self, producers: tuple[Producer, ...], present: Fingerprint, mode: str, tower_range: TowerRange
+    ) -> tuple[int, ...]:
         """The first batch of each tower, of all workers.
 
         Raises:
           ResumeError: `mode` is "exact", and that would repeat or skip records.
         """
-        towers = share.all_towers
-        if present == self.fingerprint and towers == len(self.positions) > share.towers:
+        towers = tower_range.all_towers
+        if present == self.fingerprint and towers == len(self.positions) > tower_range.towers:
             # Each worker has an input and a rotation of its own.
-            alone = share._replace(first=0, all_towers=share.towers)
-            parts = [self.positions[first : first + share.towers] for first in range(0, towers, share.towers)]
+            alone = tower_range._replace(first=0, all_towers=tower_range.towers)
+            parts = [
+                self.positions[first : first + tower_range.towers] for first in range(0, towers, tower_range.towers)
+            ]
             befores = [replace(self, positions=part) for part in parts]
-            return tuple(number for each in befores for number in each.resume(producers, present, mode, alone))
+            return tuple(number for part in befores for number in part.resume(producers, present, mode, alone))
         epochs = getattr(producers[0].source, "epochs", None)
         carried = carried_over(self.fingerprint, self.positions, present, towers, epochs=epochs)
         if carried is not None and carried.positions == self.positions and present == self.fingerprint:
@@ -281,7 +282,7 @@ class _Before:
         return had[0] == has[0] and had[1] != has[1]
 
     def _as_far(self, towers: int) -> tuple[int, ...]:
-        """As many batches in all, for an order that has nothing to do with the one before."""
+        """The positions for as many batches in all, in an order that has nothing to do with the earlier one."""
         return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
 
     def _difference(self, present: Fingerprint, towers: int, carried: Carried | None) -> str:

@@ -56,8 +56,8 @@ class SinkRun:
       sink: the sink.
       session: the session.
       producers: how many producers fill it.
-      gate: no put into an area begins while it is closed; None in no cluster. A queue does not show whether a step
-        waits for it, so its puts go on, and that step ends.
+      gate: while it is closed, no put into an area begins; None outside a cluster. Puts into a queue go on, because a
+        queue does not show whether a step waits for it, and that step must end.
     """
 
     def __init__(self, sink: Sink, session: Any, producers: int, gate: Gate | None = None) -> None:
@@ -70,15 +70,15 @@ class SinkRun:
         self._making = threading.Lock()
         # Puts begun and ended. They differ while a put is running.
         self.begun = self.ended = 0
-        self._count = () if sink.count is None else (sink.count,)
-        self._counts_with_put = bool(self._count) and sink.release is None
-        # The counts of the batches that are put but not released, in order; None if the release is fed no count.
-        self._counts: deque[int] | None = deque() if self._count and not self._counts_with_put else None
+        self._stamp = () if sink.stamp is None else (sink.stamp,)
+        self._stamps_with_put = bool(self._stamp) and sink.release is None
+        # The stamps of the batches that are put but not released, in order; None if the release is fed none.
+        self._stamps: deque[int] | None = deque() if self._stamp and not self._stamps_with_put else None
         self._put: Callable[..., Any] | None = None
         self._release: Callable[..., Any] | None = None
 
-    def put(self, *arrays: Any, count: int = 1) -> None:
-        """Puts one batch, with what `Sink.count` says. Waits for room.
+    def put(self, *arrays: Any, stamp: int = 1) -> None:
+        """Puts one batch with its stamp. Waits for room.
 
         Raises:
           Stopped: the sink was cancelled.
@@ -90,7 +90,7 @@ class SinkRun:
             assert self._gate is not None
             self._gate.await_open(_LOOK_SECS)
         try:
-            put(*arrays, *([np.array(count, np.int64)] if self._counts_with_put else ()))
+            put(*arrays, *([np.array(stamp, np.int64)] if self._stamps_with_put else ()))
         except tf.errors.CancelledError:
             if self._cancelled:
                 raise Stopped from None
@@ -98,8 +98,8 @@ class SinkRun:
         finally:
             with self._lock:
                 self.ended += 1
-        if self._counts is not None:
-            self._counts.append(count)
+        if self._stamps is not None:
+            self._stamps.append(stamp)
 
     def _begin(self) -> bool:
         """Begins a put, unless the cluster stands still. Returns whether it has."""
@@ -118,7 +118,7 @@ class SinkRun:
                 # Without placeholders the graph computes the values, which the threads of the pool should do.
                 self._put = fast_callable(
                     self._session,
-                    feeds=[*sink.placeholders, *(self._count if self._counts_with_put else ())],
+                    feeds=[*sink.placeholders, *(self._stamp if self._stamps_with_put else ())],
                     targets=[sink.put],
                     in_caller_thread=bool(sink.placeholders),
                 )
@@ -133,9 +133,9 @@ class SinkRun:
         """Lets `batches` staged elements be taken."""
         with self._making:
             if self._release is None:
-                self._release = _quick(self._session, [self.sink.release], self._count)
+                self._release = _quick(self._session, [self.sink.release], self._stamp)
         for _ in range(batches):
-            self._release(*([np.array(self._counts.popleft(), np.int64)] if self._counts is not None else ()))
+            self._release(*([np.array(self._stamps.popleft(), np.int64)] if self._stamps is not None else ()))
 
     def producer_ended(self) -> bool:
         """Counts a producer that has delivered its last batch. Returns True for the last producer."""

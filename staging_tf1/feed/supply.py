@@ -1,4 +1,4 @@
-"""Supplies: name the batches that this process reads, where workers share the batches of a source dynamically."""
+"""Supplies: tell feed threads which batches to read, where workers share a source dynamically."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from staging_tf1.cluster.waiting import Backoff
 from staging_tf1.errors import ClusterError
 from staging_tf1.graph.acked import Acked
 
-# How soon a worker that asks for batches in time looks whether it has been given some.
+# The time between two looks for batches that were asked for ahead.
 _POLL_SECS = 0.1
-# Most of a second's batches that a worker asks for ahead.
+# The most batches that a worker asks for ahead.
 _MOST_AHEAD = 1024
 # A step acknowledges a batch as soon as it has it. A batch that is not acknowledged after this time is lost.
 _LOST_SECS = 2.0
@@ -36,7 +36,7 @@ class Named(NamedTuple):
 
 
 class Supply(Protocol):
-    """Names batches for the feed threads of one producer. Thread-safe."""
+    """Tells the feed threads of one producer which batches to read. Thread-safe."""
 
     def next(self) -> Named | None:
         """Returns the next batch to read; None at the end. May wait until the chief hands out more."""
@@ -45,17 +45,17 @@ class Supply(Protocol):
         """Acknowledges a bad batch, which no step will."""
 
     def step_failed(self) -> None:
-        """Told when a step has failed, which may have taken a batch without acknowledging it."""
+        """Called after a failed step, which may have consumed a batch without acknowledging it."""
 
     def stop(self) -> None:
         """Ends all waits. `next` returns None from then on."""
 
 
 class LocalSupply:
-    """All batches that have not been consumed, for a process without others.
+    """Supplies all batches that have not been consumed, to the only process.
 
     Args:
-      acked: which have been.
+      acked: which have been consumed.
       num_batches: how many there are; None if endless.
       skip: acknowledges a batch.
     """
@@ -82,7 +82,7 @@ class LocalSupply:
 
 
 class Pace:
-    """How many batches to ask for ahead: those of about a second, at the pace of the last two."""
+    """How many batches to ask for ahead: those of about a second, at the pace of the last two seconds."""
 
     def __init__(self) -> None:
         self._taken: deque[float] = deque()
@@ -99,7 +99,7 @@ class Pace:
 
 
 class LeasedSupply:
-    """The batches that the chief gives to this worker.
+    """Supplies the batches that the chief gives to this worker.
 
     Args:
       cluster: the cluster, whose run this worker has joined.
@@ -125,11 +125,11 @@ class LeasedSupply:
             names.ask(self._worker),
             names.lease(self._worker),
         ]
-        # Its seconds are those in which this process could have heard of batches, and its steps have acknowledged some.
+        # It counts only the seconds in which this process could hear of batches, and its steps acknowledge some.
         self._now, self._pauses = cluster.member.clock.now, Backoff(cluster.layout)
-        self._token, self._run = cluster.member.token, cluster.member.run_id
+        self._fence_key, self._run = cluster.member.fence_key, cluster.member.run_id
         self._look, self._skip = look, skip
-        # Given and not named.
+        # Given by the chief, and not yet returned by `next`.
         self._left: deque[int] = deque()
         self._given = self._asked = self._place = 0
         self._pace = Pace()
@@ -182,7 +182,7 @@ class LeasedSupply:
         self._stopped.set()
 
     def give_back(self) -> None:
-        """Lets other workers have what this one has been given and has not consumed. It must step no more."""
+        """Gives the batches that this worker has not consumed to the others. It must run no further step."""
         self._stopped.set()
         with self._lock:
             if self._has_given_back:
@@ -191,17 +191,17 @@ class LeasedSupply:
             try:
                 self._write_ask(closed=True)
             except tf.errors.OpError as error:
-                # With the server, the ledger is gone, too. Otherwise this worker is found to be silent, or new.
+                # If the server is gone, so is the ledger. Otherwise the chief notices that this worker is silent.
                 logging.vlog(1, "%s could not give its batches back: %s", self._worker, error)
 
     def _prepare(self, now: float) -> None:
-        """Asks for more in time, and looks whether it has come. Does not wait."""
+        """Asks for more batches in time, and takes those that have come. Does not wait."""
         try:
             self._ask(now)
             if self._asked > self._given and now - self._read_at > _POLL_SECS:
                 self._take(self._read())
         except tf.errors.OpError as error:
-            # The steps find out, or the wait for the next batch.
+            # The steps notice it, or the wait for the next batch.
             logging.vlog(1, "%s: the ledger does not answer: %s", self._worker, error)
 
     def _ask(self, now: float) -> None:
@@ -209,7 +209,7 @@ class LeasedSupply:
         if len(self._left) + self._asked - self._given > ahead:
             return
         before = self._asked
-        # For twice as many, so that the ledger is written once in so many batches.
+        # For twice as many, so the ledger is written only once for every `ahead` batches.
         self._asked = self._given - len(self._left) + 1 + 2 * ahead
         try:
             self._write_ask()
@@ -219,7 +219,7 @@ class LeasedSupply:
 
     def _write_ask(self, *, closed: bool = False) -> None:
         self._member.ledger.write(
-            {self._names.ask(self._worker): {"token": self._token, "total": self._asked, "closed": closed}}
+            {self._names.ask(self._worker): {"token": self._fence_key, "total": self._asked, "closed": closed}}
         )
 
     def _read(self) -> dict[str, Any]:
@@ -229,12 +229,12 @@ class LeasedSupply:
         return entries
 
     def _take(self, entries: Mapping[str, Any]) -> Lease | None:
-        """Takes what has been given since. Returns the lease."""
-        if entries.get(self._names.ask(self._worker), {}).get("token") != self._token:
-            # That of an earlier session has written over this one: its start failed, and it was closed late.
+        """Takes the batches that were given since the last call. Returns the lease."""
+        if entries.get(self._names.ask(self._worker), {}).get("token") != self._fence_key:
+            # An earlier session, whose start failed, was closed late and has overwritten the request.
             self._asked = self._given
         entry = entries.get(self._names.lease(self._worker))
-        if entry is None or entry["token"] != self._token:
+        if entry is None or entry["token"] != self._fence_key:
             return None
         lease = Lease.from_json(entry)
         for before, first, end in lease.spans:
@@ -244,7 +244,7 @@ class LeasedSupply:
         return lease
 
     def _is_over(self) -> bool:
-        """Looks once for batches, waits a little if there are none. Returns whether all are acknowledged."""
+        """Looks for batches once, and waits a little if there are none. Returns whether all are acknowledged."""
         try:
             self._ask(self._now())
             entries = self._read()
@@ -266,7 +266,7 @@ class LeasedSupply:
 
     def _has_ended(self, entries: Mapping[str, Any]) -> bool:
         run = entries.get("run")
-        if run is None or run["id"] != self._run or entries.get(self._names.fence(self._worker)) != self._token:
+        if run is None or run["id"] != self._run or entries.get(self._names.fence(self._worker)) != self._fence_key:
             raise after_refusal(self._cluster)
         if run["state"] == "ended":
             raise ClusterError(f"{self._worker}: the chief has ended the run without this worker, which was silent.")
@@ -287,7 +287,7 @@ class LeasedSupply:
             ) from error
 
     def _find_lost(self, lease: Lease) -> None:
-        """Names again what failed steps have taken and not acknowledged. Otherwise all workers would wait for it."""
+        """Supplies again what failed steps have taken and not acknowledged. Otherwise all workers would wait for it."""
         try:
             staged, acked = self._look()
         except tf.errors.OpError:

@@ -10,9 +10,9 @@ from staging_tf1.cluster.snapshot import saved_from
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
-# A round has been applied when the global step and the tokens have not changed for so long.
+# A round has been applied when the global step and the sync tokens have not changed for so long.
 _SETTLE_SECS = 0.1
-# A step that has lasted so much longer than the others waits for their gradients.
+# A step that has lasted this much longer than the others waits for their gradients.
 _WAITS_SECS = 0.5
 
 
@@ -27,10 +27,10 @@ class SyncPause:
 
     def __init__(self, cluster: Cluster, session: Any, position: Position | None) -> None:
         self._cluster, self._session, self._position = cluster, session, position
-        tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
-        # What tells how many rounds have been applied, and what that was when it was read last.
-        self._applied = [] if tokens is None or step is None else [step, tokens.size]
-        self._pending = None if tokens is None else tokens.pending
+        sync_tokens, step = sync_tokens_of(session.graph), tf.train.get_global_step(session.graph)
+        # Tensors that change when a round is applied, and their last values.
+        self._applied = [] if sync_tokens is None or step is None else [step, sync_tokens.size]
+        self._pending = None if sync_tokens is None else sync_tokens.pending
         self._applied_before: list[Any] | None = None
         self._settles_at = 0.0
 
@@ -46,7 +46,7 @@ class SyncPause:
         return self._cluster.member.gate.closed_secs > _WAITS_SECS
 
     def saved_instead(self) -> dict[Any, Any]:
-        """Returns the tensors of the position that savers write, with what the checkpoint is to hold.
+        """Returns the tensors of the position that savers write, with the values for the checkpoint.
 
         Some workers may have made a step more than others. While the round of that step is not complete, its gradients
         are not in the model. The optimizer may also have taken them for the round before, and dropped those of another

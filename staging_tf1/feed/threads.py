@@ -27,7 +27,7 @@ NOT_STARTED = "not started"
 
 # The lowest priority; see nice(2).
 _LOWEST = 19
-# The CPU time of one batch in so many is measured: reading that clock takes 0.6 us.
+# The CPU time of one batch in this many is measured: reading that clock takes 0.6 us.
 _MEASURED_ONE_IN = 8
 
 
@@ -38,27 +38,27 @@ class ThreadState:
     name: str
     doing: str = NOT_STARTED
     since: float = field(default_factory=time.perf_counter)
-    # Its place among the threads of its producer.
-    place: int = 0
+    # Its index among the threads of its producer.
+    index: int = 0
     batch: int = -1
     batches: int = 0
     ignored: int = 0
     records: int = 0
-    # Of everything delivered, and of the strings among it.
+    # Of everything delivered; and of its strings.
     bytes: int = 0
     string_bytes: int = 0
     source_secs: float = 0.0
     # When the last stay in the source began and ended.
     last_in_source: tuple[float, float] = (0.0, 0.0)
-    # Seconds that some of the batches took in the source, and the CPU time of those.
+    # Seconds in the source, and their CPU time, of the batches that were measured.
     measured_secs: float = 0.0
     measured_cpu_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
     # Raises an error from the step that waits for this thread; None where the thread is the step's own.
     give_up: Callable[[BaseException], None] | None = None
-    # For a timeline: called for each state that it leaves, with its start, its end and the next one; and in lockstep,
-    # when a batch was put, with whether a step did that.
+    # For a timeline: called with the start and the end of each state, and the next state; in lockstep also when a batch
+    # was put, with whether a step did that.
     on_left: Callable[[ThreadState, float, float, str], None] | None = None
     on_put_in_step: Callable[[ThreadState, bool], None] | None = None
     # For a timeline: called with the number of threads that work, whenever AUTOTUNE changes it.

@@ -37,8 +37,8 @@ class TowerBarrier:
     def __init__(self, towers: int) -> None:
         self._towers = [_Tower() for _ in range(towers)]
         self._phase = _Phase.TOGETHER
-        # Whether the last step takes only from some towers.
-        self._asked_alone = False
+        # Whether the last announced step takes only from some towers.
+        self._expects_alone = False
         self._draining = False
         # Whether failed steps have taken more batches from some towers than from others.
         self._uneven = False
@@ -55,14 +55,14 @@ class TowerBarrier:
         with self._lock:
             self._towers[tower].ended = True
             # The waiting step may take only from other towers.
-            if self._asked_alone:
+            if self._expects_alone:
                 self._phase = _Phase.SEPARATE
             return self._due()
 
-    def ask(self, alone: bool) -> list[tuple[int, int]]:
+    def expect(self, alone: bool) -> list[tuple[int, int]]:
         """Records whether the next step takes only from some towers. Returns the (tower, batches) to release."""
         with self._lock:
-            self._asked_alone = alone
+            self._expects_alone = alone
             if alone and (self._draining or any(tower.ended for tower in self._towers)):
                 self._phase = _Phase.SEPARATE
             return self._due()
@@ -91,7 +91,7 @@ class TowerBarrier:
             return self._due()
 
     def to_close(self) -> list[int]:
-        """Returns the towers that have released their last batch, each of them once."""
+        """Returns the towers that have released their last batch, each once."""
         with self._lock:
             done = [
                 number

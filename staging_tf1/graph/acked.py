@@ -1,11 +1,11 @@
 """`Acked`: which batches of a source the steps of all workers have acknowledged, as the vector that checkpoints hold.
 
-Batch `k` has the slot `k % WINDOW`. A slot holds the first batch of its own that is not acknowledged, so it starts with
-its own number, and an acknowledgement of `k` raises it to `k + WINDOW`. Batches may be acknowledged in any order within
-the window. To acknowledge one twice, or too late, changes nothing: slots only grow.
+Batch `k` belongs to cell `k % WINDOW`. A cell holds its first batch that is not acknowledged, so it starts with its own
+number, and an acknowledgement of `k` raises it to `k + WINDOW`. Batches may be acknowledged in any order within the
+window. Acknowledging one twice, or too late, changes nothing: cells only grow.
 
-Counters for each range of batches, in place of slots, would be smaller. But a second acknowledgement would count for a
-batch that nobody has trained, and nobody could tell which batch of a range a failed step has taken.
+One counter for each range of batches would be smaller. But a second acknowledgement would count for a batch that nobody
+has trained, and it would be unknown which batch of a range a failed step has taken.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from typing import Any
 
 import numpy as np
 
-# How many batches may be under way beyond the first that is not acknowledged: 256 KiB in each checkpoint. If a worker
-# dies with that first one, the others take as many before they wait until it counts as gone.
+# How many batches may be under way after the first unacknowledged one: 256 KiB in each checkpoint. If the worker that
+# has that one dies, the others take as many before they must wait until it counts as gone.
 WINDOW = 2**15
 
 
 class Acked:
-    """Which batches have been acknowledged: all before `base`, and some from there on.
+    """Which batches have been acknowledged: all before `base`, and some after it.
 
     Args:
-      slots: what the variable holds.
+      cells: what the variable holds.
 
     >>> acked = Acked([8, 5, 2, 7])
     >>> acked.base, acked.end, acked.unacked(acked.end), acked.ahead
     (2, 5, [2], 2)
     """
 
-    def __init__(self, slots: Sequence[int] | np.ndarray[Any, Any]) -> None:
-        self.slots = np.asarray(slots, np.int64)
+    def __init__(self, cells: Sequence[int] | np.ndarray[Any, Any]) -> None:
+        self.cells = np.asarray(cells, np.int64)
 
     @classmethod
     def first(cls, batches: int, window: int = WINDOW) -> Acked:
-        """Returns that in which the first `batches` have been acknowledged, and no other."""
+        """Returns the state in which only the first `batches` have been acknowledged."""
         return cls(batches + (np.arange(window) - batches) % window)
 
     @property
     def is_valid(self) -> bool:
-        """Whether steps can have made it."""
-        slots = self.slots
-        own = np.arange(slots.size)
-        return bool(slots.ndim == 1 and slots.size and (slots >= 0).all() and (slots % slots.size == own).all())
+        """Whether it can be the result of acknowledgements."""
+        cells = self.cells
+        own = np.arange(cells.size)
+        return bool(cells.ndim == 1 and cells.size and (cells >= 0).all() and (cells % cells.size == own).all())
 
     @property
     def base(self) -> int:
         """The first batch that is not acknowledged."""
-        return int(self.slots.min())
+        return int(self.cells.min())
 
     @property
     def end(self) -> int:
         """The batch after the last one that is acknowledged."""
-        return int(self.slots.max()) - self.slots.size + 1
+        return int(self.cells.max()) - self.cells.size + 1
 
     @property
     def ahead(self) -> int:
@@ -63,14 +63,14 @@ class Acked:
 
     def has(self, batch: int) -> bool:
         """Whether `batch` has been acknowledged."""
-        return bool(self.slots[batch % self.slots.size] > batch)
+        return bool(self.cells[batch % self.cells.size] > batch)
 
     def unacked(self, end: int) -> list[int]:
         """Returns the batches before `end` that are not acknowledged, in order."""
-        found = []
-        late = self.slots[self.slots < end]
+        unacked = []
+        late = self.cells[self.cells < end]
         while late.size:
-            found += late.tolist()
-            late = late + self.slots.size
+            unacked += late.tolist()
+            late = late + self.cells.size
             late = late[late < end]
-        return sorted(found)
+        return sorted(unacked)

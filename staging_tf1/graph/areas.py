@@ -121,8 +121,8 @@ class StagingArea(BaseStagingArea):
         if missing or len(indices) != len(self.dtypes):
             which = f" ({', '.join(map(self._declared.label, missing))} missing)" if missing else ""
             raise SpecError(
-                f"{self}: put got {_counted(len(indices), 'value')}, expected {len(self.dtypes)}, one per component"
-                f"{which}. Put all components of an element at once."
+                f"{self}: put got {len(indices)} value{'s' * (len(indices) != 1)}, expected {len(self.dtypes)}, one "
+                f"per component{which}. Put all components of an element at once."
             )
 
     def _checked_index(self, index: Any) -> Any:
@@ -137,7 +137,3 @@ class StagingArea(BaseStagingArea):
                 f"{self}: peek({shown(number)}) would wait forever; the index must be 0 or more and below {most}."
             )
         return number
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -25,7 +25,7 @@ class Dequeue(NamedTuple):
 class Filler:
     """A put whose values come from feed queues only."""
 
-    # The name of the put op, and the dequeues behind it by name.
+    # The name of the put op; and the dequeues that it depends on, by name.
     put: str
     dequeues: dict[str, Dequeue]
     # The tensors to compute first and then feed, so that the put cannot meet the end of the data.
@@ -71,13 +71,13 @@ def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str,
             puts[store_of(op)].append(op)
         elif op.type == "Unstage":
             gets[store_of(op)].add(op.name)
-    found = []
+    classic = []
     for area in {area.name: area for area in areas}.values():
         fillers = [filler for put in puts[area.name] if (filler := _filler(put, queues)) is not None]
         if fillers:
             names = frozenset(put.name for put in puts[area.name])
-            found.append(ClassicArea(area, frozenset(gets[area.name]), names, tuple(fillers)))
-    return found
+            classic.append(ClassicArea(area, frozenset(gets[area.name]), names, tuple(fillers)))
+    return classic
 
 
 def _filler(put: Any, queues: Mapping[str, str]) -> Filler | None:

@@ -27,9 +27,9 @@ def service_of(dataset: Any) -> str:
 
 def service_behind(op: Any) -> str:
     """Returns the same for the datasets whose iterators `op` depends on. Feedable iterators are not followed."""
-    iterators = [each for each in ancestors([op]) if "Iterator" in each.type]
-    uses = [use for each in iterators for output in each.outputs for use in output.consumers()]
-    # A one-shot iterator makes its dataset in a function; the others are given theirs by an op of its own.
+    iterators = [iterator for iterator in ancestors([op]) if "Iterator" in iterator.type]
+    uses = [use for iterator in iterators for output in iterator.outputs for use in output.consumers()]
+    # A one-shot iterator makes its dataset in a function. The others get theirs from a MakeIterator op.
     return _find([*iterators, *(use for use in uses if use.type == "MakeIterator")])
 
 

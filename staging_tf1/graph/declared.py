@@ -133,8 +133,8 @@ def _dtypes(what: str, dtypes: Any) -> list[Any]:
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
         raise TypeError(f"{what} got a bare dtype, expected a list with one dtype per component. Write [{name}].")
-    found = listed(what, "dtypes", dtypes, "a list with one dtype per component, such as [tf.float32, tf.int64]")
-    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(found)]
+    given = listed(what, "dtypes", dtypes, "a list with one dtype per component, such as [tf.float32, tf.int64]")
+    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(given)]
     if not checked:
         raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
     return checked

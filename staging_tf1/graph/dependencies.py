@@ -1,4 +1,4 @@
-"""What a run depends on, and where the end of the data can enter: found by walking up the graph."""
+"""What a run depends on, and which ops can end the data: found by walking up the graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from staging_tf1._tf import tf
 from staging_tf1.graph.state import counted_state_of
 
-# Ops that raise OutOfRangeError when there is no more.
+# Ops that raise OutOfRangeError at the end of the data.
 _ENDING_OPS = frozenset(
     f"{name}{version}"
     for name in ("QueueDequeue", "QueueDequeueMany", "QueueDequeueUpTo", "ReaderRead", "ReaderReadUpTo")
@@ -24,12 +24,12 @@ _CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "S
 
 Answer = TypeVar("Answer")
 
-# A loop repeats a few sets of fetches. More than this many are made anew for every run, and not worth keeping.
+# A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
 _MOST_ANSWERS = 1000
 
 
 def ancestors(elements: Iterable[Any], fed: Collection[str] = ()) -> Iterator[Any]:
-    """The ops that `elements` (tensors or ops) depend on, their own included, not beyond tensors named in `fed`."""
+    """The ops of `elements` (tensors or ops) and all that they depend on, up to the tensors named in `fed`."""
     pending = [x if isinstance(x, tf.Operation) else x.op for x in elements if x.name not in fed]
     seen: set[str] = set()
     while pending:
@@ -53,7 +53,7 @@ def elements_of(graph: Any, fetches: Any) -> list[Any]:
 
 
 def _leaves(fetches: Any) -> Iterator[Any]:
-    """What the containers hold that `Session.run` looks into.
+    """The contents of the containers that `Session.run` looks into.
 
     `tf.nest` would sort the keys of a dict. That fails for keys of several types, and a MonitoredSession's keys are its
     hooks.
@@ -91,7 +91,7 @@ class _Functions:
         self._seen: set[tuple[str, tuple[bool, ...]]] = set()
 
     def can_end(self, node: Any, given: Sequence[bool]) -> bool:
-        """Whether the data can end at `node`; `given` tells which of its inputs nothing computes."""
+        """Whether the data can end at `node`; `given` says for each input whether it is given, not computed."""
         if node.op in _PYTHON_OPS:
             return all(given)
         if node.op not in _CALLING_OPS:
@@ -105,16 +105,16 @@ class _Functions:
             return False
         self._seen.add((name, arguments))
         function = self._function(name)
-        given = dict(zip((each.name for each in function.signature.input_arg), arguments, strict=False))
+        given = dict(zip((argument.name for argument in function.signature.input_arg), arguments, strict=False))
         given |= {node.name: node.op in _GIVEN_OPS for node in function.node_def}
         return any(
-            self.can_end(node, [given[each.split(":")[0]] for each in node.input if not each.startswith("^")])
+            self.can_end(node, [given[name.split(":")[0]] for name in node.input if not name.startswith("^")])
             for node in function.node_def
         )
 
     def _function(self, name: str) -> Any:
         if name not in self._known:
-            # This serializes the whole graph, so all functions are kept. A function never changes under its name.
+            # This serializes the whole graph, so all functions are kept. A function never changes.
             self._known.update((each.signature.name, each) for each in self._graph.as_graph_def().library.function)
         return self._known[name]
 
@@ -157,8 +157,8 @@ class ByFetches(Generic[Answer]):
 
     def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
         self._question = question
-        # Fetches and feeds are kept with each answer, so that no other object can get their id: the tensors themselves,
-        # because the caller may remove them from a list.
+        # By id, so fetches and feeds are kept with the answer. Also the tensors themselves, because the caller may
+        # remove them from a list.
         self._answers: dict[Any, tuple[Answer, list[Any]]] = {}
 
     def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
@@ -175,7 +175,7 @@ class ByFetches(Generic[Answer]):
 
 
 def _identity(fetches: Any) -> Any:
-    # Of a proxy, such as a dict that a tf.Module keeps, type() would not be the type of what it stands for.
+    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
     kind = fetches.__class__
     if kind is list or kind is tuple:
         return tuple([_identity(each) for each in fetches])
@@ -190,7 +190,7 @@ def _identity(fetches: Any) -> Any:
 
 @lru_cache(maxsize=1000)
 def _held(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
-    """A function for the (name, value) pairs of a container of that class; None if `Session.run` looks into no such."""
+    """A function for the (name, value) pairs of a container of that class; None if `Session.run` does not open it."""
     if issubclass(kind, (list, tuple)):
         return enumerate
     if issubclass(kind, Mapping):

@@ -38,9 +38,8 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
         indices = [index for index, name in enumerate(declared.names) if name in values]
         return [values[declared.names[index]] for index in indices], indices
     if declared.names:
-        raise SpecError(
-            f"{area}: put got {_kind(values)}, but the area has names. Put a dict with the keys {declared.names}."
-        )
+        kind = f"a {type(values).__name__}" if isinstance(values, (list, tuple)) else "a single value"
+        raise SpecError(f"{area}: put got {kind}, but the area has names. Put a dict with the keys {declared.names}.")
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
     return listed, list(range(len(listed)))
 
@@ -113,11 +112,11 @@ def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
         if dtype == tf.string:
             return as_array(value, np.dtype(object), where)
         if dtype.is_floating and {int, float}.issubset(map(type, leaves)):
-            # numpy makes floats of the integers before `_lossless` could compare them.
+            # numpy would convert the integers to floats before `_lossless` compares them.
             return as_array(value, np.dtype(dtype.as_numpy_dtype), where)
         exact = np.array(value)
         if exact.dtype.kind == "f" and dtype.is_integer:
-            # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
+            # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
             exact = np.array(value, object)
         with np.errstate(over="ignore", invalid="ignore"):
             array = exact.astype(dtype.as_numpy_dtype)
@@ -222,7 +221,3 @@ def _reads_reference(tensor: Any) -> bool:
             return False
         tensor = tensor.op.inputs[0]
     return True
-
-
-def _kind(values: Any) -> str:
-    return f"a {type(values).__name__}" if isinstance(values, (list, tuple)) else "a single value"

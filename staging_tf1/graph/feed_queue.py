@@ -85,9 +85,9 @@ class FeedQueue:
             return self.queue.dequeue_many(batch_size)
 
         def take_after_handshake() -> Any:
-            return self.handshake.around(take) if self.handshake else take()
+            return self.handshake.after_grant(take) if self.handshake else take()
 
-        taken, counted = self.stats.around(self.queue.size, take_after_handshake)
+        taken, counted = self.stats.measured(self.queue.size, take_after_handshake)
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
         with tf.control_dependencies([counted]):
             outputs = [tf.identity(tensor) for tensor in tensors]

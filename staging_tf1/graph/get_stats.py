@@ -54,7 +54,7 @@ class GetStats:
         # The variable's own read op.
         self.value = tf.get_default_graph().as_graph_element(self._sums)
 
-    def around(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
+    def measured(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
         """Returns the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
         with tf.control_dependencies(None), tf.control_dependencies([self._started]):
             before = self._clock()

@@ -19,7 +19,7 @@ from staging_tf1.graph.state import counted_state_of
 
 __all__ = ["building", "check_buildable"]
 
-# What a loop uses of what was built before it.
+# What to build before a loop and use in it.
 _USED_IN_LOOPS = {"staged()": "the tensors that it returns", "CustomRunner": "the tensors of its get_inputs()"}
 _KIND_OF_FUNC_GRAPH = {
     "CondBranchFuncGraph": "a branch of tf.cond",
@@ -55,7 +55,7 @@ def check_buildable(what: str) -> CallSite:
         session is active.
     """
     site = call_site()
-    for check in (_check_thread, _check_place, _check_open, _check_first_time):
+    for check in (_check_thread, _check_context, _check_open, _check_first_time):
         check(what, site)
     return site
 
@@ -67,7 +67,7 @@ def building(what: str) -> Iterator[CallSite]:
     Whatever the block builds in this thread is part of the construction: it gets the same line, and may follow a run.
     """
     if _under_way.site is not None:
-        _check_place(what, _under_way.site)
+        _check_context(what, _under_way.site)
         yield _under_way.site
         return
     site = check_buildable(what)
@@ -80,16 +80,16 @@ def building(what: str) -> Iterator[CallSite]:
     state.built[site] = state.runs
 
 
-def _check_place(what: str, site: CallSite) -> None:
+def _check_context(what: str, site: CallSite) -> None:
     if tf.executing_eagerly():
         raise BuildError(
             f"{what} at {site} is called in eager mode, but an area belongs to a graph. Call tf.disable_v2_behavior() "
             "first, or build it within `with tf.Graph().as_default():`."
         )
-    place = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
-    if place:
+    inside = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
+    if inside:
         raise BuildError(
-            f"{what} at {site} is built inside {place}. {_cure(what)} there. (put and get of an area that was built "
+            f"{what} at {site} is built inside {inside}. {_cure(what)} there. (put and get of an area that was built "
             "outside are allowed there.)"
         )
 

@@ -11,15 +11,14 @@ from staging_tf1._tf import tf
 class Handshake:
     """The ops with which feeder and taker of a RandomShuffleQueue alternate.
 
-    The queue picks among the elements that it holds at that moment, so the same seed gives a different order whenever
-    the threads interleave differently. With the hand-shake, the taker takes only from a queue that the feeder has
-    filled.
+    The queue picks among the elements that it holds at that moment. So without the hand-shake, the order depends on how
+    the threads interleave, even with a seed. With it, the taker takes only from a queue that the feeder has filled.
 
     Attributes:
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.
       grant, pending: the op that lets the taker take once, and the number of unused grants (a scalar int32).
-      wait_taken: waits until the taker has taken, or `tell` wakes the feeder.
-      tell, told: the op that wakes the feeder, and the number of unseen wake-ups (a scalar int32).
+      wait_taken: waits until the taker has taken, or `wake` wakes the feeder.
+      wake, wakes: the op that wakes the feeder, and the number of unseen wake-ups (a scalar int32).
       end: ends the grants.
       cancels: the ops that wake both sides.
     """
@@ -34,17 +33,17 @@ class Handshake:
         self.pending = self.grants.size(name="pending")
         self.wait_taken = self.taken.dequeue(name="wait_taken")
         # Wakes a feeder that must stop, or whose taker failed after its grant.
-        self.told = self.taken.size(name="told")
-        self.tell = self.taken.enqueue(0, name="tell")
+        self.wakes = self.taken.size(name="told")
+        self.wake = self.taken.enqueue(0, name="tell")
         self.end = self.grants.close(name="end")
-        self.cancels = [self.grants.close(cancel_pending_enqueues=True), self.tell]
+        self.cancels = [self.grants.close(cancel_pending_enqueues=True), self.wake]
 
-    def around(self, take: Callable[[], Any]) -> Any:
+    def after_grant(self, take: Callable[[], Any]) -> Any:
         """Returns the tensors of `take()`, which waits for a grant of the feeder."""
         granted = self.grants.dequeue()
         with tf.control_dependencies([granted]):
             taken = tf.nest.flatten(take())
         with tf.control_dependencies(taken):
-            told = self.taken.enqueue(0)
-        with tf.control_dependencies([told]):
+            noted = self.taken.enqueue(0)
+        with tf.control_dependencies([noted]):
             return [tf.identity(tensor) for tensor in taken]

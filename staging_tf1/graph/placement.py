@@ -37,10 +37,10 @@ def absent_devices_named(graph: Any) -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = _ABSENT.search(error.message)
-        if found is None:
+        match = _ABSENT.search(error.message)
+        if match is None:
             raise
-        name, device, there = found.groups()
+        name, device, there = match.groups()
         site = site_of_op(graph.get_operation_by_name(name))
         # TensorFlow's own text would follow twice.
         raise tf.errors.InvalidArgumentError(

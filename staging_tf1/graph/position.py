@@ -21,7 +21,7 @@ from staging_tf1.graph.acked import WINDOW, Acked
 
 Fingerprint = dict[str, int | str]
 
-# The entry of the fingerprint that tells the kinds of positions apart. A `Position` has none, or another value.
+# The entry of the fingerprint that marks a `DealtPosition`. A `Position` has none, or another value.
 SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
 
 
@@ -34,14 +34,14 @@ def undealt(fingerprint: Fingerprint) -> Fingerprint:
 class Saved(NamedTuple):
     """What the variables of a position hold."""
 
-    # One per tower; of a `DealtPosition` one per slot of its window.
+    # One per tower; of a `DealtPosition` one per cell of its window.
     positions: tuple[int, ...]
     fingerprint: Fingerprint
     # The state of the stream, labelled with its position (see `labelled`); None if no state is kept.
     labelled_state: bytes | None
 
     def state(self) -> bytes | None:
-        """Returns the state of the stream at the first position; None if another one's was saved."""
+        """Returns the state of the stream at the first position; None if the saved one is of another position."""
         if self.labelled_state is None:
             return None
         # Of two concurrent steps, one may have saved the state and the other the position.
@@ -54,7 +54,7 @@ class Saved(NamedTuple):
         return Acked(self.positions) if self.fingerprint.get(SHARE) == DYNAMIC else None
 
 
-class Share(NamedTuple):
+class TowerRange(NamedTuple):
     """Which towers of a pipeline this process has. In a cluster, the other workers have the rest."""
 
     # The first of its towers, and how many it has.
@@ -64,7 +64,7 @@ class Share(NamedTuple):
     all_towers: int
     # Where the position is: the host of this process, or the first parameter server.
     device: str = "/device:CPU:0"
-    # Makes an op that fails if this process may not count; None if it always may.
+    # Makes an op that fails if this process may not update the position; None if it always may.
     fence: Callable[[], Any] | None = None
 
     @property
@@ -82,7 +82,7 @@ class Position:
 
     Args:
       fingerprint: that of the whole source, before it is split into shards.
-      share: the towers of this process.
+      tower_range: the towers of this process.
       keeps_state: whether each batch carries the state of its stream as a label. The checkpoint then holds the state
         after the last consumed batch.
 
@@ -93,9 +93,9 @@ class Position:
 
     skip: tuple[Any, Any] | None = None
 
-    def __init__(self, fingerprint: Fingerprint, share: Share, *, keeps_state: bool = False) -> None:
+    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, *, keeps_state: bool = False) -> None:
         self.fingerprint = fingerprint
-        self.share = share
+        self.tower_range = tower_range
         with self._on_its_device():
             self._batches = _variable(self._initial(), tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
@@ -104,7 +104,7 @@ class Position:
             self.has_value = self._batches.is_initialized()
         self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
         # Run for all positions of a session at once.
-        self.initializers = [each.initializer for each in self.variables]
+        self.initializers = [variable.initializer for variable in self.variables]
         self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
 
     @property
@@ -115,7 +115,7 @@ class Position:
     @property
     def length(self) -> int:
         """How many numbers the variable of the positions holds."""
-        return self.share.all_towers
+        return self.tower_range.all_towers
 
     def _initial(self) -> Any:
         return [0] * self.length
@@ -130,49 +130,48 @@ class Position:
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the first batch of each tower of this process, from what the variable holds."""
-        return positions[self.share.own]
+        return positions[self.tower_range.own]
 
     def first_of_all(self) -> Any:
         """Returns the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
-        towers = self.share.towers
+        towers = self.tower_range.towers
         with self._on_its_device():
-            own = self._batches.read_value()[self.share.own]
+            own = self._batches.read_value()[self.tower_range.own]
             return tf.reduce_min(own * towers + tf.range(towers, dtype=tf.int64))
 
-    def advance(self, tower: int, count: Any, label: Any) -> Any:
+    def advance(self, tower: int, stamp: Any, label: Any) -> Any:
         """Returns the op that counts a batch of `tower` and saves its label.
 
         Args:
           tower: the number of the tower in this process.
-          count: how many batches of the source to count: this one, and those skipped just before it. None is 1. For a
-            `DealtPosition`, the number of the batch.
+          stamp: that of the batch (see `TokenArea`). None is 1.
           label: the state of the stream after this batch; None unless `keeps_state`.
         """
         with self._behind_fence():
-            counted = self._count(tower, count)
+            counted = self._mark(tower, stamp)
             return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
 
-    def _count(self, tower: int, count: Any) -> Any:
+    def _mark(self, tower: int, stamp: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
-        one = [int(other == self.share.first + tower) for other in range(self.share.all_towers)]
-        passed = tf.constant(one, tf.int64) if count is None else tf.constant(one, tf.int64) * count
+        one = [int(other == self.tower_range.first + tower) for other in range(self.tower_range.all_towers)]
+        passed = tf.constant(one, tf.int64) if stamp is None else tf.constant(one, tf.int64) * stamp
         return self._batches.assign_add(passed, read_value=False)
 
     @contextmanager
     def _on_its_device(self) -> Iterator[None]:
         # Both, because a scope only adds to the scope around it.
-        with tf.device(None), tf.device(self.share.device):
+        with tf.device(None), tf.device(self.tower_range.device):
             yield
 
     @contextmanager
     def _behind_fence(self) -> Iterator[None]:
-        """Returns a scope for ops that count: on the position's device, and only if this process may."""
-        if self.share.fence is None:
+        """Returns a scope for ops that update the position: on its device, and only if this process may."""
+        if self.tower_range.fence is None:
             with self._on_its_device():
                 yield
             return
-        passed = self.share.fence()
+        passed = self.tower_range.fence()
         # The fence waits for whatever the scope around waits for.
         with self._on_its_device(), tf.control_dependencies(None), tf.control_dependencies([passed]):
             yield
@@ -192,10 +191,10 @@ class Position:
             fingerprint = None
         if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
             self.refuse("fingerprint", text, "a JSON object of integers and strings")
-        found = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
-        if found.acked is not None and not found.acked.is_valid:
+        parsed = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
+        if parsed.acked is not None and not parsed.acked.is_valid:
             self.refuse("position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
-        return found
+        return parsed
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
         """Raises CheckpointError for a value that no run of this package can have saved."""
@@ -221,13 +220,13 @@ class DealtPosition(Position):
 
     Args:
       fingerprint: that of the whole source.
-      share: one tower; the others of a cluster have the same position.
+      tower_range: one tower; the others of a cluster have the same position.
       window: how many batches may be under way at once.
     """
 
-    def __init__(self, fingerprint: Fingerprint, share: Share, window: int = WINDOW) -> None:
+    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, window: int = WINDOW) -> None:
         self._window = window
-        super().__init__({**fingerprint, SHARE: DYNAMIC}, share._replace(first=0, all_towers=1))
+        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range._replace(first=0, all_towers=1))
         with self._on_its_device():
             skipped = tf.placeholder(tf.int64, [], name="skipped")
         self.skip = self.advance(0, skipped, None), skipped
@@ -243,21 +242,21 @@ class DealtPosition(Position):
 
     def consumed(self, saved: Any) -> tuple[int, ...]:
         """Returns how many batches all workers together have consumed."""
-        return (int(sum(slot // self._window for slot in saved.tolist())),)
+        return (int(sum(cell // self._window for cell in saved.tolist())),)
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns what the variable holds after the first batches, of which `batches` has the number."""
-        return tuple(Acked.first(batches[0], self._window).slots.tolist())
+        """Returns what the variable holds after the first `batches[0]` batches."""
+        return tuple(Acked.first(batches[0], self._window).cells.tolist())
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Returns 0: the supply skips what has been consumed (`feed/supply.py`)."""
         return (0,)
 
-    def _count(self, tower: int, count: Any) -> Any:
-        slot, following = tf.reshape(count % self._window, [1, 1]), tf.reshape(count + self._window, [1])
-        # An op that overwrites the slot could set it back, and assign_add would count a batch twice.
+    def _mark(self, tower: int, stamp: Any) -> Any:
+        cell, following = tf.reshape(stamp % self._window, [1, 1]), tf.reshape(stamp + self._window, [1])
+        # An op that overwrites the cell could set it back, and assign_add would count a batch twice.
         return tf.raw_ops.ResourceScatterNdMax(
-            ref=self._batches.handle, indices=slot, updates=following, use_locking=True, name="acknowledge"
+            ref=self._batches.handle, indices=cell, updates=following, use_locking=True, name="acknowledge"
         )
 
 

@@ -1,6 +1,6 @@
-"""Ops that inspect areas and queues without waiting, and ops that wake those who wait.
+"""Ops that inspect areas and queues without waiting, and ops that wake what waits for them.
 
-They are made before the graph is finalized. When a stall is found, no op can be added.
+They are made before the graph is finalized: when a stall is found, no op can be added.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def needed_ops(graph: Any, inputs: Mapping[str, Any], outputs: Iterable[Any]) ->
     ops = {op.name: op for op in ancestors(_parts(outputs), fed)}
     starts = _table_initializers(graph, ops)
     for variable in variables_in(graph, ops):
-        # A variable that is made from its description looks for both.
+        # A variable that is made from its proto looks for both.
         starts += [variable.initializer, graph.as_graph_element(variable.to_proto().snapshot_name)]
     return ops | {op.name: op for op in ancestors(starts, fed)}
 
@@ -42,7 +42,7 @@ def names_of(values: Iterable[Any]) -> list[str]:
 def variables_in(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
     """Returns the variables among some ops, by the collections of the graph."""
     every = [*graph.get_collection(_KEYS.GLOBAL_VARIABLES), *graph.get_collection(_KEYS.LOCAL_VARIABLES)]
-    return list({each.op.name: each for each in every if each.op.name in ops}.values())
+    return list({variable.op.name: variable for variable in every if variable.op.name in ops}.values())
 
 
 def serving_graph(
@@ -100,7 +100,7 @@ def _table_initializers(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
 
 
 def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
-    """Returns the ops as a meta graph, without what holds them to ops that are not among them."""
+    """Returns the ops as a meta graph, without colocation with ops that are not among them."""
     part = graph.as_graph_def()
     kept = [node for node in part.node if node.name in ops]
     del part.node[:]
@@ -116,8 +116,8 @@ def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
                 # The value that it begins with may be no op of this part.
                 proto.initial_value_name = ""
                 meta.collection_def[key].bytes_list.value.append(proto.SerializeToString())
-    starts = [each.name for each in graph.get_collection(_KEYS.TABLE_INITIALIZERS) if each.name in ops]
-    files = [each.name for each in graph.get_collection(_KEYS.ASSET_FILEPATHS) if each.op.name in ops]
+    starts = [op.name for op in graph.get_collection(_KEYS.TABLE_INITIALIZERS) if op.name in ops]
+    files = [file.name for file in graph.get_collection(_KEYS.ASSET_FILEPATHS) if file.op.name in ops]
     meta.collection_def[_KEYS.TABLE_INITIALIZERS].node_list.value.extend(starts)
     meta.collection_def[_KEYS.ASSET_FILEPATHS].node_list.value.extend(files)
     return meta

@@ -26,8 +26,8 @@ class Sink:
     put: Any
     # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # Like `close`, but puts fail from then on. May follow a `close`. Of the puts that wait for a slot of an area, each
-    # run wakes one; a slot too many in a cancelled area is harmless.
+    # Like `close`, but puts fail from then on. May follow a `close`. Each run wakes one put that waits for a slot; one
+    # slot too many in a cancelled area is harmless.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any
@@ -41,10 +41,10 @@ class Sink:
     release: Any | None = None
     # None for a queue, which loses nothing in a failed step.
     repair: Repair | None = None
-    # How many batches of the source an element stands for. Fed to `release`, or to `put` without a `release`; 1 if not
-    # fed. For a `DealtPosition`, the number of the batch. None if it is always 1.
-    count: Any | None = None
-    # None for a queue. `outputs` and `take` are empty then, too, because its gets are made later.
+    # The placeholder for the stamp of an element (see `TokenArea`), fed to `release`, or to `put` without a `release`.
+    # None if it is always 1.
+    stamp: Any | None = None
+    # None for a queue, which has no `outputs` and `take` either: its gets are made later.
     area: StagingArea | None = None
     # The tensors that the model reads, flat.
     outputs: tuple[Any, ...] = ()
@@ -76,10 +76,10 @@ class Staging:
     lockstep: bool
     # Whether an element can be taken as soon as it is put.
     release: bool
-    # Makes the op that counts a consumed batch, from its token's count and label; None counts none.
+    # Makes the op that counts a consumed batch, from its stamp and label; None counts none.
     advance: Callable[[Any, Any], Any] | None
-    # Whether a token holds how many batches its element stands for.
-    counts: bool
+    # Whether tokens hold stamps.
+    stamps: bool
     # Whether it can be started again in a session, after the end of the data.
     reopens: bool = False
 
@@ -99,7 +99,7 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         [value.shape for value in values],
         capacity=how.capacity,
         device=how.device,
-        counts=how.counts,
+        stamps=how.stamps,
         labels=label is not None,
         reopens=how.reopens,
     )
@@ -121,7 +121,7 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         stats=area.stats,
         release=None if how.release else area.release,
         repair=area.repair,
-        count=area.count,
+        stamp=area.stamp,
         area=area.area,
         outputs=tuple(outputs),
         take=area.take,

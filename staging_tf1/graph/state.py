@@ -1,6 +1,6 @@
 """What the package stores per graph and per session, as one attribute of each.
 
-Rooms above keep what they made here. Each has functions that return it with its type.
+The rooms above keep their objects here, each with functions that return them with their types.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GraphState:
     stores: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
     searched_ops: int = 0
-    # The functions that its ops call, as FunctionDefs by name, as of the last look at them.
+    # The functions of its library, as FunctionDefs by name, when they were last read.
     functions: dict[str, Any] = field(default_factory=dict)
     # Ops made once: by the name of what they look at, for the queue of `SyncReplicasOptimizer`, by variables.
     probes: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class GraphState:
     runners: dict[Any, Any] = field(default_factory=dict)
     # Whether a `StagingHook` starts them.
     starts_together: bool = False
-    # Their runs in all sessions, and who is told of the next ones: the threads start before a hook sees the session.
+    # Their runs in all sessions, and what follows the next ones: threads start before a hook sees the session.
     pipeline_runs: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     followed_by: Callable[..., None] | None = None
     # Of `auto_stage()`: what runs mean, what observes them, and what trains the model.
@@ -109,7 +109,7 @@ class SessionState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     # Of the chief: whether it continues a run that is under way; None if its creator does not know.
     continues_run: bool | None = None
-    # What lets its runs stand still in the pauses of a cluster.
+    # What makes its runs wait in the pauses of a cluster.
     gated: Any = None
     # What `start()` or `auto_stage()` has begun in it.
     runtime: Any = None

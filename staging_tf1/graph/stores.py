@@ -83,10 +83,10 @@ def _search_new_ops(graph: Any, state: GraphState) -> None:
         name = op.get_attr("shared_name").decode() or op.name
         key = StoreKey(kind, op.get_attr("container").decode(), name)
         dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))
-        found = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
-        known = state.stores.setdefault(key, found)
+        store = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
+        known = state.stores.setdefault(key, store)
         if known.dtypes is None:
-            state.stores[key] = found
+            state.stores[key] = store
     state.searched_ops = len(ops)
 
 

@@ -1,4 +1,4 @@
-"""The queue of tokens with which `tf.train.SyncReplicasOptimizer` keeps the workers of a cluster in step.
+"""The queue of sync tokens with which `tf.train.SyncReplicasOptimizer` keeps the workers of a cluster in step.
 
 A worker's step waits there until all gradients of the round have been applied. The queue is on a parameter server and
 has a name that all workers share, so it outlives their sessions.
@@ -33,12 +33,12 @@ class SyncTokens:
     size: Any
     # How many gradients of a round that is not complete have been sent; None if no accumulator takes them.
     pending: Any
-    # Removes the tokens that an earlier run has left.
+    # Removes the sync tokens that an earlier run has left.
     drain: Any
 
 
-def is_token_queue(op: Any) -> bool:
-    """Whether `op` is the handle of the tokens' queue."""
+def is_sync_token_queue(op: Any) -> bool:
+    """Whether `op` is the handle of the sync tokens' queue."""
     return bool(op.type == "FIFOQueueV2" and op.get_attr("shared_name") == _SHARED_NAME)
 
 
@@ -46,16 +46,16 @@ def sync_tokens_of(graph: Any) -> SyncTokens | None:
     """Returns the ops on the queue of `graph`, made while the graph is open; None if no optimizer has made one."""
     state = state_of(graph)
     if state.sync_tokens is None and not graph.finalized:
-        queue = next((op for op in graph.get_operations() if is_token_queue(op)), None)
+        queue = next((op for op in graph.get_operations() if is_sync_token_queue(op)), None)
         state.sync_tokens = None if queue is None else _make(graph, queue)
     found: SyncTokens | None = state.sync_tokens
     return found
 
 
 def _make(graph: Any, queue: Any) -> SyncTokens:
-    handle, (dtype,) = queue.outputs[0], [tf.as_dtype(each) for each in queue.get_attr("component_types")]
+    handle, (dtype,) = queue.outputs[0], [tf.as_dtype(kind) for kind in queue.get_attr("component_types")]
     with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_sync/"), tf.device(queue.device):
-        # A token holds the global step. A gradient of an older step is not applied, and none is wanted.
+        # A sync token holds the global step. A gradient of an older step is not applied, and none is wanted.
         token, size = tf.zeros([], dtype), tf.raw_ops.QueueSizeV2(handle=handle)
         return SyncTokens(
             name=queue.name,

@@ -43,11 +43,11 @@ class Repair:
 class TokenArea:
     """An area with a queue of `slots` and a queue of `tokens`, one scalar each per free slot and per element.
 
-    With `reopens`, the area can be used again after the end of the data. It then has neither counts nor labels.
+    With `reopens`, the area can be used again after the end of the data. It then has neither stamps nor labels.
 
-    With `counts`, a token holds how many batches of the source its element stands for: itself, and those skipped just
-    before it. For a `DealtPosition` it holds the number of the batch. With `labels`, a token also holds a string,
-    because an area on a GPU cannot hold strings and the tokens are on the host.
+    With `stamps`, a token holds the stamp of its element: how many batches of the source it stands for, namely itself
+    and those skipped just before it, or for a `DealtPosition` which batch it is. With `labels`, a token also holds a
+    string, because an area on a GPU cannot hold strings and the tokens are on the host.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TokenArea:
         *,
         capacity: int,
         device: str | None,
-        counts: bool = False,
+        stamps: bool = False,
         labels: bool = False,
         reopens: bool = False,
     ) -> None:
@@ -66,8 +66,8 @@ class TokenArea:
         # Empties it and frees all slots, so that an input that has ended or was changed can be read again. Nothing may
         # put or take meanwhile. None without `reopens`.
         self.renew: Any = None
-        # A placeholder of the op that enqueues the token; None without `counts`.
-        self.count: Any = None
+        # A placeholder of the op that enqueues the token; None without `stamps`.
+        self.stamp: Any = None
         # A run that depends on this op takes an element.
         self.take: Any = None
         self._labels = labels
@@ -79,9 +79,9 @@ class TokenArea:
             with tf.device(None), tf.device(host_of(self.area.device)):
                 # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
                 self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
-                if counts:
-                    self.count = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
-                held = [tf.int64] * counts + [tf.string] * labels or [tf.int32]
+                if stamps:
+                    self.stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
+                held = [tf.int64] * stamps + [tf.string] * labels or [tf.int32]
                 self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
                 self.stats = GetStats("area")
                 self.size = self.tokens.size(name="size")
@@ -96,7 +96,7 @@ class TokenArea:
                     cancelled = self.tokens.close(cancel_pending_enqueues=True)
                     refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
                     resets = [refill, self.area.clear()]
-                # Only then, because a put that gets the slot earlier goes in.
+                # After that, because a put that gets the slot earlier would succeed.
                 with tf.control_dependencies([cancelled]):
                     self.cancel = self.slots.enqueue(self._zero, name="cancel")
             # Cleared, because a server keeps areas between sessions.
@@ -108,7 +108,7 @@ class TokenArea:
         A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
         same session. So the end is a token of its own. A get that takes it puts it back.
         """
-        # Closed from the beginning: to take one element of it is the end of the data, to take none is nothing.
+        # Closed from the beginning: taking one element raises OutOfRangeError, taking none does nothing.
         self._over = tf.FIFOQueue(1, tf.int32, [], name="over")
         self.close = self.tokens.enqueue(tf.constant(_END, name="end"), name="close")
         emptied = [queue.dequeue_many(queue.size()) for queue in (self.tokens, self.slots)]
@@ -153,23 +153,23 @@ class TokenArea:
             return self.tokens.enqueue(self._token_with(label), name="put")
 
     def _token_with(self, label: Any) -> list[Any]:
-        count = [] if self.count is None else [self.count]
-        return count + [label] * self._labels or [self._zero]
+        stamp = [] if self.stamp is None else [self.stamp]
+        return stamp + [label] * self._labels or [self._zero]
 
     def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
         """Returns the tensors of the next element, which wait for it.
 
         Args:
-          advance: makes the op that counts the element, from its token's count and label.
+          advance: makes the op that counts the element, from its stamp and label.
         """
         # In the caller's device scope, as with `StagingArea.get`.
-        taken, counted = self.stats.around(self.tokens.size, self._take)
+        taken, counted = self.stats.measured(self.tokens.size, self._take)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
         with tf.control_dependencies([counted]):
             element = self.area.get()
-            count, label = token[0] if self.count is not None else None, token[-1] if self._labels else None
-            advanced = [advance(count, label)] if advance is not None else []
+            stamp, label = token[0] if self.stamp is not None else None, token[-1] if self._labels else None
+            advanced = [advance(stamp, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(self._zero)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.

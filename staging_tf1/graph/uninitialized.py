@@ -1,7 +1,7 @@
 """Ops that name the uninitialized variables of a graph, as few as possible.
 
-`tf.report_uninitialized_variables` makes 30 ops, and a MonitoredSession asks it twice. With a third one of our own they
-were half of the graph of a small program, and took a third of its time.
+`tf.report_uninitialized_variables` makes 30 ops, and a MonitoredSession calls it twice. With a third call of our own,
+its ops were half of the graph of a small program, and took a third of its time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
     report = _made(graph, variables)
     if report is None:
         with graph.as_default(), tf.control_dependencies(None), tf.device(None), tf.name_scope("staging_uninitialized"):
-            initialized = [tf.is_variable_initialized(each) for each in variables]
+            initialized = [tf.is_variable_initialized(variable) for variable in variables]
             with tf.device("/cpu:0"):
-                names = tf.constant([each.op.name for each in variables])
+                names = tf.constant([variable.op.name for variable in variables])
                 report, _ = tf.dynamic_partition(names, tf.cast(tf.stack(initialized), tf.int32), 2)
         state_of(graph).uninitialized[_key(variables)] = report
     return report
@@ -46,4 +46,4 @@ def _made(graph: Any, variables: Sequence[Any]) -> Any | None:
 
 
 def _key(variables: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(each.op.name for each in variables)
+    return tuple(variable.op.name for variable in variables)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-# A longer line is printed in pieces. It bounds the memory that a line without an end takes.
+# A longer line is printed in pieces, so a line without an end takes bounded memory.
 MOST_IN_LINE = 64 * 1024
 # A carriage return ends a line only if something follows. Alone at the end it may be the first half of "\r\n".
 _END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
@@ -32,7 +32,7 @@ class LineSplitter:
         text, start, lines = self._rest + data, 0, []
         # The rest holds no end of line, except perhaps half of one in its last byte.
         for end in _END.finditer(text, max(0, len(self._rest) - 1)):
-            # A carriage return that only begins an update ends no line.
+            # A carriage return at the start of an update ends no line.
             if end.start() > start or end[0] != b"\r":
                 lines += _pieces(text[start : end.start()])
             start = end.end()

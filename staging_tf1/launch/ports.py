@@ -9,8 +9,8 @@ import socket
 def free_ports(host: str, count: int) -> list[int]:
     """Return `count` different free ports of `host`.
 
-    All are bound before any is released: the system may hand out a released port again at once. It does not hand out
-    the same ones again soon after, but another program may take one before the task binds it.
+    All are bound before any is released, because the system may hand out a released port again at once. Another program
+    may still take one before the task binds it.
 
     Raises:
         OSError: the system has no free port, or this process may not open so many sockets.

@@ -13,10 +13,10 @@ _FULL = 1024 * 1024
 class Printer:
     """A queue of whole lines for two descriptors, which may be the same terminal.
 
-    A plain write waits while a pager or a stopped terminal reads nothing, and Python resumes it after a signal: Ctrl-C
-    would have no effect. Making stdout non-blocking instead would do so for every process that shares the terminal. So
-    bytes are written only when the system says that they fit. One queue serves both descriptors because parts of a
-    long line must not mix with the other's lines.
+    A plain write waits while a pager or a stopped terminal reads nothing, and Python resumes it after a signal, so
+    Ctrl-C would have no effect. A non-blocking stdout would be non-blocking for every process on the terminal. So bytes
+    are written only when the system says that they fit. One queue serves both descriptors, because parts of a long line
+    must not mix with other lines.
     """
 
     def __init__(self) -> None:

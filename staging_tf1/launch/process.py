@@ -11,27 +11,27 @@ from pathlib import Path
 
 from staging_tf1.launch.output import LineSplitter
 from staging_tf1.launch.signals import name_of
-from staging_tf1.launch.tasks import Task
+from staging_tf1.launch.tasks import TaskCommand
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
 _CHUNK = 64 * 1024
-# What a dead task can have left in a pipe: the largest that Linux lets a user make. A process that has left the
-# task's group may write to the pipe forever.
+# The most that is read from the pipe of a dead task: the largest pipe of a user on Linux. A process that has left the
+# task's group may write to it forever.
 _MOST_LEFT = 1024 * 1024
 
 
 class Process:
     """A started task.
 
-    The task leads a session of its own, so a Ctrl-C in the terminal does not reach it, and one signal reaches it and
-    the processes that it has started, except those that have made themselves a session. Its stdin is empty. `tether.py`
-    explains what happens when this process is killed.
+    The task leads a session of its own, so a Ctrl-C in the terminal does not reach it. One signal reaches it and the
+    processes that it has started, except those with sessions of their own. Its stdin is empty. `tether.py` explains
+    what happens when this process is killed.
 
     Raises:
         OSError: the system cannot start another process, or the command is too long.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: TaskCommand) -> None:
         self._child = subprocess.Popen(
             [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *task.command],
             stdin=subprocess.DEVNULL,
@@ -50,12 +50,12 @@ class Process:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process group. Must not be called after `reap`."""
-        # PermissionError: all that is left of the group belongs to another user.
+        # PermissionError: the rest of the group belongs to another user.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 
     def reap(self) -> int:
-        """Kill what the exited task has left of its group, and return its status, which is negative for a signal."""
+        """Kill the rest of the exited task's group, and return its status, which is negative for a signal."""
         self.signal(signal.SIGKILL)
         return self._child.wait()
 
@@ -80,7 +80,7 @@ class Stream:
         return self._read()[1]
 
     def read_rest(self) -> list[bytes]:
-        """Return all lines that a task has left which has exited."""
+        """Return all lines that an exited task has left."""
         lines, taken = [], 0
         while not self.ended and taken < _MOST_LEFT:
             count, more = self._read()

@@ -46,10 +46,10 @@ def find_program(words: Sequence[str]) -> Program:
 
 def _on_path(name: str) -> str:
     # The programs of this Python's environment, such as staging-tf1, are on PATH only while it is activated.
-    found = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    if path is None:
         if os.path.isfile(name):
             cure = f"it is not an executable file on PATH; run ./{name} after chmod +x, or name a script with .py"
             raise ProgramError(f"program {name!r} cannot be run: {cure}")
         raise ProgramError(f"program {name!r} was not found on PATH; give its path")
-    return found
+    return path

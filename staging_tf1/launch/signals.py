@@ -1,4 +1,4 @@
-"""Delivers the signals of this process through a socket, so that one loop can wait for them and for output."""
+"""Delivers the signals of this process through a socket, so one loop can wait for them and for output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Signals:
         # nohup, or by a shell for the programs in its background.
         for number in (signal.SIGCHLD, *(each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN)):
             # Only signals with a handler in Python are written to the wake-up descriptor.
-            self._handlers_before[number] = signal.signal(number, _do_nothing)
+            self._handlers_before[number] = signal.signal(number, lambda number, frame: None)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -47,10 +47,6 @@ class Signals:
         with contextlib.suppress(BlockingIOError):
             return list(self._reader.recv(4096))
         return []
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    pass
 
 
 def name_of(number: int) -> str:

@@ -15,11 +15,11 @@ from staging_tf1.launch.output import make_tags, wants_colour
 from staging_tf1.launch.printer import Printer
 from staging_tf1.launch.process import Process, Stream, describe_exit, exit_code
 from staging_tf1.launch.signals import ENDING, Signals, name_of
-from staging_tf1.launch.tasks import Task
+from staging_tf1.launch.tasks import TaskCommand
 
 _STDOUT, _STDERR = 1, 2
-# After Ctrl-C the tasks get SIGKILL after this time, and are not waited for after the second one. A process that waits
-# for a broken disk or device ignores even SIGKILL.
+# After Ctrl-C, the time until the tasks get SIGKILL, and the time until they are no longer waited for. A process that
+# waits for a broken disk or device ignores even SIGKILL.
 _INTERRUPTED_SECS, _GIVE_UP_SECS = 1.5, 0.4
 
 
@@ -29,13 +29,15 @@ class _Alarm(NamedTuple):
 
 
 class Supervisor:
-    """Runs tasks once. All of it happens in one thread, which waits for output, signals and an alarm at once.
+    """Runs tasks once, in one thread, which waits for output, signals and an alarm at once.
 
-    A run is in one of three phases: all tasks run; the workers have finished and the servers have `grace_secs` left;
-    the tasks are being ended. How a task exits decides anything in the first two only.
+    A run has three phases: all tasks run; the workers have finished and the servers have `grace_secs` left; the tasks
+    are being ended. Exit codes of tasks matter only in the first two.
     """
 
-    def __init__(self, prog: str, tasks: Sequence[Task], *, restarts: int, grace_secs: float, signals: Signals) -> None:
+    def __init__(
+        self, prog: str, tasks: Sequence[TaskCommand], *, restarts: int, grace_secs: float, signals: Signals
+    ) -> None:
         self._prog = prog
         self._tasks = tasks
         self._restarts = restarts
@@ -45,7 +47,7 @@ class Supervisor:
         self._printer = Printer()
         names = [task.name for task in tasks]
         self._tags = {target: make_tags(names, wants_colour(target, os.environ)) for target in (_STDOUT, _STDERR)}
-        self._processes: dict[Task, Process] = {}
+        self._processes: dict[TaskCommand, Process] = {}
         self._alarm: _Alarm | None = None
         self._workers_finished = self._ending = self._interrupted = self._gave_up = False
         self._code = 0
@@ -85,7 +87,7 @@ class Supervisor:
 
     # Starting and restarting.
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: TaskCommand) -> None:
         try:
             self._processes[task] = Process(task)
         except OSError as error:
@@ -105,7 +107,7 @@ class Supervisor:
             if number in ENDING and not self._interrupted:
                 self._interrupt(number)
 
-    def _handle_exit(self, task: Task, status: int) -> None:
+    def _handle_exit(self, task: TaskCommand, status: int) -> None:
         if self._ending:
             return
         if status != 0:
@@ -114,7 +116,7 @@ class Supervisor:
             self._workers_finished = True
             self._set_alarm(self._grace_secs, self._end_servers)
 
-    def _handle_failure(self, task: Task, status: int) -> None:
+    def _handle_failure(self, task: TaskCommand, status: int) -> None:
         said = f"{task.name} {describe_exit(status)}"
         left = self._restarts_left[task]
         if not left:
@@ -144,7 +146,7 @@ class Supervisor:
         self._code = exit_code(-number)
         self._say(f"ending all tasks, because of {name_of(number)}")
         self._end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM, _INTERRUPTED_SECS)
-        # What is left to print may wait for a reader that never comes.
+        # The rest of the output may wait for a reader forever.
         self._gave_up = not self._processes
 
     def _end(self, number: int, secs: float) -> None:
@@ -176,10 +178,10 @@ class Supervisor:
 
     # Printing.
 
-    def _read(self, task: Task, stream: Stream) -> None:
+    def _read(self, task: TaskCommand, stream: Stream) -> None:
         self._print_lines(task, stream.target, stream.read())
 
-    def _print_lines(self, task: Task, target: int, lines: Iterable[bytes]) -> None:
+    def _print_lines(self, task: TaskCommand, target: int, lines: Iterable[bytes]) -> None:
         for line in lines:
             self._printer.add(target, self._tags[target][task.name] + line + b"\n")
 
@@ -192,7 +194,7 @@ class Supervisor:
         except OSError as error:
             if self._ending:
                 return
-            # As a program that is ended by SIGPIPE, such as `cat file | head`.
+            # Like a program that SIGPIPE ends, such as `cat file | head`.
             if error.errno == errno.EPIPE:
                 self._code = exit_code(-signal.SIGPIPE)
                 self._end(signal.SIGTERM, self._grace_secs)
@@ -200,7 +202,7 @@ class Supervisor:
                 self._fail(f"the output of the tasks cannot be written: {error.strerror}", 1)
 
 
-def supervise(prog: str, tasks: Sequence[Task], *, restarts: int, grace_secs: float) -> int:
+def supervise(prog: str, tasks: Sequence[TaskCommand], *, restarts: int, grace_secs: float) -> int:
     """Run the tasks and return the exit code: that of the first failure, 128 + signal if interrupted, or 0."""
     with Signals() as signals:
         return Supervisor(prog, tasks, restarts=restarts, grace_secs=grace_secs, signals=signals).run()

@@ -18,7 +18,7 @@ Cluster = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TaskCommand:
     """One process of the cluster. `environment` is added to that of this process."""
 
     job: str
@@ -49,7 +49,7 @@ def make_cluster(workers: int, servers: int, ports: Sequence[int]) -> Cluster:
     return {job: addresses for job, addresses in cluster.items() if addresses}
 
 
-def make_tasks(program: Program, cluster: Cluster, sync: bool = False) -> list[Task]:
+def make_tasks(program: Program, cluster: Cluster, sync: bool = False) -> list[TaskCommand]:
     """Return the tasks of `cluster`, each with its TF_CONFIG and with the placeholders in its arguments replaced."""
     tasks = []
     for job, hosts in cluster.items():
@@ -60,7 +60,7 @@ def make_tasks(program: Program, cluster: Cluster, sync: bool = False) -> list[T
                 "PYTHONUNBUFFERED": "1",
                 **({"STAGING_TF1_SYNC": "1"} if sync else {}),
             }
-            tasks.append(Task(job, index, (*program.command, *arguments), environment))
+            tasks.append(TaskCommand(job, index, (*program.command, *arguments), environment))
     return tasks
 
 
@@ -70,7 +70,7 @@ def fill(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     >>> fill(["--index={task_index}", "{'task': {task}}", "{other}"], {"task_index": "1", "task": "worker-1"})
     ['--index=1', "{'task': worker-1}", '{other}']
     """
-    return [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in arguments]
+    return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in arguments]
 
 
 def _values(cluster: Cluster, job: str, index: int) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """Runs a program that dies with the process that started it: `python -I -S tether.py PARENT PROGRAM ARGS...`.
 
-PARENT is the process id of `staging-tf1 launch`. On Linux the kernel is asked to send SIGKILL to this process when
-PARENT ends for whatever reason, SIGKILL included, and the program then replaces this process. The setting survives
-`exec`, but not `fork`: processes that the program starts are not killed with PARENT. They die with it only if they
-notice that their own parent or its pipes are gone. As long as PARENT is alive, it ends them itself, with the process
-group.
+PARENT is the process id of `staging-tf1 launch`. On Linux the kernel sends SIGKILL to this process when PARENT ends for
+any reason. The program then replaces this process. The setting survives `exec`, but not `fork`: processes that the
+program starts are not killed with PARENT, and end only if they notice that their parent or its pipes are gone. As long
+as PARENT is alive, it ends them itself, with the process group.
 
 This is a program of its own because Python code between `fork` and `exec` (`preexec_fn`) can deadlock if the parent
 has threads, such as those of numpy. It is run by its path, in an isolated interpreter, so it must not import the

@@ -281,9 +281,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             stop_all(self.runs)
         else:
             self._final_stats = self._runtime.end(self._join_secs)
-            tokens = sync_tokens_of(self._graph)
-            if tokens is not None:
-                self._runtime.ends_with_session += leave_to_close(self._coord, tokens.name)
+            sync_tokens = sync_tokens_of(self._graph)
+            if sync_tokens is not None:
+                self._runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)
         self._session = None
 
     def _let_go_of_graph(self) -> None:

@@ -56,7 +56,7 @@ class InStep:
         self._stopped: set[int] = set()
         # Whether the others have begun more steps than this worker.
         self._is_behind = False
-        self._tokens = sync_tokens_of(session.graph)
+        self._sync_tokens = sync_tokens_of(session.graph)
         self._reason = ""
         self._error: ClusterError | None = None
         cluster.member.on_news = self._note
@@ -91,8 +91,8 @@ class InStep:
         """Returns the workers that have begun fewer steps than this one, and have not stopped."""
         if self._position is None:
             return []
-        share, workers = self._position.share, self._cluster.layout.workers
-        begun = self._begun(self._position).reshape(len(workers), share.towers).min(axis=1)
+        tower_range, workers = self._position.tower_range, self._cluster.layout.workers
+        begun = self._begun(self._position).reshape(len(workers), tower_range.towers).min(axis=1)
         own = self._cluster.worker_index
         others = [index for index in range(len(workers)) if index != own and index not in self._stopped]
         self._is_behind = any(begun[index] > begun[own] for index in others)
@@ -135,5 +135,5 @@ class InStep:
         # Last, because `before_step` looks at it first.
         self._stopped = {member.layout.workers.index(task) for task in ended}
         alone = bool(ended or gone or self._is_behind)
-        if alone and self._is_waiting() and self._tokens is not None:
-            run_unwrapped(self._session, self._tokens.wake)
+        if alone and self._is_waiting() and self._sync_tokens is not None:
+            run_unwrapped(self._session, self._sync_tokens.wake)

@@ -172,7 +172,7 @@ class Lockstep:
 
     def _read(self, tower: _Tower) -> None:
         """Reads one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
-        shares = tower.batches.producer.shares_input
+        shares = tower.batches.producer.in_rotation
         sharing = self.towers if shares else [tower]
         reading = sharing[self._next_in_rotation % len(sharing)]
         reading.state.thread = threading.current_thread()
@@ -196,8 +196,8 @@ class Lockstep:
                 tower.state.has_read(batch.arrays)
                 tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
                 feeds = dict(zip(tower.sink.placeholders, batch.arrays, strict=True))
-                count = tower.batches.count_of(batch.number)
-                return feeds if tower.sink.count is None else {**feeds, tower.sink.count: count}
+                stamp = tower.batches.stamp_of(batch.number)
+                return feeds if tower.sink.stamp is None else {**feeds, tower.sink.stamp: stamp}
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:

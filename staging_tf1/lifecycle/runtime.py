@@ -99,7 +99,7 @@ class SessionRuntime:
             waits_for_workers=waits_for_workers,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
-        self._shares = [] if self._cluster is None else self._cluster.member.shares
+        self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
         self._watchdog = Watchdog(
             session, observer, self.steps.timed.pending, self.steps.reading_states, rule, self._end_the_wait
         )
@@ -236,8 +236,8 @@ class SessionRuntime:
         for thread in self.ends_with_session:
             thread.join(_CANCEL_SECS)
         # After the last step, which consumes what it has been given.
-        for share in self._shares:
-            share.give_back()
+        for shared_input in self._shared_inputs:
+            shared_input.give_back()
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()

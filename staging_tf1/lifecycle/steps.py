@@ -262,7 +262,7 @@ class Steps:
 
     def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
         for run, wanted in demand.towers:
-            run.delivery.ask(wanted)
+            run.delivery.expect_towers(wanted)
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for lockstep, towers in demand.lockstep:

@@ -10,7 +10,7 @@ import staging_tf1 as staging
 
 __all__ = ["Curve", "Point", "draw"]
 
-# More points than pixels would only cost time: each one asks the session for its figures.
+# More points than pixels would only cost time: each one reads the figures of the session.
 _MOST_POINTS = 200
 
 
@@ -55,9 +55,9 @@ class Curve:
             self._close()
 
     def _close(self) -> None:
-        now, waits = time.perf_counter(), [each.wait_secs for each in self._stats()]
+        now, waits = time.perf_counter(), [stats.wait_secs for stats in self._stats()]
         secs = now - self._at
-        waited = sum(each or 0.0 for each in waits)
+        waited = sum(secs or 0.0 for secs in waits)
         self.points.append(
             Point(
                 step=self._step,

@@ -35,7 +35,7 @@ class Settings:
     epochs: int = 30
     # Feed threads. Lockstep has none and requires 1.
     threads: int = 1
-    # Worker processes, in place of feed threads; 0 uses threads.
+    # Worker processes, instead of feed threads; 0 uses threads.
     processes: int = 0
     # The capacity of the staging area, in batches.
     capacity: int = 2

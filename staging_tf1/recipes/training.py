@@ -111,7 +111,7 @@ def _check_checkpoint(logdir: str | None) -> None:
 
 
 def _steps(sess: Any, model: Model, feeding: Feeding, *, counts_correct: bool) -> Iterator[tuple[int, float, int]]:
-    """Train batch by batch; yield the number of images, the loss and how many are classified correctly, if asked."""
+    """Train batch by batch; yield the number of images, the loss and, with `counts_correct`, how many are correct."""
     step = [model.count, model.loss, model.correct if counts_correct else [], model.train_op]
     if feeding.put is None:
         yield from _until_the_end(sess, step)
@@ -130,7 +130,7 @@ def _until_the_end(sess: Any, step: list[Any]) -> Iterator[tuple[int, float, int
 
 def _by_hand(sess: Any, step: list[Any], feeding: Feeding) -> Iterator[tuple[int, float, int]]:
     for _ in range(feeding.warm_up):
-        # Without hooks: in its first run, the one that saves summaries fetches the loss, which takes a batch.
+        # Without hooks: the hook that saves summaries fetches the loss in its first run, which takes a batch.
         sess.run_step_fn(lambda step_context: step_context.session.run(feeding.put))
     for number in range(feeding.num_batches):
         # The last steps only take staged batches. A put would wait for a batch that never comes, and fail the step.

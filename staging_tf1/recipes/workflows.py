@@ -88,8 +88,8 @@ def check_workflow(settings: Settings, cluster: staging.Cluster) -> None:
 
 def examples_of(data: LabelledImages, settings: Settings, cluster: staging.Cluster) -> int:
     """Return how many examples this worker trains on, over all epochs: it gets every n-th of n workers."""
-    share = range(cluster.worker_index or 0, len(data.x_train), cluster.num_workers)
-    return len(share) * settings.epochs
+    own = range(cluster.worker_index or 0, len(data.x_train), cluster.num_workers)
+    return len(own) * settings.epochs
 
 
 def _source(data: LabelledImages, settings: Settings, *, shuffle: bool) -> Any:

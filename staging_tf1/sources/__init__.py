@@ -58,7 +58,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-# A checker would believe that any name exists.
+# Otherwise a type checker would accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """How the records of a map-style dataset are read: one by one, many at once, or as columns.
 
 What `dataset[...]` returns for a list of numbers differs between libraries: records, a table, a column, or an error. So
-only a plain integer is passed to an object of unknown type. Others are known by the names of their types, which does
-not import their libraries.
+only a plain integer is passed to an object of unknown type. Known types are recognized by name, without importing their
+libraries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
 
 
 class Fetched(NamedTuple):
-    """Records as they were read: a list of them, or columns (a nest of arrays with one row for each)."""
+    """Records as they were read: a list, or columns (a nest of arrays with one row per record)."""
 
     listed: list[Any] | None
     columns: Any = None
@@ -49,13 +49,13 @@ class Access(Protocol):
         """Read records by number, int64 [n], in this order."""
 
     def paths(self) -> list[str]:
-        """Return the path or other string that each record is or begins with. Empty if not all do."""
+        """Return the string, such as a path, that each record is or begins with. Empty if one has none."""
 
 
 def access_to(what: str, dataset: Any) -> Access:
     """Find out how to read a dataset. Reads no record.
 
-    Raises TypeError or SpecError, with what to pass instead, if the object is no map-style dataset.
+    Raises TypeError or SpecError if the object is no map-style dataset; the message says what to pass instead.
     """
     for kinds, refusal in _REFUSED.items():
         if is_a(dataset, *kinds.split()):
@@ -99,7 +99,7 @@ _REFUSED = {
 
 def is_a(value: Any, *names: str) -> bool:
     """Whether a class of `value` has one of the `names`: the library, a dot, and the name of the class."""
-    return any(f"{each.__module__.partition('.')[0]}.{each.__name__}" in names for each in type(value).__mro__)
+    return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in names for base in type(value).__mro__)
 
 
 def _column_names(what: str, frame: Any) -> list[str]:
@@ -160,15 +160,15 @@ class _Columns:
 def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     if isinstance(column, np.ndarray):
         return column[numbers]
-    # h5py wants ascending numbers without repetition, and both libraries read each chunk once then.
-    ascending, places = np.unique(numbers, return_inverse=True)
+    # h5py requires ascending numbers without repetition. Both libraries then read each chunk once.
+    ascending, inverse = np.unique(numbers, return_inverse=True)
     first, last = int(ascending[0]), int(ascending[-1])
     if last - first < 2 * len(ascending):
         rows = column[first : last + 1]
         ascending = ascending - first
-        return np.asarray(rows)[ascending[places]]
+        return np.asarray(rows)[ascending[inverse]]
     rows = column.oindex[ascending] if hasattr(column, "oindex") else column[ascending]
-    return np.asarray(rows)[places]
+    return np.asarray(rows)[inverse]
 
 
 class _HuggingFace:
@@ -203,7 +203,7 @@ class _Items:
         self._many: Callable[[list[int]], Any] | None = dataset.__getitems__ if _reads_many(dataset) else None
         # Whether two records have shared memory; None before two have been compared.
         self._reuses: bool | None = None
-        # The number of the record that was read first, and what may change in it.
+        # The number of the first record that was read, and what may change in it.
         self._first: tuple[int, dict[int, Any]] | None = None
         self._lock = threading.Lock()
 
@@ -211,32 +211,32 @@ class _Items:
         return self._length
 
     def __reduce__(self) -> Any:
-        # In another process, it is not known yet.
+        # Another process must find out by itself whether memory is reused.
         return _Items, (self._what, self._dataset)
 
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         wanted = numbers.tolist()
         if self._reuses is False:
-            found = self._read(wanted)
-            different = dict(zip(wanted, found)).values()
+            records = self._read(wanted)
+            different = dict(zip(wanted, records)).values()
             if _are_apart(different) or not _share_memory([_changing(record) for record in different]):
-                return Fetched(found)
+                return Fetched(records)
         with self._lock:
             return Fetched(self._read_alone(wanted))
 
     def _read_alone(self, wanted: list[int]) -> list[Any]:
         """Read records while no other thread does, and find out whether the dataset reuses memory."""
         if not self._reuses:
-            found = self._read(wanted)
-            self._compare(wanted, found)
+            records = self._read(wanted)
+            self._compare(wanted, records)
             if self._reuses is False:
-                return found
+                return records
             if self._reuses is None:
-                return list(map(_copied, found))
+                return list(map(_copied, records))
         return [_copied(self._read([number])[0]) for number in wanted]
 
     def _compare(self, wanted: list[int], found: list[Any]) -> None:
-        # A record may be there twice, and is the same object then.
+        # A record that is read twice may be the same object.
         changing = {number: _changing(record) for number, record in zip(wanted, found)}
         if self._first is not None:
             changing.setdefault(*self._first)
@@ -247,16 +247,16 @@ class _Items:
 
     def _read(self, wanted: list[int]) -> list[Any]:
         with self._naming_a_change():
-            found = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
-        if not isinstance(found, Sequence) or len(found) != len(wanted):
+            records = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
+        if not isinstance(records, Sequence) or len(records) != len(wanted):
             raise SpecError(
-                f"{self._what}: dataset.__getitems__ returned {kind_of(found)} for {len(wanted)} numbers, expected a "
+                f"{self._what}: dataset.__getitems__ returned {kind_of(records)} for {len(wanted)} numbers, expected a "
                 f"list of {len(wanted)} records."
             )
-        for number, record in zip(wanted, found):
+        for number, record in zip(wanted, records):
             if record is None:
                 raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
-        return list(found)
+        return list(records)
 
     def paths(self) -> list[str]:
         return _paths_in(self._dataset)
@@ -280,7 +280,7 @@ _UNCHANGING = (*_PLAIN, tuple)
 
 
 def _are_apart(records: Collection[Any]) -> bool:
-    """Return whether plain records have certainly nothing in common. Fast, because each batch is looked at."""
+    """Whether plain records certainly share no memory. Fast, because each batch is checked."""
     dicts, arrays = [], []
     for record in records:
         if type(record) is dict:
@@ -311,22 +311,22 @@ def _copied(record: Any) -> Any:
 
 
 def _changing(record: Any) -> dict[int, Any]:
-    """Return what may change in a record, by its identity: the record itself and its leaves, as arrays if they are."""
+    """Return what may change in a record, by identity: the record and its leaves, as arrays where possible."""
     try:
         leaves = flatten(record)
     except Exception:  # it is refused later
         leaves = []
-    found = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
-    for key, value in found.items():
+    changing = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
+    for key, value in changing.items():
         if hasattr(value, "__array__"):
-            # One that has no array, such as a tensor on another device, shares no memory of the host.
+            # A leaf without an array, such as a tensor on another device, shares no memory of the host.
             with contextlib.suppress(Exception):
-                found[key] = np.asarray(value)
-    return found
+                changing[key] = np.asarray(value)
+    return changing
 
 
 def _byte_span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the addresses of the first byte of an array that is not empty, and behind its last."""
+    """Return the addresses of the first byte of an array that is not empty, and after its last."""
     start = int(array.__array_interface__["data"][0])
     steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
     return start + sum(min(0, step) for step in steps), start + sum(max(0, step) for step in steps) + array.itemsize
@@ -338,7 +338,7 @@ def _share_memory(changing: Sequence[dict[int, Any]]) -> bool:
         return True
     arrays = [value for found in changing for value in found.values() if isinstance(value, np.ndarray) and value.size]
     owners = _owners_of(arrays)
-    # An owner with a base, as of np.frombuffer, may share that base with others.
+    # An owner with a base, such as a result of np.frombuffer, may share it with others.
     if owners is not None and all(owner.base is None for owner in owners):
         return False
     spans = sorted(map(_byte_span, arrays))

@@ -56,7 +56,7 @@ class _Loan(weakref.ref[Memory]):
 
 _returned: deque[_Loan] = deque()
 
-# In a worker process, while it makes a batch: allocates where the batch is handed over. May return None.
+# In a worker process, while it makes a batch: allocates in the shared buffer. May return None.
 _allocate: Callable[[int], Memory | None] | None = None
 
 
@@ -142,19 +142,19 @@ def _memory(nbytes: int) -> Memory:
 
 
 def _used_before(size: int) -> _Block | None:
-    found = None
+    block = None
     try:
         for _ in range(len(_returned)):
             loan = _returned.popleft()
-            if found is None and len(loan.block) == size:
-                found = loan.block
+            if block is None and len(loan.block) == size:
+                block = loan.block
             elif len(_returned) < _MOST_HELD:
                 _returned.append(loan)
             else:
                 loan.block.loan = None
     except IndexError:  # another thread took the last block
         pass
-    return found
+    return block
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

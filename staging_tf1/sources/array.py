@@ -87,18 +87,18 @@ class ArraySource(RecordSource):
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
     names = component_paths(arrays, "ArraySource")
-    found = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
-    if not found:
+    checked = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
+    if not checked:
         raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Pass a dict, a tuple or one array.")
-    lengths = {path: len(array) for path, array in found.items()}
+    lengths = {path: len(array) for path, array in checked.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{_name(path)} has {length}" for path, length in lengths.items())
         raise SpecError(f"ArraySource got arrays of different lengths: {listed}. Record i is row i of each array.")
-    for path, array in found.items():
+    for path, array in checked.items():
         if not len(array):
             raise SpecError(f"ArraySource got no records: {_name(path)} is {describe(array.dtype, array.shape)}.")
-    specs = [ArraySpec(array.shape, array.dtype, path or None) for path, array in found.items()]
-    return pack(names, specs), list(found.values())
+    specs = [ArraySpec(array.shape, array.dtype, path or None) for path, array in checked.items()]
+    return pack(names, specs), list(checked.values())
 
 
 def _check_array(path: str, value: Any) -> np.ndarray[Any, Any]:

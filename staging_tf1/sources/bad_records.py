@@ -1,4 +1,4 @@
-"""Leaves out single bad records, counts and names them."""
+"""Leaves out, counts and names single bad records."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BadRecords:
         self.numbers: set[int] = set()
         self._lock = threading.Lock()
 
-    def note(self, number: int, place: str, error: Exception) -> None:
-        """Leave out a record, whose name in messages is `place`. Raises `error` if it may not be left out."""
-        # These are no faults of one record.
+    def note(self, number: int, where: str, error: Exception) -> None:
+        """Leave out a record, whose name in messages is `where`. Raises `error` if it may not be left out."""
+        # These errors are not the record's fault.
         if isinstance(error, MemoryError) or (isinstance(error, StagingError) and not isinstance(error, SpecError)):
             raise error
         with self._lock:
@@ -39,4 +39,4 @@ class BadRecords:
                 raise error
             self.numbers.add(number)
             count = len(self.numbers)
-        logging.warning("left out %s (%d so far): %s: %s", place, count, type(error).__name__, error)
+        logging.warning("left out %s (%d so far): %s: %s", where, count, type(error).__name__, error)

@@ -19,7 +19,7 @@ __all__ = ["Source", "StreamSource"]
 
 
 class _OnRecords:
-    """A method that only sources with numbered records have. Other sources say so when it is used."""
+    """A method that only sources with numbered records have. On other sources it raises and says so."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -33,7 +33,7 @@ class _OnRecords:
 
 
 class _Elsewhere:
-    """A name that people try who know other libraries. It says what to use, also for a stream."""
+    """A name that users of other libraries try. It raises, and says what to use instead."""
 
     def __init__(
         self, cure: str, in_stream: str = "A stream is read in order: do it where its batches are made."
@@ -45,12 +45,12 @@ class _Elsewhere:
 
     def __get__(self, source: Any, kind: type) -> Any:
         cure = self._in_stream if issubclass(kind, StreamSource) else self._cure
-        # An AttributeError, so that hasattr() says that the source has no such method.
+        # An AttributeError, so hasattr() is False.
         raise AttributeError(f"{kind.__name__} has no {self._name}. {cure}")
 
 
 class _Batched:
-    """What sources of both kinds answer alike."""
+    """What both kinds of sources have in common."""
 
     # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Batched:
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 
     def __bool__(self) -> bool:
-        # Otherwise `if source` would ask for its length.
+        # Otherwise `if source` would use its length.
         return True
 
     @property

@@ -1,6 +1,6 @@
 """How numbered records become batches: which of them, in which order, how many at a time, and how they are laid out.
 
-`Batches` is immutable. A source of the same records in other batches has another one.
+`Batches` is immutable. A source of the same records in other batches has another `Batches`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_EPOCHS_A_BATCH = 2**16
 
 
 class Arrangement(Protocol):
-    """An order of its own, in place of that of the records or a shuffle of all of them."""
+    """An order that replaces that of the records, or a shuffle of all of them."""
 
     @property
     def is_random(self) -> bool:
@@ -38,7 +38,7 @@ class Arrangement(Protocol):
 
     @property
     def text(self) -> str:
-        """What the fingerprint says of it, as the order. Empty if it says that as the records."""
+        """Its text in the fingerprint, as the order. Empty if the text of the records contains it."""
 
     @property
     def maker(self) -> str:
@@ -46,7 +46,7 @@ class Arrangement(Protocol):
 
     @property
     def too_late(self) -> str:
-        """Why no other records can be chosen afterwards, and what to do. `{what}` stands for the method that would."""
+        """Why no records can be chosen afterwards, and what to do. `{what}` stands for the method that chooses."""
 
     @property
     def no_part(self) -> str:
@@ -57,7 +57,7 @@ class Arrangement(Protocol):
 
 
 class Memo:
-    """Values that are computed when they are first used, by one thread."""
+    """Values that are computed on first use, by one thread."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def draw_seed() -> int:
 class Batches:
     """How numbered records become batches. The options are checked.
 
-    Raises ValueError if there would be no batch, or none that can be made.
+    Raises ValueError if there would be no batch, or no valid one.
     """
 
     # For messages.
@@ -93,7 +93,7 @@ class Batches:
     drawn_seed: int = dataclasses.field(default_factory=draw_seed)
     layout: Layout | None = None
     arrangement: Arrangement | None = None
-    # What was found out about these batches.
+    # What was computed about these batches.
     memo: Memo = dataclasses.field(default_factory=Memo, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,8 +170,8 @@ class Batches:
         return batch_rng(self.seed or 0, self.shard[0], index)
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Return what determines the records of each batch, less what the records are."""
-        made: dict[str, int | str] = {
+        """Return what determines the records of each batch, except for the records themselves."""
+        fingerprint: dict[str, int | str] = {
             "num_records": self.order.total_records,
             "batch_size": self.options.batch_size,
             "shuffle": int(self.options.shuffle),
@@ -182,5 +182,5 @@ class Batches:
             "shard_count": self.shard[1],
         }
         if self.arrangement is not None and self.arrangement.text:
-            made["order"] = self.arrangement.text
-        return made
+            fingerprint["order"] = self.arrangement.text
+        return fingerprint

@@ -12,9 +12,9 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.errors import RecordFileError
-from staging_tf1.sources.columns.build import Job, built
+from staging_tf1.sources.columns.build import Build, built
 from staging_tf1.sources.columns.folder import cache_path, mapped
-from staging_tf1.sources.columns.inputs import Reading, input_for
+from staging_tf1.sources.columns.inputs import ReadOptions, input_for
 from staging_tf1.sources.columns.key import changes, files_key, listed, version_key
 from staging_tf1.sources.columns.manifest import decoded
 from staging_tf1.sources.options import Options
@@ -51,10 +51,10 @@ def cached(
     """Store all records of a dataset in files once, and return the source that reads them in any order.
 
     If the cache is there and up to date, the data is not read, except for the first record or batch of an object with
-    `__getitem__`, or of a source whose batches a function makes: it tells the components. If several processes start
-    at the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the
-    data has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it
-    ended. Any other begins again.
+    `__getitem__`, or of a source whose batches a function makes, to learn its components. If several processes start at
+    the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the data
+    has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it ended.
+    Any other begins again.
 
     The cache is rebuilt if anything that is known without reading the data has changed: `version`, `files`, `limit`,
     `batched`, and, where the data has them, its components, its length, and the options of a source. A change of the
@@ -139,10 +139,10 @@ def build_cache(
     thread_safe = arguments.flag(owner, "thread_safe", thread_safe)
     progress = arguments.flag(owner, "progress", progress)
     known = {"version": version_key(owner, version), "files": files_key(owner, files)}
-    read = input_for(data, Reading(owner, batched, limit, threads, thread_safe))
+    read = input_for(data, ReadOptions(owner, batched, limit, threads, thread_safe))
     # As the manifest has it: JSON knows no tuples.
     key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
-    built(Job(owner, name, key, read, limit, if_changed, progress))
+    built(Build(owner, name, key, read, limit, if_changed, progress))
     return key
 
 

@@ -1,7 +1,7 @@
 """Stacks records that need no conversion, component by component.
 
 `stack_records` checks and converts each value of each record on its own, which takes ten times as long as copying it.
-Here a component is a column: if all its values have one type, and the declared dtype and shape, it is copied at once.
+Here all values of a component are copied at once, if they have one type, and the declared dtype and shape.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _EXACT = {int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(n
 def stack_columns(specs: Any, records: Sequence[Any]) -> Any | None:
     """Stack records into new aligned arrays.
 
-    `specs` is a nest of `ArraySpec`, as of a batch. Returns None if a record needs a conversion or does not fit:
-    `stack_records` converts it, or says what is wrong.
+    `specs` is a nest of `ArraySpec`, that of a batch. Returns None if a record needs a conversion or does not fit:
+    `stack_records` then converts it, or raises.
     """
     columns = _columns(specs, records)
     if columns is None:

@@ -35,7 +35,7 @@ class Composable(Source):
     shards. So the parts of a split never share a record, in no epoch, and each part is shuffled as a whole.
     """
 
-    # How the records become batches. Immutable: another source has another one.
+    # How the records become batches. Immutable.
     _batching: Batches
 
     @abc.abstractmethod
@@ -203,7 +203,7 @@ class Composable(Source):
         >>> batch.tolist(), segments.tolist(), positions.tolist()
         ([[3, 1, 4, 1, 5], [9, 2, 0, 0, 0]], [[1, 1, 1, 2, 2], [1, 1, 0, 0, 0]], [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]])
         """
-        # A source of its own, of the class that has this method.
+        # A subclass of this one, so it is imported late.
         from staging_tf1.sources.packed import Packed
 
         return Packed(self, length, lengths, value)
@@ -237,8 +237,8 @@ class Composable(Source):
     ) -> _Source:
         """Return the source that draws its records at random, with replacement, in proportion to their weights.
 
-        Each place of each epoch draws by itself, whatever the option `shuffle` says. So a record may come several times
-        in an epoch, or not at all. Shards divide the draws.
+        Each place of each epoch draws by itself, whatever `shuffle` is. So a record may come several times in an epoch,
+        or not at all. Shards divide the draws.
 
         Args:
           weights: a number from 0 for each record. Only their proportions matter, and a record with 0 is never drawn.
@@ -316,9 +316,9 @@ class Composable(Source):
 
     def _check_whole(self, what: str) -> int:
         """Return the number of records, or raise if `what`, which chooses records, comes too late."""
-        made = self._batching.arrangement
-        if made is not None:
-            raise ValueError(f"{what} comes after {made.maker}, {made.too_late.format(what=what)}")
+        arrangement = self._batching.arrangement
+        if arrangement is not None:
+            raise ValueError(f"{what} comes after {arrangement.maker}, {arrangement.too_late.format(what=what)}")
         if self._batching.shard[1] > 1:
             raise ValueError(
                 f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "

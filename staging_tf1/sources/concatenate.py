@@ -74,7 +74,7 @@ class Concatenation(RecordSource):
 
     @functools.cached_property
     def _specs(self) -> Any:
-        """The specs of batches of any size. Kept, because a combination of combinations asks for them at each level."""
+        """The specs of batches of any size. Kept, because nested combinations need them at each level."""
         check_same_specs(self._what, self._parts, shapes=True)
         return self._parts[0].record_spec(None)
 
@@ -92,28 +92,28 @@ class Concatenation(RecordSource):
         if len(parts) == 1:
             part = parts[0][0]
             return self._parts[part]._fetch(numbers - self._starts[part])
-        found = [(rows, self._parts[part]._fetch(places)) for part, rows, places in parts]
-        return _joined(self._what, found, len(numbers))
+        batches = [(rows, self._parts[part]._fetch(places)) for part, rows, places in parts]
+        return _joined(self._what, batches, len(numbers))
 
     def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Divide record numbers among the sources: which one, where they stand in `numbers`, and their places in it."""
+        """Divide record numbers among the sources. Returns for each its index, rows of `numbers`, and places in it."""
         rows = numbers.argsort()
         ascending = numbers[rows]
         cuts = ascending.searchsorted(self._starts).tolist()
-        found = []
+        divided = []
         for part, start in enumerate(self._starts_list):
             begin, end = cuts[part], cuts[part + 1]
             if begin < end:
-                found.append((part, rows[begin:end], ascending[begin:end] - start))
-        return found
+                divided.append((part, rows[begin:end], ascending[begin:end] - start))
+        return divided
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
-        found: list[Any] = [None] * len(numbers)
+        records: list[Any] = [None] * len(numbers)
         for part, rows, places in self._by_part(numbers):
             read = self._parts[part]._single(places)
             for row, (_, record) in zip(rows.tolist(), read, strict=True):
-                found[row] = (int(numbers[row]), record)
-        return found
+                records[row] = (int(numbers[row]), record)
+        return records
 
     def _describe(self, number: int) -> str:
         ((part, _, places),) = self._by_part(np.array([number]))
@@ -145,16 +145,16 @@ def shortened(text: str) -> str:
     return f"{text[:_LONGEST]}... {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def _joined(what: str, found: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:
+def _joined(what: str, batches: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:
     """Join batches: the rows of each go to the given rows of the result."""
-    like = found[0][1]
-    flat = [(rows, flatten(batch)) for rows, batch in found]
+    like = batches[0][1]
+    flat = [(rows, flatten(batch)) for rows, batch in batches]
     joined = []
-    for place, leaf in enumerate(flat[0][1]):
+    for number, leaf in enumerate(flat[0][1]):
         whole = aligned_empty((count, *leaf.shape[1:]), leaf.dtype)
         for rows, leaves in flat:
-            if leaves[place].shape[1:] != leaf.shape[1:]:
+            if leaves[number].shape[1:] != leaf.shape[1:]:
                 raise SpecError(f"{what}: the sources have records of different shapes. Pad the result, with pad().")
-            whole[rows] = leaves[place]
+            whole[rows] = leaves[number]
         joined.append(whole)
     return pack(like, joined)

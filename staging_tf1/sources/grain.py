@@ -37,11 +37,11 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
     is a stream. It resumes with Grain's `get_state` and `set_state`. If no state was saved, it reads and discards
     batches.
 
-    Worker processes for work in Python: `staged(source, num_processes=...)` makes the batches of a `MapDataset`, in
-    memory that TensorFlow reads without a copy, and a run can continue with another number of processes. Grain's own
-    `dataset.to_iter_dataset().mp_prefetch(options)` is the better choice for an `IterDataset`, which has no random
-    access: pipelines that filter, pack or mix by the content of the records. Its batches are copied once more, and its
-    state only fits the number of workers that it was saved with.
+    Worker processes, for work in Python: `staged(source, num_processes=...)` makes the batches of a `MapDataset` in
+    memory that TensorFlow reads without a copy, and a run can continue with another number of processes. For an
+    `IterDataset`, which has no random access because it filters, packs or mixes by the content of the records, use
+    Grain's own `dataset.to_iter_dataset().mp_prefetch(options)`. Its batches are copied once more, and its state only
+    fits the number of workers that it was saved with.
 
     Raises:
       ImportError: Grain is not installed.
@@ -244,7 +244,7 @@ def _as_arrays(batch: Any, index: int) -> Any:
     named = [
         (f"GrainSource: element {index}: {component_name(path)}", leaf) for path, leaf in flatten_with_paths(batch)
     ]
-    arrays = pack(batch, [_as_leaf(leaf, place) for place, leaf in named])
+    arrays = pack(batch, [_as_leaf(leaf, where) for where, leaf in named])
     if any(isinstance(leaf, np.ndarray) and leaf.ndim == 0 for leaf in flatten(arrays)):
         described = map_structure(_described, arrays)
         raise SpecError(
@@ -253,8 +253,8 @@ def _as_arrays(batch: Any, index: int) -> Any:
     return arrays
 
 
-def _as_leaf(leaf: Any, place: str) -> Any:
-    return as_composite(leaf)._checked(place) if is_composite(leaf) else as_array(leaf, None, place)
+def _as_leaf(leaf: Any, where: str) -> Any:
+    return as_composite(leaf)._checked(where) if is_composite(leaf) else as_array(leaf, None, where)
 
 
 def _described(leaf: Any) -> Any:

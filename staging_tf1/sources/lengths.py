@@ -23,7 +23,7 @@ __all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
 class Grouping:
     """How records are grouped by length. See `RecordSource.by_length`."""
 
-    # One for each record.
+    # The length of each record.
     lengths: np.ndarray[Any, Any]
     # Consecutive places with records of similar length.
     group: int
@@ -70,13 +70,13 @@ class GroupedOrder(Order):
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
         size = self._grouping.group * self._grouping.block
-        found = np.empty_like(places)
+        records = np.empty_like(places)
         for block in range(int(places[0]) // size, int(places[-1]) // size + 1):
             start = block * size
             begin, end = np.searchsorted(places, (start, start + size))
             if begin < end:
-                found[begin:end] = self._block(block, size, epoch)[places[begin:end] - start]
-        return found
+                records[begin:end] = self._block(block, size, epoch)[places[begin:end] - start]
+        return records
 
     def _block(self, block: int, size: int, epoch: int) -> np.ndarray[Any, Any]:
         """Return the records of one block, of `size` places unless it is the last."""
@@ -87,7 +87,7 @@ class GroupedOrder(Order):
         full = len(records) // self._grouping.group
         if self.seed is None or full < 2:
             return records
-        # A partial group stays last, so that the others still begin where batches begin.
+        # A partial group stays last, so the others still begin where batches begin.
         seed = mix_int(self.seed ^ mix_int(block + 1)) >> 1
         groups = permute(np.arange(full), full, seed, epoch)
         cut = full * self._grouping.group

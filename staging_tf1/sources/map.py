@@ -30,18 +30,18 @@ from staging_tf1.spec import component_name, component_spec, flatten, flatten_wi
 
 __all__ = ["MapSource"]
 
-# Records whose collated shapes are compared, one by one, to find the dimensions that vary.
+# How many records are collated one by one, to find the dimensions that vary.
 _COMPARED = 4
-# What `collate` may say.
+# The layouts that `collate` names.
 _LAYOUTS: dict[str, Layout] = {"pad": Padding(None, 0), "ragged": RaggedRows(1)}
 
 
 class MapSource(RecordSource):
     """Batches from a map-style dataset: any object with `__len__` and `__getitem__`.
 
-    Record `i` is `dataset[i]`: a number, string, array or tensor, or a nest of these. Datasets that are read in another
-    way: `__getitems__` is called with a list of numbers where the dataset has it, as in torch. A pandas table is read
-    by row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
+    Record `i` is `dataset[i]`: a number, string, array or tensor, or a nest of these. Some datasets are read in another
+    way: if the dataset has `__getitems__`, as in torch, it is called with a list of numbers. A pandas table is read by
+    row, and its components are its columns. Arrays of h5py and zarr, dicts and groups of these, and a Hugging Face
     dataset are read batch by batch. docs/sources.md has an example of each.
 
     The source keeps the number of records that the dataset has when the source is made. Of a list of paths, or of pairs
@@ -61,7 +61,7 @@ class MapSource(RecordSource):
     Args:
       dataset: the dataset.
       load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
-      collate: how records become a batch. "stack" wants the same dtypes and shapes in all records. "pad" pads the first
+      collate: how records become a batch. "stack" needs the same dtypes and shapes in all records. "pad" pads the first
         dimension to the longest, and "ragged" keeps the length of each record; `pad` and `ragged` have more choices. A
         function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each
         record, in their order.
@@ -161,7 +161,7 @@ class MapSource(RecordSource):
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         if self._collate is not None:
-            # The records are what the function makes of dataset[i]: the rows of its batch.
+            # The records are the rows of the batch that the function returns.
             return super()._read_single(numbers)
         numbers, fetched = self._good(numbers)
         return list(zip(numbers.tolist(), fetched.records(), strict=True))
@@ -176,34 +176,34 @@ class MapSource(RecordSource):
         if len(numbers):
             with contextlib.suppress(Exception):
                 return numbers, self._fetched(numbers)
-        # One of them is bad, or all are known to be.
-        kept, found = [], []
+        # One of them is bad, so read them one by one.
+        kept, records = [], []
         for number in numbers.tolist():
             try:
-                found += self._part(np.array([number])).records()
+                records += self._part(np.array([number])).records()
             except Exception as error:
                 self._bad.note(number, self._describe(number), error)
             else:
                 kept.append(number)
-        return np.array(kept, np.int64), Fetched(found)
+        return np.array(kept, np.int64), Fetched(records)
 
     def _first_good(self, count: int) -> list[Any]:
         """Return the first records that are not left out, at most `count`."""
-        found: list[Any] = []
+        records: list[Any] = []
         for number in range(len(self._access)):
-            if len(found) == count:
+            if len(records) == count:
                 break
-            found += self._good(np.array([number]))[1].records()
-        if not found:
+            records += self._good(np.array([number]))[1].records()
+        if not records:
             raise SpecError(f"{self._owner}: all {len(self._access)} records are bad.")
-        return found
+        return records
 
     def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         """Read records in their order, by several threads if wanted."""
         threads = min(self._threads, len(numbers))
         if threads == 1:
             return self._part(numbers)
-        # New threads for each batch: threads that stayed would outlive the session.
+        # New threads for each batch, because a pool would outlive the session.
         with ThreadPoolExecutor(threads, thread_name_prefix="MapSource") as pool:
             return joined(list(pool.map(self._part, np.array_split(numbers, threads))))
 
@@ -237,18 +237,18 @@ class MapSource(RecordSource):
         else:
             records = self._first_good(count)
             count = len(records)
-        place = f"{self._owner}: collate"
-        batches = [aligned_batch(collate(part), place) for part in ([each] for each in records)]
-        batches.append(aligned_batch(collate(records), place))
+        where = f"{self._owner}: collate"
+        batches = [aligned_batch(collate(part), where) for part in ([record] for record in records)]
+        batches.append(aligned_batch(collate(records), where))
         for batch, rows in zip(batches, [1] * count + [count]):
             self._check_rows(batch, rows)
         flat = [flatten(batch) for batch in batches]
         leaves = []
         for (path, _), values in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
-            specs = [component_spec(value, path or None, place) for value in values]
+            specs = [component_spec(value, path or None, where) for value in values]
             shapes = [spec.shape[1:] for spec in specs]
             if len({(type(spec), len(spec.shape)) for spec in specs}) > 1:
-                raise SpecError(f"{place} returned {component_name(path)} with different numbers of dimensions.")
+                raise SpecError(f"{where} returned {component_name(path)} with different numbers of dimensions.")
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)

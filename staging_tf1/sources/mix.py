@@ -23,7 +23,7 @@ from staging_tf1.sources.selection import Chosen
 __all__ = ["Mixture", "mix"]
 
 _WHAT = "mix()"
-# Chunks of the order that are computed at once, in up to 5 ms.
+# How many chunks of the order are computed at once, in up to 5 ms.
 _MOST_CHUNKS = 4
 
 
@@ -204,12 +204,12 @@ class _MixedOrder(Order):
     def _continued(self, places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the records at places that are counted over all epochs. They ascend."""
         which, draws = self._pattern.draws(places)
-        found = np.empty_like(places)
+        records = np.empty_like(places)
         for part, (start, stop) in enumerate(zip(self._starts[:-1].tolist(), self._starts[1:].tolist())):
             rows = np.flatnonzero(which == part)
             if rows.size:
-                found[rows] = start + self._drawn(draws[rows], stop - start, part)
-        return found
+                records[rows] = start + self._drawn(draws[rows], stop - start, part)
+        return records
 
     def _drawn(self, draws: np.ndarray[Any, Any], size: int, part: int) -> np.ndarray[Any, Any]:
         """Return the records of a source's draws, which go on through its epochs."""

@@ -13,7 +13,7 @@ __all__ = ["KEPT", "Options"]
 
 
 class _Kept:
-    """The default of an option that stays as it is. None is a value of some options."""
+    """Keeps an option as it is. Not None, which is a value of some options."""
 
     def __repr__(self) -> str:
         return "<as before>"

@@ -20,8 +20,8 @@ from staging_tf1.sources.permutation import permute
 
 __all__ = ["CHUNK", "Order", "Piece", "Schedule", "count_of", "numbers_of"]
 
-# Places computed at once, in 0.2 to 0.8 ms. A quarter of them would take nearly as long, because of numpy's overhead
-# per call.
+# How many places are computed at once, in 0.2 to 0.8 ms. A quarter would take nearly as long, because of numpy's
+# overhead per call.
 CHUNK = 16384
 
 # Feed threads work on neighboring batches, so one or two chunks are in use, and four at the end of an epoch.
@@ -143,7 +143,7 @@ class Order:
         selects_slices: bool = True,
     ) -> None:
         self.total_records = total_records
-        # From the records that are counted to their numbers. Applied to chunks, which takes less time than to batches.
+        # Maps counted records to their numbers. Applied to chunks, which is faster than to batches.
         self._select = select
         # Whether it returns a slice for a slice.
         self._selects_slices = selects_slices
@@ -156,7 +156,7 @@ class Order:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Chunks take less time to make than to move.
+        # Making chunks is faster than moving them.
         return {**vars(self), "_chunks": OrderedDict(), "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -171,8 +171,8 @@ class Order:
         """Return the record numbers at the places of `piece`: an int64 array, or a slice without a shuffle."""
         if self._is_identity:
             first = self.shard_index + self.shard_count * piece.start
-            found = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
-            return found if self._select is None else self._select(found)
+            counted = slice(first, first + self.shard_count * (piece.stop - piece.start), self.shard_count)
+            return counted if self._select is None else self._select(counted)
         first_chunk, last_chunk = piece.start // self._chunk_size, (piece.stop - 1) // self._chunk_size
         parts = []
         for number in range(first_chunk, last_chunk + 1):
@@ -183,7 +183,7 @@ class Order:
 
     @property
     def _is_identity(self) -> bool:
-        """Whether the records of any places are a slice: place `i` of all shards together has record `i`, counted."""
+        """Whether place `i` of all shards together has counted record `i`, so the records of places are slices."""
         return self.seed is None and self._selects_slices
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
@@ -203,7 +203,7 @@ class Order:
         return own * self.shard_count + self.shard_index
 
     def _kept(self, key: tuple[int, int], make: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Return a chunk that was used lately, or make it."""
+        """Return a cached chunk, or make it."""
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is not None:

@@ -33,14 +33,14 @@ from staging_tf1.spec.arrays import describe
 __all__ = ["Packed", "packed_rows"]
 
 _WHAT = "packed()"
-# Records that are packed together. More waste less, but put records of distant places into one row.
+# How many consecutive records are packed together. A larger block pads less, but mixes distant records in a row.
 _BLOCK = 4096
 
 
 def packed_rows(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
     """Return the numbers of the records in each row, ascending.
 
-    The records of a block go, longest first, where they leave the least room.
+    Within a block, longest first, each record goes into the row where it leaves the least room.
 
     >>> packed_rows(np.array([5, 4, 3, 2]), 7)
     [[0, 3], [1, 2]]
@@ -53,16 +53,16 @@ def packed_rows(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
 
 def _best_fit(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
     rows: list[list[int]] = []
-    # The free places of each row, with its number, ascending.
+    # The free room of each row, with its number, ascending.
     free: list[tuple[int, int]] = []
     for number in np.argsort(-lengths, kind="stable").tolist():
         needed = int(lengths[number])
-        found = bisect.bisect_left(free, (needed, -1))
-        if found == len(free):
+        index = bisect.bisect_left(free, (needed, -1))
+        if index == len(free):
             rows.append([])
             room, row = length, len(rows) - 1
         else:
-            room, row = free.pop(found)
+            room, row = free.pop(index)
         rows[row].append(number)
         bisect.insort(free, (room - needed, row))
     return sorted(map(sorted, rows))

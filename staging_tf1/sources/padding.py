@@ -27,7 +27,7 @@ class _Component(NamedTuple):
 
     path: str
     spec: ArraySpec
-    # For each dimension: may sizes differ? And the size to pad to; None is the longest of the batch.
+    # For each dimension, whether sizes may differ; and the size to pad to, None for the longest of the batch.
     varies: tuple[bool, ...]
     target: tuple[int | None, ...]
     value: Any
@@ -55,16 +55,16 @@ class Padding:
     def __str__(self) -> str:
         return f"pad(to={self.to!r}, value={self.value!r})"
 
-    def planned(self, first: Any, place: str) -> Plan:
+    def planned(self, first: Any, where: str) -> PaddingPlan:
         """Return how to pad records like `first`. Raises ValueError if `to` or `value` does not fit them."""
-        specs = record_specs(first, None, place)
+        specs = record_specs(first, None, where)
         paths = [spec.name or "" for spec in flatten(specs)]
         for argument in (self.to, self.value):
             unknown = [key for key in argument if key not in paths] if isinstance(argument, Mapping) else []
             if unknown:
                 raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
         components = [self._component(path, spec) for path, spec in zip(paths, flatten(specs))]
-        return Plan(specs, components, self.mask)
+        return PaddingPlan(specs, components, self.mask)
 
     def _component(self, path: str, spec: ArraySpec) -> _Component:
         dims = (spec.shape or ())[1:]
@@ -101,7 +101,7 @@ def _check_size(to: Any, size: Any) -> None:
             arguments.whole(_WHAT, "to", each, 0, INT32_MAX)
 
 
-class Plan:
+class PaddingPlan:
     """How to pad records of one structure."""
 
     def __init__(self, like: Any, components: Sequence[_Component], mask: bool) -> None:
@@ -116,21 +116,21 @@ class Plan:
         if not self._mask:
             return padded
         flags = np.dtype(bool)
-        masks = [ArraySpec((batch_dim, *each.target[: each.masked]), flags) for each in self._components]
+        masks = [ArraySpec((batch_dim, *component.target[: component.masked]), flags) for component in self._components]
         both = (padded, pack(self._like, masks))
         return pack(both, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(both)])
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Pad and stack pairs of number and record. Raises SpecError for a record that does not fit."""
-        specs = [each.spec for each in self._components]
+        specs = [component.spec for component in self._components]
         rows = []
         for number, record in records:
-            place = describe_record(number)
-            arrays = [array for _, array in record_arrays(self._like, specs, record, place)]
+            where = describe_record(number)
+            arrays = [array for _, array in record_arrays(self._like, specs, record, where)]
             for each, array in zip(self._components, arrays):
-                _check_fits(each, array, place)
+                _check_fits(each, array, where)
             rows.append(arrays)
-        columns = [[row[place] for row in rows] for place in range(len(specs))]
+        columns = [[row[i] for row in rows] for i in range(len(specs))]
         padded = [_padded(each, column) for each, column in zip(self._components, columns)]
         batch = pack(self._like, padded)
         if not self._mask:
@@ -139,20 +139,20 @@ class Plan:
         return batch, pack(self._like, masks)
 
 
-def _check_fits(each: _Component, array: np.ndarray[Any, Any], place: str) -> None:
+def _check_fits(each: _Component, array: np.ndarray[Any, Any], where: str) -> None:
     got = describe(array.dtype, array.shape)
     if array.dtype != each.spec.dtype or array.ndim != len(each.target):
         expected = describe(each.spec.dtype, (each.spec.shape or ())[1:])
-        raise SpecError(f"{place}: {component_name(each.path)} is {got}, but {expected} for the first record.")
+        raise SpecError(f"{where}: {component_name(each.path)} is {got}, but {expected} for the first record.")
     for size, target, varies in zip(array.shape, each.target, each.varies):
         if target is not None and size > target and varies:
             raise SpecError(
-                f"{place}: {component_name(each.path)} is {got}, longer than the {target} that pad(to=...) gives. Crop "
+                f"{where}: {component_name(each.path)} is {got}, longer than the {target} that pad(to=...) gives. Crop "
                 "the record, or pad to a larger size."
             )
         if not varies and size != target:
             raise SpecError(
-                f"{place}: {component_name(each.path)} is {got}, expected {describe(each.spec.dtype, each.target)}. To "
+                f"{where}: {component_name(each.path)} is {got}, expected {describe(each.spec.dtype, each.target)}. To "
                 f"pad other dimensions than the first, name them: pad(to={{{each.path!r}: (None, None)}})."
             )
 

@@ -1,4 +1,4 @@
-"""Options and stacking that turn serialized records into batches."""
+"""Turns serialized records into batches: options and stacking."""
 
 from __future__ import annotations
 

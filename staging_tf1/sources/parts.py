@@ -17,7 +17,7 @@ from staging_tf1.spec.composite import is_composite_spec
 
 __all__ = ["agreed_options", "check_part", "check_plain", "check_same_specs", "listed_parts"]
 
-# Combinations within combinations. Each level takes about ten calls, of the thousand that Python allows.
+# The deepest nesting of combinations. Each level takes about ten of the thousand nested calls that Python allows.
 _DEEPEST = 64
 _SOURCES = "a list of sources with numbered records, such as ArraySource, TFRecordSource or MapSource"
 
@@ -26,12 +26,12 @@ def listed_parts(what: str, sources: Any) -> list[RecordSource]:
     """Check a list of sources."""
     if isinstance(sources, Source):  # an iterable of batches
         arguments.refuse(what, "sources", sources, _SOURCES)
-    found = arguments.listed(what, "sources", sources, _SOURCES)
-    if not found:
+    parts = arguments.listed(what, "sources", sources, _SOURCES)
+    if not parts:
         arguments.refuse(what, "sources", sources, _SOURCES, ValueError)
-    for number, source in enumerate(found):
+    for number, source in enumerate(parts):
         check_part(what, f"source {number}", source)
-    return found
+    return parts
 
 
 def check_part(what: str, name: str, source: Any) -> None:
@@ -70,7 +70,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
     each = [dataclasses.replace(part._batching.options, **given) for part in parts]
     for option in vars(each[0]):
         values = [getattr(options, option) for options in each]
-        if option == "seed":  # one without a seed takes any
+        if option == "seed":  # a source without a seed accepts any
             values = [value for value in values if value is not None] or [None]
         differing = [value for value in values if value is not values[0] and value != values[0]]
         if differing:
@@ -85,7 +85,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
     """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
-    # Once for each: the spec of a combination is made from those of all its parts.
+    # Computed once per part: the spec of a combination is made from those of all its parts.
     each = [flatten_with_paths(part.record_spec(None)) for part in parts]
     for number, leaves in enumerate(each):
         _check_arrays(what, number, leaves)

@@ -3,9 +3,9 @@
 Source `i` has `counts[i]` of `sum(counts)` records. Its `j`-th record, from 0, must stand at a place from
 `floor(j / share)` to `ceil((j + 1) / share) - 1`. If all records do, every source has its share of any first `n`
 records, to less than one (Baruah, Cohen, Plaxton, Varvel, "Proportionate Progress", 1996). Within that limit the places
-are random. A fixed pattern would give a shard that takes every `n`-th record always the same source.
+are random. With a fixed pattern, a shard that takes every `n`-th record could always get the same source.
 
-The order is drawn for a few tables, which a hash puts in a row.
+The order is drawn for a few tables, which are repeated in an order that a hash decides.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from staging_tf1.sources.permutation import mix64, mix_int
 
 __all__ = ["MOST_STAGES", "Pattern", "Stage", "StagedPattern", "proportions", "records_without_repetition"]
 
-# The finest share, and the places of all tables together, which are drawn in 0.1 s.
+# The denominator of the finest share. Also the places of all tables together, which are drawn in 0.1 s.
 _FINEST = 16384
 # The places of one table, unless the shares need more.
 _TABLE = 2048
-# Each has tables of its own.
+# Each stage has tables of its own.
 MOST_STAGES = 16
 
 
@@ -66,7 +66,7 @@ class Pattern:
         self._counts, self._seed = counts, seed
 
     def draws(self, places: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return for each of ascending places the source, and how many records of it stand before."""
+        """Return for each of ascending places its source, and how many earlier places have the same source."""
         which, before = _tables(tuple(self._per_table.tolist()), sum(self._counts), self._seed)
         rows, columns = np.divmod(places, self._length)
         first, last = int(rows[0]), int(rows[-1])
@@ -80,11 +80,11 @@ class Pattern:
 
     def taken(self, count: int) -> np.ndarray[Any, Any]:
         """Return how many of the first `count` places each source has."""
-        # A whole table is among the last places, and each source stands in each table.
+        # The last places contain a whole table, and each table has all sources.
         which, draws = self.draws(np.arange(max(0, count - 2 * self._length), count))
-        found = np.zeros_like(self._per_table)
-        np.maximum.at(found, which, draws + 1)
-        return found
+        taken = np.zeros_like(self._per_table)
+        np.maximum.at(taken, which, draws + 1)
+        return taken
 
 
 class Stage(NamedTuple):
@@ -96,7 +96,7 @@ class Stage(NamedTuple):
 
 
 class StagedPattern:
-    """The sources of all places of a mixture whose proportions change. Each stage goes on where the last one ended."""
+    """The sources of all places of a mixture whose proportions change. Each stage continues where the last ended."""
 
     def __init__(self, stages: Sequence[Stage], seed: int) -> None:
         self._starts = np.array([stage.start for stage in stages])
@@ -126,8 +126,8 @@ class StagedPattern:
         cuts = [*places.searchsorted(self._starts).tolist(), len(places)]
         for stage, (begin, end) in enumerate(itertools.pairwise(cuts)):
             if begin < end:
-                found, drawn = self._patterns[stage].draws(places[begin:end] - self._starts[stage])
-                which[begin:end] = self._active[stage].take(found)
+                own, drawn = self._patterns[stage].draws(places[begin:end] - self._starts[stage])
+                which[begin:end] = self._active[stage].take(own)
                 draws[begin:end] = drawn + self._before[stage].take(which[begin:end])
         return which, draws
 
@@ -151,17 +151,14 @@ def _tables(counts: tuple[int, ...], period: int, seed: int) -> tuple[np.ndarray
     """Draw tables. Returns the source of each place, and how many places of the same source are before it."""
     length = sum(counts)
     seeds = [mix_int(seed ^ mix_int(table)) for table in range(max(1, _FINEST // length))]
-    which = np.array([_drawn(counts, period, each) for each in seeds])
+    which = np.array(
+        [_drawn_of_two(counts, period, seed) if len(counts) == 2 else _drawn_of_many(counts, seed) for seed in seeds]
+    )
     before = np.empty_like(which)
     for source in range(len(counts)):
         mine = which == source
         before[mine] = (np.cumsum(mine, axis=1) - 1)[mine]
     return which, before
-
-
-def _drawn(counts: tuple[int, ...], period: int, seed: int) -> Any:
-    """Draw the source of each place of one table."""
-    return _drawn_of_two(counts, period, seed) if len(counts) == 2 else _drawn_of_many(counts, seed)
 
 
 def _drawn_of_two(counts: tuple[int, ...], period: int, seed: int) -> np.ndarray[Any, Any]:
@@ -181,13 +178,13 @@ def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
     """
     length = sum(counts)
     units = [_Units(count, length, mix_int(seed ^ mix_int(source + 1))) for source, count in enumerate(counts)]
-    # For each place, how many of the places before it are not needed by records that must stand before it.
+    # For each place, how many earlier places are left over by the records that must come before it.
     spare = np.arange(length + 1) - sum(
-        np.searchsorted(each.stops, np.arange(length + 1), side="right") for each in units
+        np.searchsorted(unit.stops, np.arange(length + 1), side="right") for unit in units
     )
     drawn = []
     following = [0] * len(counts)
-    # The sources whose next record may stand at a place or later, by that place, and those whose record may stand now.
+    # By place, the sources whose next record may come there at the earliest; and those whose record may come now.
     coming: list[list[int]] = [list(range(len(counts))), *([] for _ in range(length))]
     ready: list[tuple[float, int]] = []
     for place in range(length):
@@ -223,7 +220,7 @@ def _next_source(
 
 
 class _Units:
-    """Where the records of one source may stand, from `starts` to before `stops`, and a random time for each."""
+    """The places that each record of one source may have, from `starts` to before `stops`, and its random time."""
 
     def __init__(self, count: int, length: int, seed: int) -> None:
         numbers = np.arange(count)

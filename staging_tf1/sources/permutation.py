@@ -1,6 +1,6 @@
 """A shuffle that is computed, not stored.
 
-It maps a position to a record number with integer arithmetic. The order is a pure function of (seed, epoch, number of
+It maps a place to a record number with integer arithmetic. The order is a pure function of (seed, epoch, number of
 records). It is the same on every machine and with every version of numpy, which `np.random` does not guarantee. Its
 memory does not grow with the number of records.
 
@@ -29,18 +29,18 @@ _ROUNDS = 6
 _MASK64 = (1 << 64) - 1
 
 
-def permute(positions: np.ndarray[Any, Any], num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
-    """Return the records at `positions` in the shuffled order of one epoch, as int64 of the same shape.
+def permute(places: np.ndarray[Any, Any], num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
+    """Return the records at `places` in the shuffled order of one epoch, as int64 of the same shape.
 
-    Positions are in [0, num_records), `num_records` is at most 2**62, and `seed` is from 0 to 2**63 - 1.
+    Places are in [0, num_records), `num_records` is at most 2**62, and `seed` is from 0 to 2**63 - 1.
 
     >>> sorted(permute(np.arange(5), 5, seed=1, epoch=0).tolist())
     [0, 1, 2, 3, 4]
     """
     if num_records <= SORTED_RECORDS:
         order = _sorted_order(num_records, seed, epoch)
-        return order.take(positions)
-    return _walk(positions, num_records, _keys(seed, epoch, num_records))
+        return order.take(places)
+    return _walk(places, num_records, _keys(seed, epoch, num_records))
 
 
 @functools.lru_cache(maxsize=64)
@@ -52,18 +52,18 @@ def _sorted_order(num_records: int, seed: int, epoch: int) -> np.ndarray[Any, An
     return order
 
 
-def _walk(positions: np.ndarray[Any, Any], num_records: int, keys: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _walk(places: np.ndarray[Any, Any], num_records: int, keys: tuple[int, ...]) -> np.ndarray[Any, Any]:
     bits = (num_records - 1).bit_length()
     # Arithmetic is modulo 2**bits, so a narrow type gives the same numbers, faster.
     word = np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64
     last = word(num_records - 1)
-    walked = _bijection(positions.astype(word).ravel(), bits, keys, word)
+    walked = _bijection(places.astype(word).ravel(), bits, keys, word)
     outside = np.flatnonzero(walked > last)
     while outside.size:
         again = _bijection(walked[outside], bits, keys, word)
         walked[outside] = again
         outside = outside[again > last]
-    return walked.astype(np.int64).reshape(positions.shape)
+    return walked.astype(np.int64).reshape(places.shape)
 
 
 def _bijection(x: np.ndarray[Any, Any], bits: int, keys: tuple[int, ...], word: Any) -> np.ndarray[Any, Any]:

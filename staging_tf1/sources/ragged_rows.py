@@ -19,7 +19,7 @@ from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 __all__ = ["RaggedPlan", "RaggedRows"]
 
 _WHAT = "ragged()"
-# A numpy array has at most 32 dimensions, and the batch is one.
+# A numpy array has at most 32 dimensions, one of which is the batch.
 _MOST = 31
 _NAME = "Name the components that vary, and how many dimensions: ragged({'words': 1})."
 
@@ -40,22 +40,22 @@ class RaggedRows:
     def __str__(self) -> str:
         return f"ragged(rank={self.rank!r})"
 
-    def planned(self, first: Any, place: str) -> RaggedPlan:
+    def planned(self, first: Any, where: str) -> RaggedPlan:
         """Return how to lay out records like `first`. Raises ValueError if `rank` does not fit them."""
-        like = component_paths(first, place)
-        named = flatten_up_to(like, first, place)
+        like = component_paths(first, where)
+        named = flatten_up_to(like, first, where)
         paths = [path for path, _ in named]
         unknown = [key for key in self.rank if key not in paths] if isinstance(self.rank, Mapping) else []
         if unknown:
             raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
-        return RaggedPlan(like, [self._component(path, value, place) for path, value in named])
+        return RaggedPlan(like, [self._component(path, value, where) for path, value in named])
 
-    def _component(self, path: str, value: Any, place: str) -> _Component:
+    def _component(self, path: str, value: Any, where: str) -> _Component:
         if isinstance(self.rank, Mapping):
             rank = int(self.rank.get(path, 0))
         else:
             rank = 0 if _is_single(value) else int(self.rank)
-        where = f"{place}: {component_name(path)}"
+        where = f"{where}: {component_name(path)}"
         values, opened = _values_of(value, rank, where)
         if values.ndim < rank - opened:
             raise SpecError(f"{where} has fewer dimensions than the {rank} that {self} makes ragged. {_NAME}")
@@ -79,9 +79,9 @@ class _Component(NamedTuple):
             return ArraySpec(shape, self.dtype, self.path or None)
         return RaggedSpec(shape, self.dtype, self.rank, name=self.path or None)
 
-    def opened(self, value: Any, place: str) -> tuple[list[list[int]], list[np.ndarray[Any, Any]]]:
+    def opened(self, value: Any, where: str) -> tuple[list[list[int]], list[np.ndarray[Any, Any]]]:
         """Return the lengths in each ragged dimension of a record, and its innermost rows. Raises SpecError."""
-        where = f"{place}: {component_name(self.path)}"
+        where = f"{where}: {component_name(self.path)}"
         lengths, rows = _opened(value, self.rank, where, self.dtype)
         arrays = [row if is_plain(row) else as_array(row, self.dtype, where) for row in rows]
         varies = self.rank > 0
@@ -105,16 +105,16 @@ class RaggedPlan:
 
     def spec(self, batch_dim: int | None) -> Any:
         """Return the spec of batches."""
-        return pack(self._like, [each.spec(batch_dim) for each in self._components])
+        return pack(self._like, [component.spec(batch_dim) for component in self._components])
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Lay out pairs of number and record. Raises SpecError for a record that does not fit."""
         columns: list[list[Any]] = [[] for _ in self._components]
         for number, record in records:
-            place = describe_record(number)
-            named = flatten_up_to(self._like, record, place)
+            where = describe_record(number)
+            named = flatten_up_to(self._like, record, where)
             for each, column, (_, value) in zip(self._components, columns, named):
-                column.append(each.opened(value, place))
+                column.append(each.opened(value, where))
         return pack(self._like, [_joined(each, column) for each, column in zip(self._components, columns)])
 
 
@@ -122,40 +122,40 @@ def _is_single(value: Any) -> bool:
     return not is_composite(value) and not isinstance(value, (list, tuple)) and np.ndim(value) == 0
 
 
-def _values_of(value: Any, rank: int, place: str) -> tuple[np.ndarray[Any, Any], int]:
+def _values_of(value: Any, rank: int, where: str) -> tuple[np.ndarray[Any, Any], int]:
     """Return an array that has the dtype of a record's values, and how many dimensions it lacks. Raises SpecError."""
     ragged = as_composite(value) if is_composite(value) else None
     if isinstance(ragged, RaggedValue):
         opened = len(ragged.nested_row_splits)
         if rank <= opened:
-            raise SpecError(f"{place} is ragged itself: {opened + 1} dimensions vary, expected at most {rank}. {_NAME}")
-        return ragged._checked(place).flat_values, opened
+            raise SpecError(f"{where} is ragged itself: {opened + 1} dimensions vary, expected at most {rank}. {_NAME}")
+        return ragged._checked(where).flat_values, opened
     if ragged is not None or isinstance(value, np.ndarray):
-        return as_array(value, None, place), 0
-    _, rows = _opened(value, rank, place, None)
+        return as_array(value, None, where), 0
+    _, rows = _opened(value, rank, where, None)
     known = [row for row in rows if not (isinstance(row, (list, tuple)) and not row)]
     if not known:
         raise SpecError(
-            f"{place} is an empty list, which has no dtype, and the first record sets the dtypes. Return arrays, such "
+            f"{where} is an empty list, which has no dtype, and the first record sets the dtypes. Return arrays, such "
             "as np.array(words, np.int64)."
         )
-    return as_array(known[0], None, place), max(rank - 1, 0)
+    return as_array(known[0], None, where), max(rank - 1, 0)
 
 
-def _opened(value: Any, rank: int, place: str, dtype: np.dtype[Any] | None) -> tuple[list[list[int]], list[Any]]:
+def _opened(value: Any, rank: int, where: str, dtype: np.dtype[Any] | None) -> tuple[list[list[int]], list[Any]]:
     """Open all ragged dimensions of a record but the last. Returns their lengths, and the rows of the last one.
 
     `dtype` is for the numbers of a ragged value that has a list of them. Raises SpecError if a ragged value is
     malformed: its splits would drop values, or give other rows.
     """
     if rank > 1 and is_composite(value):
-        value = as_composite(value)._checked(place, dtype)
+        value = as_composite(value)._checked(where, dtype)
     lengths, rows = [], [value]
     for _ in range(rank - 1):
         for row in rows:
             if not isinstance(row, (list, tuple, RaggedValue)) and not (isinstance(row, np.ndarray) and row.ndim > 1):
                 raise SpecError(
-                    f"{place} has {kind_of(row)}, expected a list or array of rows, because ragged() was told that "
+                    f"{where} has {kind_of(row)}, expected a list or array of rows, because ragged() was told that "
                     f"{rank} dimensions vary. Name fewer."
                 )
         lengths.append([len(row) for row in rows])

@@ -25,7 +25,7 @@ from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
 __all__ = ["RecordSource"]
 
-# Entries of a fingerprint that do not say what the records are.
+# Entries of a fingerprint that do not describe the records.
 _NOT_OF_RECORDS = frozenset(
     "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list "
     "records".split()
@@ -93,7 +93,7 @@ class RecordSource(Composable):
     def _set_up(
         self, num_records: int, options: Options, layout: Layout | None = None, arrangement: Arrangement | None = None
     ) -> None:
-        """Do what `__init__` does. For sources of this package, which may arrange their records from the start."""
+        """Do what `__init__` does. For sources of this package, which may have an arrangement from the start."""
         owner = self._owner
         num_records = arguments.whole(owner, "num_records", num_records, 1, INT64_MAX, "records of all shards")
         options = options.checked(owner)
@@ -106,11 +106,11 @@ class RecordSource(Composable):
         other._batching = dataclasses.replace(self._batching, **changes)
         return other
 
-    # What the records are. A subclass sets these before `super().__init__`, and nothing changes them.
+    # Set by subclasses before `super().__init__`, and never changed.
 
     # Whether a function makes each batch, so that a record may have another size in another batch.
     _makes_batches = False
-    # How many combinations of sources are within one another.
+    # How deep combinations of sources are nested.
     _depth = 0
     # Whether each row of a gathered batch is a record; and what makes the rows, for messages.
     _rows_are_records = True
@@ -122,7 +122,7 @@ class RecordSource(Composable):
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of what `gather` returns, a nest of `ArraySpec` whose shapes start with `batch_dim`.
 
-        It may read a record to find out.
+        It may read a record for that.
         """
 
     @abc.abstractmethod
@@ -146,7 +146,7 @@ class RecordSource(Composable):
         return []
 
     def _recipe(self) -> str:
-        """Say what the records are, for the fingerprint of what is made of them."""
+        """Describe the records, for fingerprints of sources that are made of this one."""
         own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS}
         listed = "".join(f", {key}={value!r}" for key, value in sorted(own.items()))
         chosen = self._batching.chosen
@@ -167,7 +167,7 @@ class RecordSource(Composable):
             )
         return ""
 
-    # What a source made of this one reads. Places are those among the chosen records.
+    # What sources made of this one read. Places are those among the chosen records.
 
     def _fetch(self, places: Records) -> Any:
         """Gather chosen records."""
@@ -194,7 +194,7 @@ class RecordSource(Composable):
             count = min(count, rows[0])
         if all(number == count for number in rows):
             return
-        # A shorter batch, instead, would have the rows of one component beside others of another.
+        # With a row missing, the rows of one component would stand beside wrong rows of another.
         for path, leaf in flatten_with_paths(batch):
             if hasattr(leaf, "__len__") and len(leaf) != count:
                 raise SpecError(
@@ -203,7 +203,7 @@ class RecordSource(Composable):
                 )
 
     def _laid_out(self) -> Any:
-        """How to lay out batches, which the first record tells."""
+        """How to lay out batches, according to the first record."""
         layout, total = self._batching.layout, self._batching.chosen.size
         assert layout is not None
         each = (self._single(np.array([place])) for place in range(total))
@@ -310,12 +310,12 @@ class RecordSource(Composable):
         `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
         """
         chosen = self._batching.chosen
-        made = {"source": self._owner, **self._batching.fingerprint()}
+        fingerprint = {"source": self._owner, **self._batching.fingerprint()}
         if chosen.selections:
-            made["records"] = chosen.text(f"{self._owner}({chosen.own})")
+            fingerprint["records"] = chosen.text(f"{self._owner}({chosen.own})")
         if self._file_list:
-            made["file_list"] = self._file_list
-        return made
+            fingerprint["file_list"] = self._file_list
+        return fingerprint
 
     @functools.cached_property
     def _file_list(self) -> str:

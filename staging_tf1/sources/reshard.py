@@ -25,7 +25,7 @@ DATA_SERVICE = "tf.data service"
 # Fingerprint entries that may differ while the common order stays the same.
 _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
 
-# Fingerprint entries that checkpoints of earlier releases lack.
+# Entries that the fingerprints of earlier releases lack.
 _SINCE_LATER = ("file_list",)
 
 # More shards than any cluster has processes.
@@ -41,7 +41,7 @@ class Carried:
       consumed: how many units the saved run consumed, over all epochs.
       positions: for each tower of the new run, the index of the batch to resume at.
       repeated: how many consumed units are read again. None is ever skipped.
-      presumed: whether the result assumes that the shards of other processes had reached the same position.
+      presumed: whether the result assumes that other processes had reached the same position.
     """
 
     unit: str
@@ -160,7 +160,7 @@ def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) 
     starts = {shard: change.first_batch(shard) for shard in new_shards}
     return Carried(
         "records",
-        sum(each.consumed() for each in progress.values()),
+        sum(shard.consumed() for shard in progress.values()),
         tuple(starts[shard] for shard in new.own()),
         sum(change.repeated(shard, batches) for shard, batches in starts.items()),
         presumed=not same_shard,
@@ -251,7 +251,7 @@ class _Change:
         total = 0
         for old, each in self._overlapping(shard):
             final = each.next_record()[0]
-            # All epochs between these are like the one after the first.
+            # All epochs in between are like the second one.
             special = {epoch for epoch in (first_epoch, final, last_epoch) if first_epoch <= epoch <= final}
             alike = [epoch for epoch in range(first_epoch, min(final, first_epoch + 3) + 1) if epoch not in special]
             total += sum(self._repeated_in(epoch, shard, batches, old) for epoch in special)

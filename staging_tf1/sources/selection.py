@@ -1,4 +1,4 @@
-"""Which records `take`, `skip` and `split` leave: their numbers are computed from their places among what is left.
+"""Which records `take`, `skip` and `split` select. Their numbers are computed from their places in the selection.
 
 A split without a key divides the records into equal stretches and picks one record of each, at a place that a hash of
 the seed decides. So both parts have an exact size, stay in the order of the records, and need no memory. Picking each
@@ -56,10 +56,10 @@ class Selection(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """Which records of a source there are, after selections one after the other.
+    """Which records of a source there are after its selections.
 
     Attributes:
-      own: how many records the source has by itself.
+      own: how many records the source has without them.
     """
 
     own: int
@@ -72,7 +72,7 @@ class Chosen:
 
     @property
     def select(self) -> Callable[[Records], Records] | None:
-        """From places to numbers. None if they are the same."""
+        """Maps places to numbers. None if they are the same."""
         return self.numbers if self.selections else None
 
     @property
@@ -85,7 +85,7 @@ class Chosen:
         return Chosen(self.own, (*self.selections, selection))
 
     def numbers(self, places: Records) -> Records:
-        """Return the numbers of the records at `places` of what is left."""
+        """Return the numbers of the records at `places`."""
         for selection in reversed(self.selections):
             places = selection.numbers(places)
         return places
@@ -135,11 +135,11 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
 
     def many(places: Records) -> Records:
         wanted = numbers_of(places)
-        # Before stretch j there are j picks. So this is the stretch with the wanted one of the others.
+        # Before stretch j there are j picks, which gives the stretch of a record that is not picked.
         stretch = ((wanted + 1) * picks - 1) // (total - picks)
-        found: np.ndarray[Any, Any] = wanted + stretch
-        found += found >= picked(stretch)
-        return found
+        numbers: np.ndarray[Any, Any] = wanted + stretch
+        numbers += numbers >= picked(stretch)
+        return numbers
 
     ordered = (few, many) if first == picks else (many, few)
     sizes = (first, total - first)

@@ -23,9 +23,9 @@ __all__ = ["SequenceSource"]
 class SequenceSource(RecordSource):
     """The batches of an object with `__len__` and `__getitem__` whose elements are batches.
 
-    That is a Keras `Sequence` or `PyDataset`, or a list of batches. Here the records are whole batches: `num_records`
-    counts them, `shuffle` shuffles them, as `fit` does, and shards divide them. `take`, `skip` and `split` count them,
-    too. Their rows are never mixed. A batch must depend on its number only, so `on_epoch_end` is not called.
+    That is a Keras `Sequence` or `PyDataset`, or a list of batches. Here the records are whole batches: `num_records`,
+    `take`, `skip` and `split` count them, `shuffle` shuffles them, as `fit` does, and shards divide them. Their rows
+    are never mixed. A batch must depend on its number only, so `on_epoch_end` is not called.
 
     >>> source = SequenceSource([[1, 2], [3, 4], [5]], epochs=1)
     >>> source.num_batches, source.batch(2)

@@ -46,7 +46,7 @@ class SerializedFiles(Protocol):
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         """Read records by number, int64 [n].
 
-        Returns their bytes, in this order, and the errors of corrupt records by their place in it.
+        Returns their bytes, in this order, and the errors of corrupt records by row.
         Raises RecordFileError if a file cannot be read, or has changed.
         """
 
@@ -117,9 +117,9 @@ class SerializedSource(RecordSource):
 
     def _found_first(self) -> Any:
         for place in range(self.num_records):
-            kept, found = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
+            kept, records = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
             if kept:
-                return next(iter(found))
+                return next(iter(records))
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
@@ -136,8 +136,8 @@ class SerializedSource(RecordSource):
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         if self._parse is None:
             return super()._read_single(numbers)
-        kept, found = self._records(numbers)
-        return [(number, map_structure(_copied, record)) for number, record in zip(kept, found)]
+        kept, records = self._records(numbers)
+        return [(number, map_structure(_copied, record)) for number, record in zip(kept, records)]
 
     def _describe(self, number: int) -> str:
         return self._files.describe(number)
@@ -174,15 +174,15 @@ class SerializedSource(RecordSource):
         """Count corrupt records, or raise the error of the first."""
         if not self._skip_corrupt:
             raise errors[min(errors)]
-        self._skipped.update(int(numbers[place]) for place in errors)
+        self._skipped.update(int(numbers[row]) for row in errors)
 
     def _fresh(self, numbers: np.ndarray[Any, Any]) -> tuple[list[int], Iterable[Any]]:
         records, errors = self._files.read(numbers)
         kept = numbers.tolist()
         if errors:
             self._note(errors, numbers)
-            places = [place for place in range(len(kept)) if place not in errors]
-            kept, records = [kept[place] for place in places], [records[place] for place in places]
+            rows = [row for row in range(len(kept)) if row not in errors]
+            kept, records = [kept[row] for row in rows], [records[row] for row in rows]
         # A generator, because a StopIteration of the user's function would silently end a `map`.
         return kept, records if self._parse is None else (self._parse(record) for record in records)
 

@@ -25,17 +25,17 @@ from staging_tf1.spec.composite import as_composite, is_composite
 __all__ = ["aligned_batch", "record_arrays", "record_specs", "rows_of", "stack_records"]
 
 
-def record_specs(record: Any, batch_dim: int | None, place: str) -> Any:
+def record_specs(record: Any, batch_dim: int | None, where: str) -> Any:
     """Return the spec of batches of records like `record`. A list of plain values is one array, as in `tf.data`."""
 
     def leaf_spec(value: Any, name: str | None, where: str) -> ArraySpec:
         array = as_array(value, None, where)
         return ArraySpec((batch_dim, *array.shape), array.dtype, name)
 
-    return spec_of(record, place, leaf_spec)
+    return spec_of(record, where, leaf_spec)
 
 
-def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, place: str) -> list[tuple[str, Any]]:
+def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, where: str) -> list[tuple[str, Any]]:
     """Return the components of one record as arrays of the declared dtypes, with their paths.
 
     Raises SpecError if the structure or a dtype differs. The shapes are not checked.
@@ -46,7 +46,7 @@ def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, place: str
             for spec, (path, leaf) in zip(specs, flatten_up_to(like, record))
         ]
     except SpecError as error:
-        raise SpecError(f"{place}: {error}") from error
+        raise SpecError(f"{where}: {error}") from error
     return arrays
 
 
@@ -60,17 +60,17 @@ def stack_records(
 ) -> Any:
     """Stack `count` pairs of number and record into new aligned arrays. Each is copied before the next one is taken.
 
-    `like` has the structure of the records, and `specs` their dtypes and shapes behind a batch dimension.
-    `describe_record` names a record by its number, and `maker` what has made it, for messages. Raises SpecError if a
-    record differs.
+    `like` has the structure of the records, and `specs` their dtypes and shapes after a batch dimension. For messages,
+    `describe_record` names a record by its number, and `maker` is what has made it. Raises SpecError if a record
+    differs.
     """
     batch = [aligned_empty((count, *_fixed(spec)), spec.dtype) for spec in specs]
     for row, (number, record) in enumerate(records):
-        place = f"{describe_record(number)}: {maker}"
-        for target, spec, (path, array) in zip(batch, specs, record_arrays(like, specs, record, place)):
+        where = f"{describe_record(number)}: {maker}"
+        for target, spec, (path, array) in zip(batch, specs, record_arrays(like, specs, record, where)):
             if array.shape != _fixed(spec) or array.dtype != spec.dtype:
                 raise SpecError(
-                    f"{place} returned {f'component {path!r} as ' if path else ''}"
+                    f"{where} returned {f'component {path!r} as ' if path else ''}"
                     f"{describe(array.dtype, array.shape)}, but {describe(spec.dtype, _fixed(spec))} for the first "
                     "record. All records must have the same dtype and shape: pad or crop them."
                 )
@@ -79,7 +79,7 @@ def stack_records(
 
 
 def _fixed(spec: ArraySpec) -> tuple[int, ...]:
-    """The shape of one record, which a record has determined."""
+    """The shape of one record, which is fully known."""
     return tuple(dim or 0 for dim in (spec.shape or ())[1:])
 
 
@@ -95,20 +95,20 @@ def rows_of(batch: Any) -> list[Any]:
     return [pack(batch, row) for row in zip(*leaves)]
 
 
-def aligned_batch(batch: Any, place: str) -> Any:
+def aligned_batch(batch: Any, where: str) -> Any:
     """Copy a batch into new aligned arrays. A list of plain values is one array. Composites are checked, too.
 
     Raises SpecError if a component is no array with rows.
     """
-    paths = component_paths(batch, place)
+    paths = component_paths(batch, where)
     arrays: list[Any] = []
-    for path, leaf in flatten_up_to(paths, batch, place):
+    for path, leaf in flatten_up_to(paths, batch, where):
         if is_composite(leaf):
-            arrays.append(as_composite(leaf)._checked(f"{place}: {component_name(path)}")._map(aligned_copy))
+            arrays.append(as_composite(leaf)._checked(f"{where}: {component_name(path)}")._map(aligned_copy))
             continue
-        array = leaf if is_plain(leaf) else checked_array(leaf, None, f"{place}: {component_name(path)}")
+        array = leaf if is_plain(leaf) else checked_array(leaf, None, f"{where}: {component_name(path)}")
         if not array.ndim:
-            raise SpecError(f"{place}: {component_name(path)} is one value, expected one row per record.")
+            raise SpecError(f"{where}: {component_name(path)} is one value, expected one row per record.")
         arrays.append(aligned_copy(array))
     return pack(paths, arrays)
 

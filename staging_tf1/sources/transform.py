@@ -76,7 +76,7 @@ class _Key(ISeedSequence):
 
 
 def hand_over(owner: str, batch: Any) -> Any:
-    """Move a batch into arrays that TensorFlow reads in place, and that nothing else holds.
+    """Move a batch into arrays that TensorFlow reads in place, and that nothing else uses.
 
     Arrays in memory from `aligned_empty`, such as the gathered batch, are used as they are. All others are copied.
     TensorFlow would copy most of them anyway, because numpy does not align to 64 bytes, and an array that happens to be
@@ -86,30 +86,30 @@ def hand_over(owner: str, batch: Any) -> Any:
     memories: list[Any] = []
     leaves = []
     for number, value in enumerate(flatten(batch)):
-        place = functools.partial(_place, owner, batch, number)
-        own = functools.partial(_own, memories=memories, place=place)
+        where = functools.partial(_where, owner, batch, number)
+        own = functools.partial(_own, memories=memories, where=where)
         leaves.append(as_composite(value)._map(own) if is_composite(value) else own(value))
     for memory in memories:
         memory.given_away = True
     return pack(batch, leaves)
 
 
-def _own(value: Any, memories: list[Any], place: Callable[[], str]) -> np.ndarray[Any, Any]:
+def _own(value: Any, memories: list[Any], where: Callable[[], str]) -> np.ndarray[Any, Any]:
     """Return an array that can be given away, and add the memory that it uses to `memories`."""
-    array = value if is_plain(value) else checked_array(value, None, place())
+    array = value if is_plain(value) else checked_array(value, None, where())
     memory = memory_of(array)
     if memory is None or not (is_aligned(array) and array.dtype.isnative):
         return aligned_copy(array)
     if memory.given_away:
         raise SpecError(
-            f"{place()} returned the memory of an earlier batch, which TensorFlow may still be reading. Create a new "
+            f"{where()} returned the memory of an earlier batch, which TensorFlow may still be reading. Create a new "
             "aligned_empty array for each batch."
         )
     memories.append(memory)
     return array
 
 
-def _place(owner: str, batch: Any, number: int) -> str:
+def _where(owner: str, batch: Any, number: int) -> str:
     path = flatten_with_paths(batch)[number][0]
     return f"{owner}: transform's component {path!r}" if path else f"{owner}: transform"
 
@@ -119,7 +119,7 @@ def output_spec(owner: str, before: Any, after: Any, batch_dim: int | None) -> A
     rows = {len(leaf) for _, leaf in flatten_with_paths(before)}
     leaves = []
     for number, (path, leaf) in enumerate(flatten_with_paths(after)):
-        spec = component_spec(leaf, path or None, _place(owner, after, number))
+        spec = component_spec(leaf, path or None, _where(owner, after, number))
         if spec.shape and len(leaf) in rows:
             spec = dataclasses.replace(spec, shape=(batch_dim, *spec.shape[1:]))
         leaves.append(spec)

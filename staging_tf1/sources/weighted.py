@@ -19,7 +19,7 @@ from staging_tf1.sources.selection import Chosen, digest, label_codes, one_per_r
 
 __all__ = ["Sampling", "balancing", "sampling"]
 
-# As many numbers as a float64 between 0 and 1 tells apart.
+# The precision of a float64 between 0 and 1.
 _BITS = 53
 # As in a split: spreads consecutive numbers over 64 bits before they are hashed.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -49,7 +49,7 @@ def balancing(what: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """Draws `num_records` records in an epoch. Record `i` has the numbers below `bounds[i]` that no earlier one has."""
+    """Draws `num_records` records in an epoch. Record `i` has the numbers from `bounds[i - 1]` to below `bounds[i]`."""
 
     bounds: np.ndarray[Any, Any]
     num_records: int
@@ -80,6 +80,6 @@ class _Drawn(Order):
         drawn = (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
         # Ascending, because a search at random places of many bounds takes five times as long.
         rows = drawn.argsort()
-        found = np.empty_like(places)
-        found[rows] = self._bounds.searchsorted(drawn[rows], side="right")
-        return found
+        records = np.empty_like(places)
+        records[rows] = self._bounds.searchsorted(drawn[rows], side="right")
+        return records

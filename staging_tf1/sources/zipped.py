@@ -25,8 +25,8 @@ def zip_records(sources: Any) -> RecordSource:
     """Make one source whose record `i` holds record `i` of each source, as `tf.data.Dataset.zip` does.
 
     `sources` is a dict, tuple or nest of sources, and batches have its structure. All must have the same options, which
-    the result keeps. Other than in `tf.data`, all must have the same number of records: a longer one is usually
-    misaligned with the others, and `take` says that it is not.
+    the result keeps. Unlike in `tf.data`, all must have the same number of records, because a longer source is usually
+    misaligned. Use `take` if it is not.
 
     Raises:
       TypeError: `sources` is not a nest of `RecordSource`.

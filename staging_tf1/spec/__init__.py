@@ -87,11 +87,11 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
     """
     try:
-        found = list(_walk(structure, ""))
+        leaves = list(_walk(structure, ""))
     except RecursionError:
         refuse_endless(structure)
-    _check_paths([path for path, _ in found])
-    return found
+    _check_paths([path for path, _ in leaves])
+    return leaves
 
 
 def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:
@@ -223,10 +223,10 @@ def _walk_up_to(spec: Any, value: Any, path: str, owner: str) -> Iterator[tuple[
 
 
 def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> None:
-    place = f"{owner}: {component_name(path)}"
+    where = f"{owner}: {component_name(path)}"
     expected = _listed_keys(_sorted_keys(spec))
     if not isinstance(value, Mapping):
-        raise SpecError(f"{place} got {kind_of(value)}, expected a dict with the {expected}.")
+        raise SpecError(f"{where} got {kind_of(value)}, expected a dict with the {expected}.")
     missing = [key for key in _sorted_keys(spec) if key not in value]
     extra = [key for key in value if key not in spec]
     if missing or extra:
@@ -235,7 +235,7 @@ def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> N
             for verb, keys in (("lacks the", missing), ("has the unknown", extra))
             if keys
         ]
-        raise SpecError(f"{place} {' and '.join(parts)}; expected the {expected}.")
+        raise SpecError(f"{where} {' and '.join(parts)}; expected the {expected}.")
 
 
 def _listed_keys(keys: list[Any]) -> str:
@@ -243,15 +243,15 @@ def _listed_keys(keys: list[Any]) -> str:
 
 
 def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
-    place = f"{owner}: {component_name(path)}"
+    where = f"{owner}: {component_name(path)}"
     expected = f"a {type(spec).__name__} of {_counted(spec)}"
     if isinstance(value, Mapping) or not is_structure(value):
-        raise SpecError(f"{place} got {kind_of(value)}, expected {expected}.")
+        raise SpecError(f"{where} got {kind_of(value)}, expected {expected}.")
     got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
     if got and declared and got != declared:
-        raise SpecError(f"{place} got the fields {', '.join(got)}, expected {', '.join(declared)}, in this order.")
+        raise SpecError(f"{where} got the fields {', '.join(got)}, expected {', '.join(declared)}, in this order.")
     if len(value) != len(spec):
-        raise SpecError(f"{place} got {_counted(value)}, expected {expected}.")
+        raise SpecError(f"{where} got {_counted(value)}, expected {expected}.")
 
 
 def _counted(components: Any) -> str:
@@ -277,16 +277,16 @@ def infer_spec(batch: Any, owner: str = "the first batch") -> Any:
     return spec_of(batch, owner, component_spec)
 
 
-def component_spec(value: Any, name: str | None, place: str) -> Any:
+def component_spec(value: Any, name: str | None, where: str) -> Any:
     """Return the spec of one component of a batch, with the first dimension left open."""
     if is_composite(value):
-        return as_composite(value)._checked(place)._spec(name)
-    array = as_array(value, None, place)
+        return as_composite(value)._checked(where)._spec(name)
+    array = as_array(value, None, where)
     return ArraySpec((None, *array.shape[1:]) if array.ndim else (), array.dtype, name)
 
 
 def spec_of(values: Any, owner: str, leaf_spec: Callable[[Any, str | None, str], Any]) -> Any:
-    """Return the spec of a nest of values, with `leaf_spec(value, name, place)` for each."""
+    """Return the spec of a nest of values, with `leaf_spec(value, name, where)` for each."""
     paths = component_paths(values, owner)
     named = flatten_up_to(paths, values, owner)
     return pack(paths, [leaf_spec(value, path or None, f"{owner}: {component_name(path)}") for path, value in named])

@@ -47,30 +47,30 @@ _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
 _DTYPE_OF = operator.attrgetter("dtype")
 
 
-# What marks the ragged and the sparse values of TensorFlow and of this package, and what to do with them.
+# The attributes by which ragged and sparse values are recognized, and what to do with them.
 _COMPOSITE_CURES = {
     "nested_row_splits": " It stands for a whole batch. For records of different sizes see MapSource.ragged().",
     "dense_shape": " It stands for a whole batch. Make it dense, or collate the records to one.",
 }
 
 
-def as_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
+def as_array(value: Any, dtype: np.dtype[Any] | None, where: str) -> np.ndarray[Any, Any]:
     """Convert a leaf of a batch to an array that can be fed. Returns the same object if it is one already.
 
-    `dtype` is the dtype for Python numbers and lists; None lets numpy choose. Arrays are not cast. `place` starts
+    `dtype` is the dtype for Python numbers and lists; None lets numpy choose. Arrays are not cast. `where` starts
     messages: "generator 'digits': batch 3: component 'x'". Raises SpecError as the module's docstring says.
     """
-    array = checked_array(value, dtype, place)
+    array = checked_array(value, dtype, where)
     return array if array.dtype.isnative else array.astype(as_numpy_dtype(array.dtype))
 
 
-def checked_array(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
+def checked_array(value: Any, dtype: np.dtype[Any] | None, where: str) -> np.ndarray[Any, Any]:
     """Do what `as_array` does, but keep the byte order, for callers that copy the array anyway."""
-    array = value if type(value) is np.ndarray else _converted(value, dtype, place)
+    array = value if type(value) is np.ndarray else _converted(value, dtype, where)
     if array.dtype.kind in _STRING_KINDS:
-        return _as_bytes(array, place)
+        return _as_bytes(array, where)
     if not _has_tensor_type(array.dtype):
-        raise SpecError(f"{place} has dtype {array.dtype}, which tensors do not support. {_dtype_cure(array.dtype)}")
+        raise SpecError(f"{where} has dtype {array.dtype}, which tensors do not support. {_dtype_cure(array.dtype)}")
     return array
 
 
@@ -92,10 +92,10 @@ def as_numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
     String dtypes of any length become `object`.
     """
-    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    if found.kind in "SUT":
+    converted = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if converted.kind in "SUT":
         return np.dtype(object)
-    native: np.dtype[Any] = found if found.isnative else found.newbyteorder("=")
+    native: np.dtype[Any] = converted if converted.isnative else converted.newbyteorder("=")
     return native
 
 
@@ -154,54 +154,54 @@ def _dtype_cure(dtype: np.dtype[Any]) -> str:
     return "Cast it, for example array.astype(np.float32)."
 
 
-def _converted(value: Any, dtype: np.dtype[Any] | None, place: str) -> np.ndarray[Any, Any]:
+def _converted(value: Any, dtype: np.dtype[Any] | None, where: str) -> np.ndarray[Any, Any]:
     """Convert a value that is not a plain array. The result may have any dtype."""
     try:
         if _is_python(value):
             return _from_python(value, dtype)
         if isinstance(value, (list, tuple)):
-            return _stacked(_with_arrays(value, place))
+            return _stacked(_with_arrays(value, where))
         array = np.asanyarray(value)
     except (SpecError, MemoryError):
         raise
     except RecursionError:
         raise SpecError(
-            f"{place} got {kind_of(value)} that {endless(value)}. Pass arrays, or lists of numbers."
+            f"{where} got {kind_of(value)} that {endless(value)}. Pass arrays, or lists of numbers."
         ) from None
     except Exception as error:  # `__array__` is user code and may raise anything
         if _is_of_tensorflow(value):
-            raise SpecError(f"{place} got {kind_of(value)}, expected an array.{_cure(value)}") from None
+            raise SpecError(f"{where} got {kind_of(value)}, expected an array.{_cure(value)}") from None
         target = "an array" if dtype is None else f"{dtype.name} values"
         raise SpecError(
-            f"{place} got {kind_of(value)} that cannot be converted to {target}: {str(error).rstrip('.')}."
+            f"{where} got {kind_of(value)} that cannot be converted to {target}: {str(error).rstrip('.')}."
             f"{_cure(value)}"
         ) from error
-    _check_exact(value, array, place)
+    _check_exact(value, array, where)
     return np.asarray(array)
 
 
-def _check_exact(value: Any, array: np.ndarray[Any, Any], place: str) -> None:
+def _check_exact(value: Any, array: np.ndarray[Any, Any], where: str) -> None:
     """Raise if the conversion of `value` to `array` lost information."""
     if isinstance(array, np.ma.MaskedArray):
         raise SpecError(
-            f"{place} got a masked array, and a tensor has no mask: the masked values would be trained on. Fill "
+            f"{where} got a masked array, and a tensor has no mask: the masked values would be trained on. Fill "
             "them in: array.filled(value)."
         )
     if isinstance(array, np.matrix):
         raise SpecError(
-            f"{place} got a np.matrix, whose rows are matrices too. Convert it to an array: np.asarray(matrix)."
+            f"{where} got a np.matrix, whose rows are matrices too. Convert it to an array: np.asarray(matrix)."
         )
     if array.ndim == 0 and array.dtype == object and not isinstance(array.item(), (bytes, str)):
-        raise SpecError(f"{place} got {kind_of(value)}, expected an array.{_cure(value)}")
+        raise SpecError(f"{where} got {kind_of(value)}, expected an array.{_cure(value)}")
     nulls = getattr(value, "null_count", 0)
     if isinstance(nulls, int) and nulls:
         raise SpecError(
-            f"{place} got {kind_of(value)} with {nulls} missing values, which a tensor cannot hold.{_cure(value)}"
+            f"{where} got {kind_of(value)} with {nulls} missing values, which a tensor cannot hold.{_cure(value)}"
         )
     odd = next((each for each in _own_dtypes(value) if not _is_the_same(each, array.dtype)), None)
     if odd is not None:
         raise SpecError(
-            f"{place} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values "
+            f"{where} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values "
             f"or marks of missing values could be lost.{_cure(value)}"
         )
 
@@ -269,15 +269,15 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _with_arrays(value: Any, place: str) -> Any:
+def _with_arrays(value: Any, where: str) -> Any:
     """Check each array in a nested list. numpy would silently drop masks and other extensions."""
     if type(value) is np.ndarray:  # before the checks for abstract classes, which take longer
-        return checked_array(value, None, place)
+        return checked_array(value, None, where)
     if isinstance(value, (list, tuple)):
-        return [_with_arrays(element, place) for element in value]
+        return [_with_arrays(element, where) for element in value]
     if isinstance(value, _PYTHON_VALUES) or value is None:
         return value
-    return checked_array(value, None, place)
+    return checked_array(value, None, where)
 
 
 def _stacked(parts: Any) -> np.ndarray[Any, Any]:
@@ -324,7 +324,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
             raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
         with np.errstate(invalid="ignore"):
             if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
-                # numpy makes floats of integers if one of them exceeds int64, and floats drop digits.
+                # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
                 exact = np.array(value, object)
                 fitted = _exact_integers(value, exact, dtype)
             else:
@@ -347,7 +347,7 @@ def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np
 
 
 def _check_rounding(value: Any, floats: np.ndarray[Any, Any]) -> None:
-    """Raise if an integer in `value` is another number in `floats`. Fractions may be rounded, identifiers may not."""
+    """Raise if an integer of `value` was rounded in `floats`. Fractions may be rounded, identifiers may not."""
     if floats.ndim and (np.abs(floats) < _first_rounded(floats.dtype)).all():
         return
     if isinstance(value, list) and {float}.issuperset(map(type, value)):  # a list of large floats costs little more
@@ -386,10 +386,10 @@ def _exact_integers(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any
 
 def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return next(each for each in exact.flat if not (isinstance(each, int) and low <= each <= high))
+    return next(number for number in exact.flat if not (isinstance(number, int) and low <= number <= high))
 
 
-def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
+def _as_bytes(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
     """Convert an array of strings to `bytes` objects. Text is encoded as UTF-8, as in TensorFlow."""
     if array.dtype.kind == "S":
         return array.astype(object)
@@ -399,22 +399,22 @@ def _as_bytes(array: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
         return objects
     strings = np.empty(len(elements), object)
     try:
-        strings[:] = [each.encode() if type(each) is str else _checked_bytes(each, place) for each in elements]
+        strings[:] = [each.encode() if type(each) is str else _checked_bytes(each, where) for each in elements]
     except UnicodeEncodeError as error:
         raise SpecError(
-            f"{place} got the string {error.object!r:.60}, which cannot be encoded as UTF-8: "
+            f"{where} got the string {error.object!r:.60}, which cannot be encoded as UTF-8: "
             f"{error.object[error.start]!r} is a lone surrogate. Pass bytes: text.encode('utf-8', 'surrogateescape')."
         ) from error
     return strings.reshape(objects.shape)
 
 
-def _checked_bytes(element: Any, place: str) -> bytes:
+def _checked_bytes(element: Any, where: str) -> bytes:
     if isinstance(element, bytes):
         return element
     if isinstance(element, str):
         return element.encode()
     raise SpecError(
-        f"{place} got an array of Python objects (the first has type {type(element).__name__}), expected "
+        f"{where} got an array of Python objects (the first has type {type(element).__name__}), expected "
         f"numbers or strings. {_element_cure(element)}"
     )
 

@@ -54,7 +54,7 @@ class Conformer:
         return [array for leaf in conform(self._spec, batch, owner) for array in arrays_of(leaf)]
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Return the number of records in the arrays of a batch. None if it is the number of rows in the first."""
+        """Return the number of records in the arrays of a batch; None if the rows of the first array are records."""
         if isinstance(self._first, RaggedSpec):
             return len(arrays[1]) - 1
         return int(arrays[2][0]) if isinstance(self._first, SparseSpec) else None
@@ -95,7 +95,7 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[Any]:
 
 
 def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: str) -> None:
-    """Raise if components have different numbers of records. TensorFlow may not see it in a sparse or ragged one."""
+    """Raise if components have different numbers of records. TensorFlow may not notice it in sparse or ragged ones."""
     counted = [
         (path, len(value))
         for leaf, value, path in zip(leaves, values, paths)
@@ -148,16 +148,16 @@ def _cast_cure(got: np.dtype[Any], declared: np.dtype[Any]) -> str:
     return f"Cast it: array.astype({target}), or declare {got.name}."
 
 
-def _conform_composite(declared: CompositeSpec, value: Any, place: str) -> Any:
+def _conform_composite(declared: CompositeSpec, value: Any, where: str) -> Any:
     if isinstance(value, list) and isinstance(declared, RaggedSpec):
-        value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, place)
+        value = ragged_of_rows(value, declared.ragged_rank, declared.dtype, where)
     if not is_composite(value):
-        raise SpecError(f"{place} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
-    found = as_composite(value)
-    if isinstance(found, RaggedValue) is not isinstance(declared, RaggedSpec):
-        got = found._checked(place)._spec(None)
-        raise SpecError(f"{place} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
-    return declared.conformed(found, place)
+        raise SpecError(f"{where} got {kind_of(value)}, expected {declared}. {_CURES[type(declared)]}")
+    composite = as_composite(value)
+    if isinstance(composite, RaggedValue) is not isinstance(declared, RaggedSpec):
+        got = composite._checked(where)._spec(None)
+        raise SpecError(f"{where} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
+    return declared.conformed(composite, where)
 
 
 def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:

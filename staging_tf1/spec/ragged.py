@@ -102,20 +102,20 @@ class RaggedValue:
         shape = (None,) * (rank + 1) + self.flat_values.shape[1:]
         return RaggedSpec(shape, self.flat_values.dtype, rank, self.nested_row_splits[0].dtype, name)
 
-    def _checked(self, place: str, dtype: np.dtype[Any] | None = None) -> RaggedValue:
+    def _checked(self, where: str, dtype: np.dtype[Any] | None = None) -> RaggedValue:
         """Return the value in arrays that can be fed. `dtype` is for lists of numbers.
 
         Raises SpecError if it is malformed: TensorFlow would read the wrong rows, or past the end of the values.
         """
-        flat = as_array(self.flat_values, dtype, f"{place}: flat_values")
+        flat = as_array(self.flat_values, dtype, f"{where}: flat_values")
         if not flat.ndim:
-            raise SpecError(f"{place} got flat_values that are one value, expected an array [n, ...]. {_REBUILD}")
-        nested = [_checked_splits(splits, place) for splits in self.nested_row_splits]
+            raise SpecError(f"{where} got flat_values that are one value, expected an array [n, ...]. {_REBUILD}")
+        nested = [_checked_splits(splits, where) for splits in self.nested_row_splits]
         if not nested:
-            raise SpecError(f"{place} got a ragged value without row_splits, expected at least one array. {_REBUILD}")
+            raise SpecError(f"{where} got a ragged value without row_splits, expected at least one array. {_REBUILD}")
         wide = max(nested, key=lambda splits: splits.dtype.itemsize).dtype
         for splits, inner in zip(nested, [*(len(splits) - 1 for splits in nested[1:]), len(flat)]):
-            _check_ends(splits, inner, place)
+            _check_ends(splits, inner, where)
         return RaggedValue(flat, tuple(splits.astype(wide, copy=False) for splits in nested))
 
 
@@ -158,58 +158,58 @@ class RaggedSpec:
     def __str__(self) -> str:
         return f"ragged {describe(self.dtype, self.shape)}"
 
-    def conformed(self, value: Any, place: str) -> RaggedValue:
+    def conformed(self, value: Any, where: str) -> RaggedValue:
         """Return a ragged value that fits, checked. Raises SpecError if it does not."""
-        checked: RaggedValue = value._checked(place, self.dtype)
+        checked: RaggedValue = value._checked(where, self.dtype)
         got = checked._spec(None)
         if got.ragged_rank != self.ragged_rank:
             raise SpecError(
-                f"{place} got {got} (ragged_rank={got.ragged_rank}), expected {self} (ragged_rank={self.ragged_rank}). "
+                f"{where} got {got} (ragged_rank={got.ragged_rank}), expected {self} (ragged_rank={self.ragged_rank}). "
                 "All batches of a component need the same ragged_rank: RaggedValue.from_rows(rows, ragged_rank=...)."
             )
         if got.dtype != self.dtype:
-            raise SpecError(f"{place} got {got}, expected {self}. Cast its flat_values, or declare {got.dtype.name}.")
-        self._check_shape(checked, place)
-        return RaggedValue(checked.flat_values, tuple(self._cast(each, place) for each in checked.nested_row_splits))
+            raise SpecError(f"{where} got {got}, expected {self}. Cast its flat_values, or declare {got.dtype.name}.")
+        self._check_shape(checked, where)
+        return RaggedValue(checked.flat_values, tuple(self._cast(each, where) for each in checked.nested_row_splits))
 
-    def _check_shape(self, value: RaggedValue, place: str) -> None:
+    def _check_shape(self, value: RaggedValue, where: str) -> None:
         sizes = [len(value), *(_common_length(splits) for splits in value.nested_row_splits)]
         shape = (*sizes, *value.flat_values.shape[1:])
         if self.shape is None or (len(shape) == len(self.shape) and all(map(_fits_dim, shape, self.shape))):
             return
         shown = tuple(None if size == -1 else size for size in shape)
         raise SpecError(
-            f"{place} got ragged {describe(value.flat_values.dtype, shown)}, expected {self}. Declare None for a "
+            f"{where} got ragged {describe(value.flat_values.dtype, shown)}, expected {self}. Declare None for a "
             "dimension that varies."
         )
 
-    def _cast(self, splits: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
+    def _cast(self, splits: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
         if splits[-1] > np.iinfo(self.row_splits_dtype).max:
             raise SpecError(
-                f"{place} got row_splits up to {splits[-1]}, expected {self.row_splits_dtype}. Declare "
+                f"{where} got row_splits up to {splits[-1]}, expected {self.row_splits_dtype}. Declare "
                 "row_splits_dtype=tf.int64."
             )
         return splits.astype(self.row_splits_dtype, copy=False)
 
 
-def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, place: str) -> RaggedValue:
-    """Do what `RaggedValue.from_rows` does. `place` begins the messages."""
-    splits, innermost = open_rows(rows, ragged_rank, place)
+def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, where: str) -> RaggedValue:
+    """Do what `RaggedValue.from_rows` does. `where` begins the messages."""
+    splits, innermost = open_rows(rows, ragged_rank, where)
     if dtype is None:
         known = [row for row in innermost if not (isinstance(row, (list, tuple)) and not row)]
-        dtype = as_array(known[0] if known else [], None, place).dtype
-    arrays = [as_array(row, dtype, place) for row in innermost]
+        dtype = as_array(known[0] if known else [], None, where).dtype
+    arrays = [as_array(row, dtype, where) for row in innermost]
     for array in arrays:
         if array.dtype != dtype or not array.ndim or array.shape[1:] != arrays[0].shape[1:]:
             expected = describe(dtype, (None, *arrays[0].shape[1:]))
             raise SpecError(
-                f"{place} got a row that is {describe(array.dtype, array.shape)}, expected {expected}. All rows need "
+                f"{where} got a row that is {describe(array.dtype, array.shape)}, expected {expected}. All rows need "
                 "one dtype, and one size in the dimensions after the ragged ones."
             )
     return RaggedValue(np.concatenate(arrays) if arrays else np.empty(0, dtype), tuple(splits))
 
 
-def open_rows(rows: Any, ragged_rank: int, place: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
+def open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
     """Open `ragged_rank` dimensions of a list of rows.
 
     Returns the row splits of each dimension, int64 [rows + 1], and the innermost rows. Raises SpecError if a row has no
@@ -225,7 +225,7 @@ def open_rows(rows: Any, ragged_rank: int, place: str) -> tuple[list[np.ndarray[
         except TypeError:
             odd = next(row for row in rows if not hasattr(row, "__len__") or np.ndim(row) == 0)
             raise SpecError(
-                f"{place} got {kind_of(odd)} as a row, expected a list or array. Lower ragged_rank, or nest the rows."
+                f"{where} got {kind_of(odd)} as a row, expected a list or array. Lower ragged_rank, or nest the rows."
             ) from None
         nested.append(splits)
     return nested, list(rows)
@@ -250,27 +250,27 @@ def _part(values: Any, begin: int, end: int) -> Any:
     return RaggedValue(cut, (bounds - bounds[0],))
 
 
-def _checked_splits(splits: Any, place: str) -> np.ndarray[Any, Any]:
-    array = as_array(splits, np.dtype(np.int64), f"{place}: row_splits")
+def _checked_splits(splits: Any, where: str) -> np.ndarray[Any, Any]:
+    array = as_array(splits, np.dtype(np.int64), f"{where}: row_splits")
     if array.dtype not in (np.int64, np.int32) or array.ndim != 1 or not len(array):
         got = describe(array.dtype, array.shape)
-        raise SpecError(f"{place} got row_splits that are {got}, expected int64 [rows + 1]. {_REBUILD}")
+        raise SpecError(f"{where} got row_splits that are {got}, expected int64 [rows + 1]. {_REBUILD}")
     return array
 
 
-def _check_ends(splits: np.ndarray[Any, Any], inner: int, place: str) -> None:
+def _check_ends(splits: np.ndarray[Any, Any], inner: int, where: str) -> None:
     if splits[0]:
-        raise SpecError(f"{place} got row_splits that start at {splits[0]}, expected 0. {_REBUILD}")
+        raise SpecError(f"{where} got row_splits that start at {splits[0]}, expected 0. {_REBUILD}")
     falls = splits[1:] < splits[:-1]
     if falls.any():
         row = int(falls.argmax())
         raise SpecError(
-            f"{place} got row_splits that fall from {splits[row]} to {splits[row + 1]} at row {row}, expected "
+            f"{where} got row_splits that fall from {splits[row]} to {splits[row + 1]} at row {row}, expected "
             f"splits that never fall. {_REBUILD}"
         )
     if splits[-1] != inner:
         raise SpecError(
-            f"{place} got row_splits that end at {splits[-1]}, expected {inner}, the number of values. {_REBUILD}"
+            f"{where} got row_splits that end at {splits[-1]}, expected {inner}, the number of values. {_REBUILD}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Sparse components: the values that are present and their places, in the arrays of a `tf.SparseTensor`."""
+"""Sparse components: the values that are present and their indices, in the arrays of a `tf.SparseTensor`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SparseValue:
     are checked when the batch is delivered.
 
     Attributes:
-      indices: the place of each value, in order and without repetition: int64 [n, rank].
+      indices: the index of each value, in order and without repetition: int64 [n, rank].
       values: the values: [n].
       dense_shape: the shape of the whole array: int64 [rank]. The first dimension counts the records of the batch.
 
@@ -56,30 +56,30 @@ class SparseValue:
         """Return the spec of a checked value. Only its rank is known, because the shape is data."""
         return SparseSpec((None,) * len(self.dense_shape), self.values.dtype, name)
 
-    def _checked(self, place: str, dtype: np.dtype[Any] | None = None) -> SparseValue:
+    def _checked(self, where: str, dtype: np.dtype[Any] | None = None) -> SparseValue:
         """Return the value in arrays that can be fed. `dtype` is for lists of numbers.
 
         Raises SpecError if it is malformed. TensorFlow does not check: with such values many ops compute wrong results.
         """
-        indices = _integers(self.indices, place, "indices", "[n, rank]", 2)
-        values = as_array(self.values, dtype, f"{place}: values")
-        shape = _integers(self.dense_shape, place, "dense_shape", "[rank]", 1)
+        indices = _integers(self.indices, where, "indices", "[n, rank]", 2)
+        values = as_array(self.values, dtype, f"{where}: values")
+        shape = _integers(self.dense_shape, where, "dense_shape", "[rank]", 1)
         if values.shape != indices.shape[:1]:
             raise SpecError(
-                f"{place} got {len(indices)} indices and values that are {describe(values.dtype, values.shape)}, "
+                f"{where} got {len(indices)} indices and values that are {describe(values.dtype, values.shape)}, "
                 "expected one value for each row of indices."
             )
         if not len(shape) or (shape < 0).any():
             raise SpecError(
-                f"{place} got dense_shape={shape.tolist()}, expected a size of 0 or more for each dimension, the "
+                f"{where} got dense_shape={shape.tolist()}, expected a size of 0 or more for each dimension, the "
                 "records of the batch first."
             )
         if indices.shape[1] != len(shape):
             raise SpecError(
-                f"{place} got indices {list(indices.shape)} and dense_shape={shape.tolist()}, expected indices "
+                f"{where} got indices {list(indices.shape)} and dense_shape={shape.tolist()}, expected indices "
                 f"[{len(indices)}, {len(shape)}]: one column for each dimension."
             )
-        _check_places(indices, shape, place)
+        _check_indices(indices, shape, where)
         return SparseValue(indices, values, shape)
 
 
@@ -113,13 +113,13 @@ class SparseSpec:
     def __str__(self) -> str:
         return f"sparse {describe(self.dtype, self.shape)}"
 
-    def conformed(self, value: Any, place: str) -> SparseValue:
+    def conformed(self, value: Any, where: str) -> SparseValue:
         """Return a sparse value that fits, checked. Raises SpecError if it does not."""
-        checked: SparseValue = value._checked(place, self.dtype)
+        checked: SparseValue = value._checked(where, self.dtype)
         dtype, shape = checked.values.dtype, tuple(checked.dense_shape.tolist())
         if dtype != self.dtype:
             raise SpecError(
-                f"{place} got sparse {describe(dtype, shape)}, expected {self}. Cast its values, or declare "
+                f"{where} got sparse {describe(dtype, shape)}, expected {self}. Cast its values, or declare "
                 f"{dtype.name}."
             )
         declared = self.shape
@@ -128,25 +128,25 @@ class SparseSpec:
         ):
             return checked
         raise SpecError(
-            f"{place} got dense_shape={list(shape)}, expected {self}. Declare None for a dimension that varies between "
+            f"{where} got dense_shape={list(shape)}, expected {self}. Declare None for a dimension that varies between "
             "batches, or give all batches one shape."
         )
 
 
-def _integers(value: Any, place: str, name: str, expected: str, rank: int) -> np.ndarray[Any, Any]:
-    array = as_array(value, np.dtype(np.int64), f"{place}: {name}")
+def _integers(value: Any, where: str, name: str, expected: str, rank: int) -> np.ndarray[Any, Any]:
+    array = as_array(value, np.dtype(np.int64), f"{where}: {name}")
     if array.dtype.kind not in "iu" or array.ndim != rank or (array.dtype == np.uint64 and array.size):
         got = describe(array.dtype, array.shape)
-        raise SpecError(f"{place} got {name} as {got}, expected int64 {expected}. Cast: {name}.astype(np.int64).")
+        raise SpecError(f"{where} got {name} as {got}, expected int64 {expected}. Cast: {name}.astype(np.int64).")
     return array.astype(np.int64, copy=False)
 
 
-def _check_places(indices: np.ndarray[Any, Any], shape: np.ndarray[Any, Any], place: str) -> None:
+def _check_indices(indices: np.ndarray[Any, Any], shape: np.ndarray[Any, Any], where: str) -> None:
     outside = ((indices < 0) | (indices >= shape)).any(axis=1)
     if outside.any():
         row = int(outside.argmax())
         raise SpecError(
-            f"{place} got index {indices[row].tolist()} for value {row}, expected an index within "
+            f"{where} got index {indices[row].tolist()} for value {row}, expected an index within "
             f"dense_shape={shape.tolist()}. Raise dense_shape, or drop the value."
         )
     steps = np.diff(indices, axis=0)
@@ -158,4 +158,4 @@ def _check_places(indices: np.ndarray[Any, Any], shape: np.ndarray[Any, Any], pl
         before, after = indices[row].tolist(), indices[row + 1].tolist()
         problem = f"index {after} twice" if before == after else f"index {after} after {before}"
         cure = "Add up or drop the repeated values." if before == after else _SORT
-        raise SpecError(f"{place} got {problem}, expected indices in ascending order without repetition. {cure}")
+        raise SpecError(f"{where} got {problem}, expected indices in ascending order without repetition. {cure}")

@@ -180,19 +180,19 @@ def _maker(what: str, source: Any) -> Callable[[], Any]:
     function(what, "source", source, expected)
 
     def make() -> Any:
-        made = source()
-        if not isinstance(made, (Source, StreamSource)):
-            raise TypeError(f"{what} got a function as source that returns {shown(made)}, expected {expected}.")
-        return made
+        created = source()
+        if not isinstance(created, (Source, StreamSource)):
+            raise TypeError(f"{what} got a function as source that returns {shown(created)}, expected {expected}.")
+        return created
 
     return make
 
 
 def _with_random_access(what: str, source: Any) -> Source:
-    made = _maker(what, source)()
-    if not isinstance(made, Source):
-        raise TypeError(f"{made!r} does not support random access. Use assert_resumes_everywhere.")
-    return made
+    created = _maker(what, source)()
+    if not isinstance(created, Source):
+        raise TypeError(f"{created!r} does not support random access. Use assert_resumes_everywhere.")
+    return created
 
 
 def _count(what: str, source: Source, max_batches: Any) -> int:

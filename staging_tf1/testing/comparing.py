@@ -27,9 +27,9 @@ def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
     Raises:
       AssertionError: they differ; the message names the component and the first value.
     """
-    paths, found = [path for path, _ in expected], [path for path, _ in got]
-    if paths != found:
-        raise AssertionError(f"{what} has the components {found}, expected {paths} as in the first read.")
+    paths, got_paths = [path for path, _ in expected], [path for path, _ in got]
+    if paths != got_paths:
+        raise AssertionError(f"{what} has the components {got_paths}, expected {paths} as in the first read.")
     for (path, first), (_, second) in zip(expected, got):
         component = f" component {path!r}" if path else ""
         if (first.dtype, first.shape) != (second.dtype, second.shape):
@@ -41,8 +41,8 @@ def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
         # Two NaNs count as equal. Only NaN differs from itself, in every dtype.
         differs &= ~np.asarray((first != first) & (second != second))
         if differs.any():
-            place = tuple(int(axis[0]) for axis in np.nonzero(differs))
+            index = tuple(int(axis[0]) for axis in np.nonzero(differs))
             raise AssertionError(
                 f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
-                f"{list(place)}: got {second[place]!r}, expected {first[place]!r} as in the first read."
+                f"{list(index)}: got {second[index]!r}, expected {first[index]!r} as in the first read."
             )

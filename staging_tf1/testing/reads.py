@@ -13,7 +13,7 @@ from staging_tf1.sources.base import Source
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import conform
 from staging_tf1.testing.comparing import arrays_in, assert_same, copied
-from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.pool import PoolOptions, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
 
 
@@ -106,7 +106,7 @@ class Trial:
 
     def __init__(self, source: Source, processes: int) -> None:
         witness = cast(Source, _Witness(source))
-        self._pool = WorkerPool(Job("trial", processes, SharedShipment([witness], users=1)))
+        self._pool = WorkerPool(PoolOptions("trial", processes, SharedShipment([witness], users=1)))
         self.has_tensorflow = False
 
     def __enter__(self) -> Trial:
@@ -117,9 +117,9 @@ class Trial:
 
     def batch(self, number: int) -> Any:
         """Return batch `number`, made by a worker. Raises what the source raises, or why no worker can make it."""
-        made = self._pool.make(number).batch
-        self.has_tensorflow |= bool(made["tensorflow"])
-        return made["batch"]
+        batch = self._pool.make(number).batch
+        self.has_tensorflow |= bool(batch["tensorflow"])
+        return batch["batch"]
 
 
 class _Witness:
@@ -129,5 +129,5 @@ class _Witness:
         self._source, self.gives_away = source, source.gives_away
 
     def batch(self, index: int) -> Any:
-        made = self._source.batch(index)
-        return {"batch": made, "tensorflow": np.array("tensorflow" in sys.modules)}
+        batch = self._source.batch(index)
+        return {"batch": batch, "tensorflow": np.array("tensorflow" in sys.modules)}

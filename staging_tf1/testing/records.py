@@ -42,6 +42,6 @@ def _rows(leaf: Any) -> Any:
     if isinstance(composite, RaggedValue):
         return [repr(row).encode() for row in composite.to_list()]
     rows: list[list[Any]] = [[] for _ in range(len(composite))]
-    for (row, *place), value in zip(np.asarray(composite.indices).tolist(), np.asarray(composite.values).tolist()):
-        rows[row].append((place, value))
+    for (row, *index), value in zip(np.asarray(composite.indices).tolist(), np.asarray(composite.values).tolist()):
+        rows[row].append((index, value))
     return [repr(row).encode() for row in rows]

@@ -20,7 +20,7 @@ __all__ = ["Elements"]
 
 # The bytes of records that are fetched at once, and the most records.
 _BYTES_AT_ONCE, _MOST_AT_ONCE = 4 << 20, 256
-# What a string counts as. Its size is unknown, and it may be an image or a document.
+# The size that a string counts as. It is unknown, and may be that of an image or a document.
 _BYTES_OF_STRING = 512 << 10
 # Ops whose values belong to a session, and what they are.
 _OF_A_SESSION = {
@@ -47,7 +47,7 @@ class Elements:
         self._dataset, self._what = dataset, what
         self.spec = _spec_of(dataset, what)
         variant = tf.data.experimental.to_variant(dataset)
-        self._copy = None if _is_eager(variant) else _Copy(variant, dataset.element_spec, what)
+        self._copy = None if hasattr(variant, "numpy") else _Copy(variant, dataset.element_spec, what)
         count = self._cardinality()
         self.count = count if count >= 0 else None
         self.endless = count == tf.data.experimental.INFINITE_CARDINALITY
@@ -60,9 +60,9 @@ class Elements:
             return int(session.run(self._copy.cardinality))
 
     def blocks(self, most: int | None) -> Iterator[tuple[Any, bool]]:
-        """Yield the elements one by one, or several at once, stacked, where all have the same shape.
+        """Yield the elements one by one; or several stacked, if all have the same shape.
 
-        Each comes with whether it is such a stack. At most `most` elements are needed; None is all.
+        Each comes with whether it is a stack. At most `most` elements are needed; None is all.
         """
         size = self._at_once() if most is None else min(self._at_once(), most)
         stacked = size > 1
@@ -100,14 +100,10 @@ def _stacked(dataset: Any, size: int | None) -> Any:
     return dataset.prefetch(2) if size is None else dataset.batch(size).prefetch(2)
 
 
-def _is_eager(variant: Any) -> bool:
-    return hasattr(variant, "numpy")
-
-
 def _spec_of(dataset: Any, what: str) -> Any:
     leaves = []
-    found = dataset.element_spec
-    for path, leaf in flatten_with_paths(found):
+    element_spec = dataset.element_spec
+    for path, leaf in flatten_with_paths(element_spec):
         if not isinstance(leaf, tf.TensorSpec):
             cure = "Make it dense in the pipeline, for example with to_tensor() or tf.sparse.to_dense()."
             kind = type(leaf).__name__.removesuffix("Spec")
@@ -115,7 +111,7 @@ def _spec_of(dataset: Any, what: str) -> Any:
         leaves.append(ArraySpec(leaf.shape, leaf.dtype, path or None))
     if not leaves:
         raise SpecError(f"{what} got a dataset without components, expected at least one tensor.")
-    return pack(found, leaves)
+    return pack(element_spec, leaves)
 
 
 class _Copy:
@@ -146,7 +142,7 @@ class _Copy:
         return tf.data.experimental.from_variant(self._variant, self._element_spec)
 
     def session(self) -> Any:
-        """Make a session with its own threads. All others of a process share a pool, of the size for the first one."""
+        """Make a session with its own threads. Other sessions share one pool, whose size the first one decides."""
         config = tf.ConfigProto(use_per_session_threads=True, allow_soft_placement=True, device_count={"GPU": 0})
         return tf.Session(graph=self._graph, config=config)
 
@@ -168,14 +164,14 @@ class _Copy:
 
 def _behind(ops: Sequence[Any]) -> set[Any]:
     """Return the ops and everything that they depend on."""
-    found, todo = set(ops), list(ops)
+    reached, todo = set(ops), list(ops)
     while todo:
         op = todo.pop()
         for each in [*(tensor.op for tensor in op.inputs), *op.control_inputs]:
-            if each not in found:
-                found.add(each)
+            if each not in reached:
+                reached.add(each)
                 todo.append(each)
-    return found
+    return reached
 
 
 def _fills_one_of(op: Any, nodes: set[Any]) -> bool:

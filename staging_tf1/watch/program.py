@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from staging_tf1._tf import around_runs, is_closed
+from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
@@ -103,4 +103,4 @@ def watch_program(secs: float, say: Callable[[str], None]) -> None:
       say: called with the report, in a thread.
     """
     if secs:
-        around_runs(_Program(secs, say).around)
+        wrap_runs(_Program(secs, say).around)

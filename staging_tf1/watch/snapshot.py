@@ -17,7 +17,7 @@ from staging_tf1.graph.data_service import service_behind
 from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
 from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by
 from staging_tf1.graph.sink import queue_key
-from staging_tf1.graph.sync_tokens import is_token_queue
+from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.watch.tasks import tasks_of
 from staging_tf1.watch.thread_location import users_place
@@ -132,7 +132,7 @@ class Observer:
             is_remote=bool(session.sess_str),
             over=over,
             may_be_over=may_be_over,
-            is_sync=probe.is_queue and is_token_queue(self._graph.get_operation_by_name(probe.key)),
+            is_sync=probe.is_queue and is_sync_token_queue(self._graph.get_operation_by_name(probe.key)),
             has_put=probe.key in self._all.puts,
             has_take=probe.key in self._all.takes,
         )

@@ -1,4 +1,4 @@
-"""`Arena`: the memory of one slot in the worker that writes batches to it."""
+"""`Arena`: the memory of one buffer in the worker that writes batches to it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from staging_tf1.sources.aligned import ALIGNMENT_BYTES, Memory
 
 __all__ = ["Arena", "mapped", "rounded"]
 
-# By default Python keeps a copy of the descriptor, only to resize the mapping. Slots would use up the limit of open
-# files.
+# By default Python keeps a copy of the descriptor for resizing. Many buffers would then exceed the limit of open files.
 _OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 # Beyond this number of arrays alive at a time, looking for a gap takes longer than the copy that it saves.
 _MOST_ALIVE = 256
@@ -38,13 +37,13 @@ def rounded(nbytes: int) -> int:
 
 
 class Arena:
-    """Allocates arrays in a mapped slot. Thread-safe.
+    """Allocates arrays in a mapped buffer. Thread-safe.
 
-    A batch is made in a slot only after the training process has released it. Within the slot, a region is free when
+    A batch is made in a buffer only after the training process has released it. Within it, a region is free when
     the array in it has been freed here: a source may keep an array of an earlier batch.
 
     Attributes:
-      peak: the size that the slot needs to hold all arrays that were alive at the same time since `begin`.
+      peak: the size that the buffer needs to hold all arrays that were alive at the same time since `begin`.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -64,21 +63,21 @@ class Arena:
             self.peak = max((region.end for region in self._regions), default=0)
 
     def pack(self) -> None:
-        """Begin to pack the batch: `allocate` uses all gaps of the slot, for any number of arrays."""
+        """Begin to pack the batch: `allocate` uses all gaps of the buffer, for any number of arrays."""
         with self._lock:
-            # Arrays that are elsewhere hold a place only for `peak`.
+            # Regions of arrays that are elsewhere are only kept for `peak`.
             self._regions = [region for region in self._regions if region.end <= self.size]
             self._is_packing = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether no array is in the slot."""
+        """Whether no array is in the buffer."""
         with self._lock:
             self._forget()
             return not self._regions
 
     def allocate(self, nbytes: int) -> Memory | None:
-        """Return memory on a 64-byte boundary: in the slot if it has room, else elsewhere.
+        """Return memory on a 64-byte boundary: in the buffer if it has room, else elsewhere.
 
         Returns None if too many arrays are alive. The caller then uses other memory.
         """
@@ -90,18 +89,18 @@ class Arena:
                 is_crowded = len(self._regions) >= _MOST_ALIVE
             if is_crowded and not self._is_packing:
                 return None
-            place, begin = self._behind() if is_crowded else self._gap(nbytes)
+            index, begin = self._behind() if is_crowded else self._gap(nbytes)
             end = begin + nbytes
             if end <= self.size:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8, self._map, begin)
             else:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8)
-            self._regions.insert(place, _Region(begin, end, weakref.ref(memory)))
+            self._regions.insert(index, _Region(begin, end, weakref.ref(memory)))
             self.peak = max(self.peak, end)
             return memory
 
     def offset_of(self, array: np.ndarray[Any, Any]) -> int | None:
-        """Return where in the slot an array begins. None if it is elsewhere, not contiguous or not aligned."""
+        """Return where in the buffer an array begins. None if it is elsewhere, not contiguous or not aligned."""
         if not array.flags.c_contiguous:
             return None
         offset = int(array.__array_interface__["data"][0]) - self.address
@@ -113,11 +112,11 @@ class Arena:
             self._regions = [region for region in self._regions if region.memory() is not None]
 
     def _gap(self, nbytes: int) -> tuple[int, int]:
-        """Find the first gap of `nbytes`: its place among the regions, and where it begins."""
+        """Find the first gap of `nbytes`: its index among the regions, and where it begins."""
         begin = 0
-        for place, region in enumerate(self._regions):
+        for index, region in enumerate(self._regions):
             if region.begin - begin >= nbytes:
-                return place, begin
+                return index, begin
             begin = rounded(region.end)
         return len(self._regions), begin
 

@@ -1,4 +1,4 @@
-"""How a batch travels: its arrays in a slot, and the rest of it pickled.
+"""How a batch travels: its arrays in a buffer, and the rest of it pickled.
 
 The pickled part holds the structure of the batch, and values that are not arrays. They are checked in the training
 process, as if a thread had made them.
@@ -26,7 +26,7 @@ _STRING_BYTES = 16 << 10
 
 
 class TooSmall(Exception):
-    """The slot cannot hold the batch, which needs `nbytes`."""
+    """The buffer cannot hold the batch, which needs `nbytes`."""
 
     def __init__(self, nbytes: int) -> None:
         super().__init__(nbytes)
@@ -34,15 +34,15 @@ class TooSmall(Exception):
 
 
 def packed(batch: Any, arena: Arena, *, keeps: bool) -> bytes:
-    """Move the arrays of a batch into the slot, unless they are there, and pickle the rest.
+    """Move the arrays of a batch into the buffer, unless they are there, and pickle the rest.
 
     Args:
       batch: the batch.
-      arena: the slot.
-      keeps: whether the source keeps its arrays. They are then copied even if they are in the slot.
+      arena: the buffer.
+      keeps: whether the source keeps its arrays. They are then copied even if they are in the buffer.
 
     Raises:
-      TooSmall: the slot has no room for them.
+      TooSmall: the buffer has no room for them.
     """
     file = io.BytesIO()
     arena.pack()
@@ -54,17 +54,17 @@ def packed(batch: Any, arena: Arena, *, keeps: bool) -> bytes:
 
 
 def unpacked(payload: Any, memory: np.ndarray[Any, Any]) -> Any:
-    """Return the batch of `packed`. Its arrays are views of `memory`, the slot."""
+    """Return the batch of `packed`. Its arrays are views of `memory`, the buffer."""
     return pickle.loads(payload, buffers=itertools.repeat(memory))
 
 
 class _Packing(pickle.Pickler):
     def __init__(self, file: io.BytesIO, arena: Arena, keeps: bool) -> None:
-        slot = pickle.PickleBuffer(bytearray(1))
-        # The training process supplies the slot, and no other buffer. Without `self`, because a cycle would keep the
-        # arrays in `_used` alive.
-        super().__init__(file, 5, buffer_callback=lambda buffer: buffer is not slot)
-        self._arena, self._keeps, self._slot = arena, keeps, slot
+        buffer = pickle.PickleBuffer(bytearray(1))
+        # The training process supplies this one, and no other. Without `self`, because a cycle would keep the arrays in
+        # `_used` alive.
+        super().__init__(file, 5, buffer_callback=lambda other: other is not buffer)
+        self._arena, self._keeps, self._buffer = arena, keeps, buffer
         self._used: list[Any] = []
         self.needed, self.missing = 0, False
 
@@ -82,21 +82,21 @@ class _Packing(pickle.Pickler):
         if value.dtype.hasobject:
             return NotImplemented
         dtype = value.dtype.str if is_plain(value) else value.dtype
-        return _array_at, (self._slot, self._place(value), dtype, value.shape)
+        return _array_at, (self._buffer, self._offset(value), dtype, value.shape)
 
     def _strings(self, value: np.ndarray[Any, Any]) -> Any:
         listed = value.reshape(-1).tolist()
         if set(map(type, listed)) != {bytes} or sum(map(len, listed)) < _STRING_BYTES:
             return NotImplemented
         joined = np.frombuffer(b"".join(listed), np.uint8)
-        return _strings_at, (self._slot, self._place(joined), list(map(len, listed)), value.shape)
+        return _strings_at, (self._buffer, self._offset(joined), list(map(len, listed)), value.shape)
 
-    def _place(self, array: np.ndarray[Any, Any]) -> int:
-        """Return where in the slot the array is, after a copy if necessary."""
+    def _offset(self, array: np.ndarray[Any, Any]) -> int:
+        """Return where in the buffer the array is, after a copy if necessary."""
         self.needed += rounded(array.nbytes) + ALIGNMENT_BYTES
         offset = None if self._keeps else self._arena.offset_of(array)
         if offset is None:
-            # aligned_copy allocates in the slot as long as it has room.
+            # aligned_copy allocates in the buffer as long as it has room.
             array = aligned_copy(array) if array.dtype.isnative else _copied(array)
             offset = self._arena.offset_of(array)
             # Freed memory would be used for the next array.
@@ -113,8 +113,8 @@ def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return aligned_copy(raw)
 
 
-def _array_at(slot: Any, offset: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    return np.ndarray(shape, dtype, slot, offset)
+def _array_at(buffer: Any, offset: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ndarray(shape, dtype, buffer, offset)
 
 
 def _read_only(mapping: dict[Any, Any]) -> Any:
@@ -122,9 +122,9 @@ def _read_only(mapping: dict[Any, Any]) -> Any:
     return types.MappingProxyType(mapping)
 
 
-def _strings_at(slot: Any, offset: int, lengths: list[int], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _strings_at(buffer: Any, offset: int, lengths: list[int], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     ends = list(itertools.accumulate(lengths, initial=offset))
-    view = memoryview(slot)
+    view = memoryview(buffer)
     strings = np.empty(len(lengths), object)
     strings[:] = [bytes(view[begin:end]) for begin, end in itertools.pairwise(ends)]
     return strings.reshape(shape)

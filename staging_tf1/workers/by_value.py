@@ -24,8 +24,8 @@ __all__ = ["ByValuePickler", "class_of", "learn", "number_of", "numbered"]
 class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """Pickles functions and classes that no other process can import, as cloudpickle does.
 
-    Their code keeps the name of its file, which some releases of cloudpickle replace, so tracebacks and debuggers of
-    the other process show where it is. Source text that is in no file, as that of a notebook, is pickled, too.
+    Their code keeps the name of its file, which some releases of cloudpickle replace, so tracebacks of the other
+    process show it. Source text that is in no file, such as a notebook's, is pickled, too.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -38,13 +38,13 @@ class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
             # In a zip file, only the loader of the module has the source text.
             linecache.lazycache(value.__code__.co_filename, value.__globals__)
         if type(value) is types.CodeType:
-            # Of the constants, those that a debugger or a tracer has added may be any objects.
+            # Without the constants: a debugger or tracer may have added any object to them.
             shell = marshal.dumps(value.replace(co_consts=()))
             return _code, (shell, value.co_consts, self._source(value.co_filename))
         return super().reducer_override(value)
 
     def _source(self, filename: str) -> tuple[str, ...] | None:
-        """Return the lines of a file that does not exist; None if it does, or nobody knows its lines."""
+        """Return the lines of a file that does not exist; None if it exists, or its lines are unknown."""
         if filename not in self._sources:
             lines = () if os.path.exists(filename) else tuple(linecache.getlines(filename))
             self._sources[filename] = lines or None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 __all__ = ["Channel", "Kind", "Message", "PeerGone"]
 
 # Enough for a batch of numbers, whose arrays are not sent.
-_BUFFER_BYTES = 64 << 10
+_INBOX_BYTES = 64 << 10
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
 
 
@@ -28,7 +28,7 @@ class Kind(IntEnum):
     # To the worker.
     START = 0
     MAKE = 1
-    SLOT = 2
+    BUFFER = 2
     DROP = 3
     # From the worker.
     MADE = 4
@@ -69,8 +69,8 @@ class Channel:
 
     def __init__(self, end: socket.socket, *, takes_descriptors: bool = False) -> None:
         self._socket, self._takes_descriptors = end, takes_descriptors
-        self._buffer = bytearray(_BUFFER_BYTES)
-        # Bytes in the buffer that were read with the last message, and belong to the next one.
+        self._inbox = bytearray(_INBOX_BYTES)
+        # Bytes in the inbox that were read with the last message, and belong to the next one.
         self._rest = b""
         self._sending = threading.Lock()
 
@@ -82,7 +82,7 @@ class Channel:
         """Send a message.
 
         Raises:
-          PeerGone: nobody receives it.
+          PeerGone: the other end is closed.
         """
         kind, number, first, second, third, payload, descriptors = message
         header = self._HEADER.pack(len(payload), kind, number, first, second, third)
@@ -92,7 +92,7 @@ class Channel:
                     # The descriptors belong to the first byte, so they arrive with the header.
                     socket.send_fds(self._socket, [header], list(descriptors))
                     self._socket.sendall(payload)
-                elif len(payload) < _BUFFER_BYTES:
+                elif len(payload) < _INBOX_BYTES:
                     self._socket.sendall(header + payload)
                 else:
                     self._socket.sendall(header)
@@ -112,30 +112,30 @@ class Channel:
             if got < size:
                 self._fill(got, size)
                 got = size
-            length, kind, number, first, second, third = self._HEADER.unpack_from(self._buffer)
+            length, kind, number, first, second, third = self._HEADER.unpack_from(self._inbox)
             end = size + length
             if got < end:
                 self._fill(got, end)
             elif got > end:
-                self._rest = bytes(self._buffer[end:got])
+                self._rest = bytes(self._inbox[end:got])
         except OSError as error:
             raise PeerGone from error
-        return Message(_KINDS[kind], number, first, second, third, memoryview(self._buffer)[size:end], descriptors)
+        return Message(_KINDS[kind], number, first, second, third, memoryview(self._inbox)[size:end], descriptors)
 
     def _first(self, size: int) -> tuple[int, Sequence[int]]:
-        """Read the beginning of a message into the buffer. Returns the number of bytes, and descriptors."""
+        """Read the beginning of a message into the inbox. Returns the number of bytes, and descriptors."""
         if self._rest:
             got = len(self._rest)
-            self._buffer[:got] = self._rest
+            self._inbox[:got] = self._rest
             self._rest = b""
             return got, ()
         if not self._takes_descriptors:
-            got = self._socket.recv_into(self._buffer)
+            got = self._socket.recv_into(self._inbox)
             if not got:
                 raise PeerGone
             return got, ()
-        # Only the header: behind it may be a message with descriptors of its own.
-        header = memoryview(self._buffer)[:size]
+        # Only the header, because the next message may have descriptors of its own.
+        header = memoryview(self._inbox)[:size]
         got, ancillary, _, _ = self._socket.recvmsg_into([header], _ANCILLARY_BYTES)
         if not got:
             raise PeerGone
@@ -146,12 +146,12 @@ class Channel:
         return got, descriptors
 
     def _fill(self, got: int, end: int) -> None:
-        """Read on until the buffer has `end` bytes."""
-        if end > len(self._buffer):
+        """Read on until the inbox has `end` bytes."""
+        if end > len(self._inbox):
             larger = bytearray(end + end // 8)
-            larger[:got] = self._buffer[:got]
-            self._buffer = larger
-        view = memoryview(self._buffer)
+            larger[:got] = self._inbox[:got]
+            self._inbox = larger
+        view = memoryview(self._inbox)
         while got < end:
             more = self._socket.recv_into(view[got:end])
             if not more:

@@ -55,7 +55,7 @@ class Deaths:
                 self._counts.pop(doing, None)
 
     def error_for(self, number: int) -> SourceError | None:
-        """Return why batch `number` should not be asked for again; None if it should."""
+        """Return why batch `number` should not be requested again; None if it should."""
         if self._counts[number] >= _MOST:
             return SourceError(
                 f"'{self._owner}': {_MOST} worker processes ended while they made batch {number}; the last one "

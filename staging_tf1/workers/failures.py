@@ -18,7 +18,7 @@ __all__ = ["CannotStart", "WorkerTraceback", "cannot_start", "described", "raise
 
 # Python 3.10 has no groups.
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
-# Of the classes that were made when the program ran, by a `class` statement or in C.
+# The flag of classes that were made at run time, by a `class` statement or in C.
 _HEAP_TYPE = 1 << 9
 
 
@@ -27,7 +27,7 @@ class CannotStart(SourceError):
 
 
 def cannot_start(owner: str, error: Exception, what: str = "start worker processes") -> CannotStart:
-    """Return why a pool has no workers, or no memory for their batches: what the system or the source has raised."""
+    """Return the error of a pool without workers, or without memory for batches, after `error` was raised."""
     if isinstance(error, OSError):
         cure = "Raise the limits of open files (ulimit -n), processes (ulimit -u) and memory, or lower num_processes."
     else:
@@ -38,7 +38,7 @@ def cannot_start(owner: str, error: Exception, what: str = "start worker process
 class WorkerTraceback(Exception):
     """The traceback in the worker process, as text: the `__cause__` of an exception raised there.
 
-    If that has a cause or context of its own, it is the `__cause__` of the first one of them.
+    If that exception has a cause or context, this is the `__cause__` of the first in the chain.
     """
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 class Unsent:
-    """Stands for a value of an exception that cannot leave its worker process. It is printed as the value is."""
+    """Replaces a value of an exception that cannot leave its worker process. It is printed like the value."""
 
     def __init__(self, shown: str, text: str) -> None:
         self._shown, self._text = shown, text
@@ -107,10 +107,10 @@ class Unsent:
 
 
 class _Failure(ByValuePickler):
-    """Pickles an exception by its state, and what it holds."""
+    """Pickles an exception by its state, with the values that it holds."""
 
     _with_causes = True
-    # How many exceptions, as those in a chain, may be pickled within each other.
+    # How many exceptions, such as those of a chain, may be nested.
     _left = sys.maxsize
 
     def reducer_override(self, value: Any) -> Any:
@@ -135,13 +135,13 @@ class _Failure(ByValuePickler):
 
 
 class _PlainFailure(_Failure):
-    """The same with no other objects, which may be pickled and yet not load, and with few exceptions in it."""
+    """The same without other objects, which may be pickled and yet not load, and with few nested exceptions."""
 
     _with_causes = False
     _left = 50
 
     def _value(self, value: Any) -> Any:
-        # The table is for the parts of functions and classes.
+        # The table has the parts of functions and classes.
         return super()._value(value) if type(value) in self.dispatch_table else _unsent(value)
 
 
@@ -159,7 +159,7 @@ def _text(value: Any, show: Any) -> str:
 def _state(error: BaseException, with_causes: bool) -> Any:
     members = {}
     for name, member in _members(type(error)).items():
-        # One that was never set, or has no meaning for this error.
+        # An attribute that was never set, or does not apply to this error.
         with contextlib.suppress(AttributeError):
             members[name] = member.__get__(error)
     causes = (error.__cause__, error.__context__) if with_causes else (None, None)
@@ -187,7 +187,7 @@ def _restore(error: BaseException, state: Any) -> None:
 
 
 def _members(kind: type) -> dict[str, Any]:
-    """Return what an exception holds beside its `__dict__`, `args` included: slots, and the fields of C."""
+    """Return what an exception holds besides its `__dict__`: `args`, `__slots__`, and fields of C."""
     return {
         name: member
         for each in reversed(kind.__mro__)

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from staging_tf1.workers.buffers import Buffers
 from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
@@ -17,24 +18,23 @@ from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
 from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
 from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
-from staging_tf1.workers.slots import Slots
 
-__all__ = ["LANES_EACH", "CannotStart", "Job", "PoolStopped", "WorkerPool"]
+__all__ = ["LANES_EACH", "CannotStart", "PoolOptions", "PoolStopped", "WorkerPool"]
 
-# How long a worker has to end by itself.
+# How long a worker may take to end by itself.
 _GRACE_SECS = 0.3
 
 
 @dataclass(frozen=True)
-class Job:
-    """What the workers of a pool do."""
+class PoolOptions:
+    """How many workers a pool has, and what they read."""
 
     # For messages: "train".
     name: str
     processes: int
-    # With the source, and its place there.
+    # It contains the source, at this index.
     shipment: SharedShipment
-    place: int = 0
+    source_index: int = 0
     nice: int = 0
     # The most bytes of shared memory for batches, which the earliest batch may exceed; 0 is no limit.
     memory_limit: int = 0
@@ -49,18 +49,18 @@ class WorkerPool:
     workers times `LANES_EACH`.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
         self._lock = threading.Lock()
         # Held while workers are started.
         self._starting = threading.Lock()
-        self._slots = Slots(job.memory_limit, job.batch_bytes, f"'{job.name}'")
-        self._requests = Requests(job.name, self._slots)
+        self._buffers = Buffers(options.memory_limit, options.batch_bytes, f"'{options.name}'")
+        self._requests = Requests(options.name, self._buffers)
         self._workers: list[WorkerProcess] = []
         self._free: list[Lane] = []
         self._changed = threading.Condition(self._lock)
-        self._deaths = Deaths(job.name)
-        # Of each worker, its number.
+        self._deaths = Deaths(options.name)
+        # The number of each worker.
         self._numbers: dict[WorkerProcess, int] = {}
         self._dead: list[WorkerProcess] = []
         self._status_file = -1
@@ -70,22 +70,22 @@ class WorkerPool:
     @property
     def memory_bytes(self) -> int:
         """The most shared memory that its batches have had, in bytes."""
-        return self._slots.most_bytes
+        return self._buffers.most_bytes
 
     @property
     def name(self) -> str:
         """For messages."""
-        return self._job.name
+        return self._options.name
 
     @property
     def processes(self) -> int:
         """How many workers it has."""
-        return self._job.processes
+        return self._options.processes
 
     @property
     def workers(self) -> list[str]:
         """The names of the workers."""
-        return [f"{self._job.name}:{number}" for number in range(self._job.processes)]
+        return [f"{self._options.name}:{number}" for number in range(self._options.processes)]
 
     @property
     def pids(self) -> list[int]:
@@ -94,12 +94,12 @@ class WorkerPool:
             return [worker.pid for worker in self._workers]
 
     def draw(self, number: int) -> None:
-        """Say that batch `number` will be asked for next, in the order of delivery.
+        """Note that batch `number` is the next one in the order of delivery.
 
         Memory is given out in that order, see `memory_limit`. Threads that take numbers under a lock call `make` in any
         order, so they call this under the lock. Without this call, the order is that of `make`.
         """
-        self._slots.draw(number)
+        self._buffers.draw(number)
 
     def make(self, number: int) -> Made:
         """Have a worker make batch `number`, and return it in arrays that nothing else uses.
@@ -110,11 +110,11 @@ class WorkerPool:
           SourceError: several workers have died over this batch.
           BaseException: what the source raised.
         """
-        self._slots.draw(number)
+        self._buffers.draw(number)
         try:
             return self._made(number)
         finally:
-            self._slots.done(number)
+            self._buffers.done(number)
 
     def _made(self, number: int) -> Made:
         if not self._started:
@@ -123,7 +123,7 @@ class WorkerPool:
             lane = self._take_lane()
             try:
                 with waiting_for(lane.worker.stack):
-                    made = self._requests.ask(lane, number)
+                    made = self._requests.request(lane, number)
                 self._deaths.forgive(number)
                 return made
             except PeerGone:
@@ -139,7 +139,7 @@ class WorkerPool:
             self._changed.notify_all()
         for worker in workers:
             worker.stop()
-        self._slots.close()
+        self._buffers.close()
 
     def end(self) -> None:
         """End the workers, by force if they take long. No thread may wait for a batch. May be called twice."""
@@ -152,12 +152,12 @@ class WorkerPool:
         for worker in [*self._workers, *self._dead]:
             worker.end(max(0.0, deadline - time.perf_counter()))
         with self._lock:
-            # Each holds memory, and a descriptor for it.
+            # Frees their memory and descriptors.
             self._workers.clear()
             self._dead.clear()
             self._free.clear()
             self._numbers.clear()
-        self._job.shipment.close()
+        self._options.shipment.close()
         if self._status_file >= 0:
             os.close(self._status_file)
         _pools.discard(self)
@@ -169,8 +169,8 @@ class WorkerPool:
             with self._ending_at_a_failure():
                 occupy_standard_descriptors()
                 self._status_file = os.memfd_create("staging_tf1 status")
-                os.ftruncate(self._status_file, Status.bytes_for(self._job.processes))
-                for number in range(self._job.processes):
+                os.ftruncate(self._status_file, Status.bytes_for(self._options.processes))
+                for number in range(self._options.processes):
                     self._add(self._new(number))
             self._started = True
 
@@ -183,20 +183,20 @@ class WorkerPool:
             self.stop()
             if not isinstance(error, Exception):
                 raise
-            raise cannot_start(self._job.name, error) from error
+            raise cannot_start(self._options.name, error) from error
 
     def _new(self, number: int) -> WorkerProcess:
         name = self.workers[number]
-        shipped = self._job.shipment.descriptor()
-        setup = Setup.of_this_process(name, number, self._job.place, self._job.nice).pickled()
+        shipped = self._options.shipment.descriptor()
+        setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice).pickled()
         worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
         self._numbers[worker] = number
-        with contextlib.suppress(PeerGone):  # it has died already, which its first request will find
+        with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
             worker.channels[0].send(Message(Kind.START, payload=setup, descriptors=[shipped]))
         return worker
 
     def _add(self, worker: WorkerProcess) -> None:
-        self._slots.add_owner(worker)
+        self._buffers.add_owner(worker)
         with self._lock:
             self._workers.append(worker)
             self._free += [Lane(worker, channel) for channel in worker.channels]
@@ -231,12 +231,12 @@ class WorkerPool:
         lane.worker.end(0.0)
 
     def _bury(self, worker: WorkerProcess, number: int) -> None:
-        """Replace a worker that has died, unless another thread has. The caller asks for batch `number` again.
+        """Replace a worker that has died, unless another thread has. The caller requests batch `number` again.
 
         Raises:
-          PoolStopped: it was ended by `stop`.
+          PoolStopped: `stop` ended it.
           SourceError: too many workers have died over that batch.
-          CannotStart: too many have died before they made one.
+          CannotStart: too many workers have died before their first batch.
         """
         with self._starting:
             if self._stopped:
@@ -254,7 +254,7 @@ class WorkerPool:
             self._dead.append(worker)
         worker.kill()
         status = worker.exit_status()
-        self._slots.forget(worker)
+        self._buffers.forget(worker)
         self._deaths.note(worker.name, worker.status.doing, status)
         with self._ending_at_a_failure():
             self._add(self._new(self._numbers[worker]))

@@ -24,8 +24,8 @@ LANES_EACH = 2
 _HIGHEST = 1 << 20
 _TRACE_BYTES = 64 << 10
 _TRACE_SECS = 1.0
-# Worker processes share the machine with each other and with TensorFlow. A library that starts a thread for each core
-# in each of them makes all of them slower. A GPU belongs to the training process.
+# A library that starts a thread for each core in each worker process slows all of them down. A GPU belongs to the
+# training process.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -43,7 +43,7 @@ class WorkerProcess:
     def __init__(self, name: str, status_file: int, status: Status) -> None:
         self.name, self.status, self.requests = name, status, 0
         status.starting()
-        # What is open when a limit of the system stops this is closed.
+        # If a limit of the system stops this, everything that is open is closed.
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             lanes = [_pair(ours, theirs) for _ in range(LANES_EACH)]
             self._life, life = _pair(ours, theirs)
@@ -109,13 +109,13 @@ class WorkerProcess:
         """Read up to the last line of a stack, which is that of the program's start."""
         poller = select.poll()
         poller.register(self._traces, select.POLLIN)
-        found = b""
+        traces = b""
         while poller.poll(wait_secs * 1e3):
             part = os.read(self._traces, _TRACE_BYTES)
-            found += part
-            if not part or b'File "<string>"' in found:
+            traces += part
+            if not part or b'File "<string>"' in traces:
                 break
-        return found.decode(errors="replace")
+        return traces.decode(errors="replace")
 
 
 def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
@@ -127,7 +127,7 @@ def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[soc
 
 
 def _is_inherited(descriptor: int) -> bool:
-    """Return whether a new process gets this descriptor: whether it is open, and not only for this process."""
+    """Whether a new process inherits this descriptor."""
     try:
         return os.get_inheritable(descriptor)
     except OSError:
@@ -135,14 +135,14 @@ def _is_inherited(descriptor: int) -> bool:
 
 
 def _spawned(given: dict[int, int]) -> int:
-    """Start a process with the descriptors `given`: those that it has, and those of this process.
+    """Start a process with descriptors: `given` maps the process's own to those of this process.
 
     `posix_spawn` copies no memory and runs no code of Python between fork and exec, so the threads of TensorFlow do no
     harm. Nobody else can inherit the descriptors.
     """
     highest = max(LANES + LANES_EACH, *given.values()) + 1
     moves: list[Any] = []
-    # First to numbers that are free in both processes.
+    # Moved first to numbers that are free in both processes.
     for offset, descriptor in enumerate(given.values()):
         moves.append((os.POSIX_SPAWN_DUP2, descriptor, highest + offset))
     for offset, wanted in enumerate(given):
@@ -184,7 +184,7 @@ _stacks: dict[int, Callable[[], str]] = {}
 
 
 class waiting_for:
-    """Notes, while the block runs, that this thread waits for a process, whose stack `stack` returns as text."""
+    """Notes, while the block runs, that this thread waits for a process. `stack` returns its stack as text."""
 
     def __init__(self, stack: Callable[[], str]) -> None:
         self._stack = stack

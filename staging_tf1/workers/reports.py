@@ -23,7 +23,7 @@ def forward(worker: str, lane: Callable[[], Channel | None]) -> None:
 
     Args:
       worker: the name of the worker.
-      lane: returns the channel on which somebody waits for a batch; None if nobody does.
+      lane: returns the channel on which a thread waits for a batch; None if none does.
     """
     logging.root.handlers[:] = [_Forwarding(worker, lane)]
 

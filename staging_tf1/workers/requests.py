@@ -1,4 +1,4 @@
-"""`Requests`: how a worker is asked for one batch, with a slot for it, and how its replies are read."""
+"""`Requests`: how a worker is asked for one batch, with a buffer for it, and how its replies are read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 from typing import Any, NamedTuple
 
 from staging_tf1.workers.batches import unpacked
+from staging_tf1.workers.buffers import Buffer, Buffers, BuffersClosed
 from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone
 from staging_tf1.workers.failures import CannotStart, cannot_start, raised
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.reports import Shown
-from staging_tf1.workers.slots import Slot, Slots, SlotsClosed
 
 __all__ = ["Lane", "Made", "PoolStopped", "Requests"]
 
@@ -29,7 +29,7 @@ class Made(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Where one request at a time goes to a worker."""
+    """A channel to a worker, for one request at a time."""
 
     worker: WorkerProcess
     channel: Channel
@@ -40,44 +40,44 @@ class Requests:
 
     Args:
       owner: the name of the pool, for messages.
-      slots: the memory for its batches.
+      buffers: the memory for its batches.
     """
 
-    def __init__(self, owner: str, slots: Slots) -> None:
-        self._owner, self._slots = owner, slots
+    def __init__(self, owner: str, buffers: Buffers) -> None:
+        self._owner, self._buffers = owner, buffers
         self._shown = Shown()
 
-    def ask(self, lane: Lane, number: int) -> Made:
+    def request(self, lane: Lane, number: int) -> Made:
         """Ask a worker for batch `number`, and return it in arrays that nothing else uses.
 
         Raises:
           PeerGone: the worker has died.
-          PoolStopped: the slots were closed.
+          PoolStopped: the buffers were closed.
           CannotStart: the worker cannot load the source, or there is no memory for the batch.
           BaseException: what the source raised.
         """
-        slot: Slot | None = None
+        buffer: Buffer | None = None
         try:
-            slot = self.send_slot(lane, Kind.MAKE, number)
+            buffer = self.send_buffer(lane, Kind.MAKE, number)
             while True:
                 reply = self._reply(lane, number)
                 if reply.kind is Kind.MADE:
-                    memory = self._slots.lend(slot)
-                    # From here on, the slot returns when `memory` is freed.
-                    slot = None
+                    memory = self._buffers.lend(buffer)
+                    # From here on, the buffer returns when `memory` is freed.
+                    buffer = None
                     batch = unpacked(reply.payload, memory)
                     return Made(batch, lane.worker.name, reply.first / 1e9, reply.second / 1e9)
                 if reply.kind is Kind.NEED:
-                    self._slots.drop(slot, number)
-                    slot = None
-                    slot = self.send_slot(lane, Kind.SLOT, number, reply.first, reply.second)
+                    self._buffers.drop(buffer, number)
+                    buffer = None
+                    buffer = self.send_buffer(lane, Kind.BUFFER, number, reply.first, reply.second)
                 else:
                     raise self._failure(reply, lane.worker)
-        except SlotsClosed:
-            self._slots.given_up(number, slot)
+        except BuffersClosed:
+            self._buffers.given_up(number, buffer)
             raise PoolStopped from None
         except BaseException:
-            self._slots.given_up(number, slot)
+            self._buffers.given_up(number, buffer)
             raise
 
     def _reply(self, lane: Lane, number: int) -> Message:
@@ -96,27 +96,27 @@ class Requests:
             raise PeerGone
         return reply
 
-    def send_slot(self, lane: Lane, kind: Kind, number: int, least: int = 0, wanted: int = 0) -> Slot:
-        """Send a message with a slot for batch `number`."""
+    def send_buffer(self, lane: Lane, kind: Kind, number: int, least: int = 0, wanted: int = 0) -> Buffer:
+        """Send a message with a buffer for batch `number`."""
         try:
-            slot, forgotten = self._slots.take(lane.worker, number, least, wanted)
+            buffer, forgotten = self._buffers.take(lane.worker, number, least, wanted)
         except OSError as error:
             raise cannot_start(self._owner, error, "make shared memory for a batch") from error
         try:
             for each in forgotten:
                 self._drop(each)
-            new = [] if slot.descriptor < 0 else [slot.descriptor]
-            lane.channel.send(Message(kind, number, slot.number, slot.size, descriptors=new))
-            slot.sent()
+            new = [] if buffer.descriptor < 0 else [buffer.descriptor]
+            lane.channel.send(Message(kind, number, buffer.number, buffer.size, descriptors=new))
+            buffer.sent()
         except BaseException:
-            self._slots.given_up(number, slot)
+            self._buffers.given_up(number, buffer)
             raise
-        return slot
+        return buffer
 
-    def _drop(self, slot: Slot) -> None:
-        """Tell a worker to forget a slot. If it has died, its memory is gone anyway."""
+    def _drop(self, buffer: Buffer) -> None:
+        """Tell a worker to forget a buffer. If it has died, its memory is gone anyway."""
         with contextlib.suppress(PeerGone):
-            slot.owner.channels[0].send(Message(Kind.DROP, slot.number))
+            buffer.owner.channels[0].send(Message(Kind.DROP, buffer.number))
 
     def _failure(self, reply: Message, worker: WorkerProcess) -> BaseException:
         error = raised(reply.payload, worker.name)

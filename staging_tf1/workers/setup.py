@@ -1,4 +1,4 @@
-"""What a worker process gets at its start: settings, descriptors, and memory in which it says what it is doing."""
+"""What a worker process gets at its start: settings, descriptors, and memory for its status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 # Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
-# What a worker is doing, beside the number of a batch.
+# The status of a worker that makes no batch.
 IDLE, STARTING = -1, -2
 # Of each status: a cache line.
 _BYTES = 64
@@ -57,7 +57,7 @@ class Setup(NamedTuple):
     # Among the workers of its pool.
     number: int
     # The source to read, among those that were shipped together.
-    place: int
+    source_index: int
     nice: int
     cwd: str
     argv: list[str]
@@ -66,7 +66,7 @@ class Setup(NamedTuple):
     log_levels: dict[str, int]
 
     @classmethod
-    def of_this_process(cls, name: str, number: int, place: int, nice: int) -> Setup:
+    def of_this_process(cls, name: str, number: int, source_index: int, nice: int) -> Setup:
         """Collect the settings for a worker of this process."""
         cwd = ""
         with contextlib.suppress(OSError):
@@ -75,7 +75,9 @@ class Setup(NamedTuple):
         for logger, found in list(logging.root.manager.loggerDict.items()):
             if isinstance(found, logging.Logger) and found.level:
                 levels[logger] = found.level
-        return cls(name, number, place, nice, cwd, sys.argv, _filters(), levels)
+        # Those whose categories any process can import.
+        filters = [entry for entry in warnings.filters if entry[2].__module__ in ("builtins", "staging_tf1.errors")]
+        return cls(name, number, source_index, nice, cwd, sys.argv, filters, levels)
 
     def pickled(self) -> bytes:
         """Return the settings as bytes."""
@@ -91,11 +93,6 @@ class Setup(NamedTuple):
             logging.getLogger(logger or None).setLevel(level)
         if self.nice:
             os.nice(self.nice)
-
-
-def _filters() -> list[Any]:
-    """Return the filters whose category any process can find."""
-    return [each for each in warnings.filters if each[2].__module__ in ("builtins", "staging_tf1.errors")]
 
 
 class Status:

@@ -1,4 +1,4 @@
-"""Moves sources to worker processes: what is large into memory that all of them share, the rest pickled.
+"""Moves sources to worker processes: large arrays in memory that all of them share, the rest pickled.
 
 Arrays of `np.memmap` and record files are opened again by each worker.
 """
@@ -181,7 +181,7 @@ def _pickled(value: Any) -> _Pickled:
         return False
 
     pickler = _Shipping(file, 5, keep)
-    # The list is filled while the value before it is pickled.
+    # Pickling the value fills the list.
     pickler.dump((value, pickler.classes))
     return _Pickled(file.getvalue(), buffers, pickler.random)
 
@@ -210,7 +210,7 @@ class _Shipping(ByValuePickler):
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return _reduced_array(value)
         if isinstance(value, (Source, StreamSource)) and value.features is not None:
-            # The graph parses with them. Their classes are TensorFlow's, which a worker should not import.
+            # Only the graph needs them, and a worker should not import TensorFlow for their classes.
             value = copy.copy(value)
             value.features = None
             return value.__reduce_ex__(5)
@@ -223,7 +223,7 @@ class _Shipping(ByValuePickler):
 def _reduced_array(array: np.ndarray[Any, Any]) -> Any:
     mapped = _file_of(array)
     if mapped is not None and not _order(array):
-        return _view_of, (mapped, *_span_in(mapped, array))
+        return _view_of, (mapped, _address(array) - _address(mapped), array.dtype, array.shape, array.strides)
     if mapped is not None:
         offset = mapped.offset + _address(array) - _address(mapped)
         path = os.path.abspath(str(mapped.filename))
@@ -242,10 +242,6 @@ def _file_of(array: Any) -> Any | None:
 def _order(array: np.ndarray[Any, Any]) -> str:
     """Return the order of an array without gaps, "C" or "F"; empty for one with gaps."""
     return "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else ""
-
-
-def _span_in(mapped: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> tuple[int, Any, Any, Any]:
-    return _address(array) - _address(mapped), array.dtype, array.shape, array.strides
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:

@@ -1,4 +1,4 @@
-"""The program of a worker process: receives a source, and makes the batches that it is asked for.
+"""The program of a worker process: receives a source, and makes the batches that are requested.
 
 It must not import TensorFlow, which takes seconds, hundreds of megabytes and, on a GPU, all of its memory.
 """
@@ -32,7 +32,7 @@ __all__ = ["main"]
 def main(lanes: int) -> None:
     """Serve requests until the training process closes a channel. The descriptors are those of `setup.py`."""
     for descriptor in (LIFE, STATUS, TRACES):
-        # A program that the source starts would keep them open.
+        # Otherwise a program that the source starts would keep them open.
         os.set_inheritable(descriptor, False)
     die_with(LIFE)
     # The training process decides what a Ctrl-C ends.
@@ -60,7 +60,7 @@ def die_with(life: int) -> None:
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     poller = select.poll()
     poller.register(life, select.POLLIN)
-    if poller.poll(0):  # it was closed before the kernel was asked
+    if poller.poll(0):  # it was closed before that
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -69,7 +69,7 @@ class _Made(NamedTuple):
     # When, in nanoseconds.
     began: int
     ended: int
-    # The size of a slot that would have held everything allocated while the batch was made.
+    # The size of a buffer that would have held everything allocated while the batch was made.
     peak: int
 
 
@@ -84,39 +84,39 @@ class _Worker:
         for descriptor in self._channels:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
-        self._asked: list[tuple[int, int, Message]] = []
-        # Batches that wait for a larger slot, by the descriptor of their lane. They wait in vain if there is none.
+        self._requests: list[tuple[int, int, Message]] = []
+        # Batches that wait for a larger buffer, which may never come; by the descriptor of their lane.
         self._too_large: dict[int, _Made] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
         self._pid = os.getpid()
-        # On which somebody waits for a batch.
+        # On which a thread waits for a batch.
         self._lane: Channel | None = None
         (shipped,) = start.descriptors
         try:
             self._setup.apply()
             reports.forward(self._setup.name, lambda: self._lane)
-            self._source = unloaded(shipped)[self._setup.place]
+            self._source = unloaded(shipped)[self._setup.source_index]
         except BaseException as error:
             self._cannot = described(error)
 
     def serve(self) -> None:
         while True:
             self._read_requests()
-            _, descriptor, message = heapq.heappop(self._asked)
+            _, descriptor, message = heapq.heappop(self._requests)
             self._lane = self._channels[descriptor]
             self._answer(self._lane, message)
 
     def _read_requests(self) -> None:
         while True:
-            for descriptor, _ in self._poller.poll(0 if self._asked else None):
+            for descriptor, _ in self._poller.poll(0 if self._requests else None):
                 message = self._channels[descriptor].receive()
                 if message.kind == Kind.DROP:
                     self._arenas.pop(message.number, None)
                     continue
                 # The payload is only valid until the next message.
-                heapq.heappush(self._asked, (message.number, descriptor, message._replace(payload=b"")))
-            if self._asked:
+                heapq.heappush(self._requests, (message.number, descriptor, message._replace(payload=b"")))
+            if self._requests:
                 return
 
     def _answer(self, lane: Channel, request: Message) -> None:
@@ -141,7 +141,7 @@ class _Worker:
         lane.send(reply)
 
     def _made(self, request: Message, arena: Arena) -> Message:
-        """Make the batch that is asked for, or move one to the larger slot that it needs."""
+        """Make the requested batch, or move it to the larger buffer that it needs."""
         assert self._source is not None and self._lane is not None
         made = self._too_large.pop(self._lane.fileno(), None)
         was_empty = arena.is_empty
@@ -154,19 +154,19 @@ class _Worker:
         try:
             payload = packed(made.batch, arena, keeps=not self._source.gives_away)
         except TooSmall as error:
-            if request.kind == Kind.SLOT and was_empty and error.nbytes <= arena.size:
+            if request.kind == Kind.BUFFER and was_empty and error.nbytes <= arena.size:
                 raise RuntimeError(
                     f"batch {request.number} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
                     f"{arena.size:,} bytes. Please report this as a bug."
                 ) from None
-            # Other batches can be made in the meantime: earlier ones, which all others may wait for.
+            # Other batches can be made meanwhile: all others may wait for an earlier one.
             self._too_large[self._lane.fileno()] = made
             wanted = max(made.peak, error.nbytes)
             return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
         return Message(Kind.MADE, request.number, made.began, made.ended, payload=payload)
 
     def _arena(self, message: Message) -> Arena:
-        """Return the slot that a message names. A new slot comes with its descriptor."""
+        """Return the buffer that a message names. A new buffer comes with its descriptor."""
         for descriptor in message.descriptors:
             self._arenas[message.first] = Arena(descriptor, message.second)
             os.close(descriptor)

@@ -23,6 +23,7 @@ from processes import RunPython
 from slow import with_slow
 
 from staging_tf1.bench import suites
+from staging_tf1.bench.case import Case
 from staging_tf1.bench.cpu import cpu_secs
 from staging_tf1.bench.errors import BenchError, NotApplicable
 from staging_tf1.bench.measure import measure
@@ -32,7 +33,6 @@ from staging_tf1.bench.results import Bound, bound_of, make_rows
 from staging_tf1.bench.rounds import Outcome, play_rounds, rotated
 from staging_tf1.bench.systems import BOUNDS, SYSTEMS, default_systems, load_system, parse_system
 from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
-from staging_tf1.bench.task import Task
 from staging_tf1.bench.worker import Request, answer, config_of
 from staging_tf1.bench.workloads import check_workload, load_workload, split_own
 from staging_tf1.bench.workloads.facts import FACTS
@@ -93,7 +93,7 @@ def delivered(name: str, system: str, tmp_path: Path, threads: int, records: int
     workload, data = numbered(name, tmp_path, records)
     steps = (records or FACTS[name].quick_records) // workload.batch_size
     numbers: list[int] = []
-    with load_system(system)(Task(workload, data, look, threads=threads)) as step:
+    with load_system(system)(Case(workload, data, look, threads=threads)) as step:
         for _ in range(steps):
             batch = step()
             numbers += CHECKS[name](data, batch)
@@ -210,10 +210,10 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_pat
     workload = load_workload(name)
     data = workload.open(FACTS[name].quick_records, str(tmp_path))
     if name != "W7":  # 20 MB of it, which TensorFlow takes a second to copy into a graph
-        with load_system("const")(Task(workload, data, look)) as step:
+        with load_system("const")(Case(workload, data, look)) as step:
             first, second = step(), step()
         assert all((first[component] == second[component]).all() for component in workload.spec)
-    with load_system("const")(Task(workload, data, workload.model)) as step:
+    with load_system("const")(Case(workload, data, workload.model)) as step:
         before = tf.get_default_graph().get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
         measured = measure(step, secs=1, steps=1)
     assert measured.steps == 1 and measured.wall_ms > 0 and measured.cpu_ms > 0 and measured.peak_mb > 1
@@ -224,7 +224,7 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(name: str, tmp_pat
 def test_what_needs_no_graph_steps(bound: str, tmp_path: Path, graph: Any) -> None:
     workload = load_workload("W1")
     data = workload.open(FACTS["W1"].quick_records, str(tmp_path))
-    with load_system(bound)(Task(workload, data, workload.model)) as step:
+    with load_system(bound)(Case(workload, data, workload.model)) as step:
         measured = measure(step, secs=1, steps=3)
     assert measured.steps == 3 and measured.wall_ms > 0 and measured.cpu_ms > 0
     assert not graph.get_operations()
@@ -262,7 +262,7 @@ def test_all_batches_of_a_workload_are_alike(name: str) -> None:
 )
 def test_a_system_that_does_not_fit_says_why(name: str, system: str, why: str, tmp_path: Path, graph: Any) -> None:
     workload, data = numbered(name, tmp_path)
-    with pytest.raises(NotApplicable, match=why), load_system(system)(Task(workload, data, look)):
+    with pytest.raises(NotApplicable, match=why), load_system(system)(Case(workload, data, look)):
         pass
 
 

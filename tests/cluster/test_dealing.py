@@ -29,7 +29,7 @@ def test_acknowledgements_may_come_in_any_order_within_the_window_and_twice(
         if not acked.base <= batch < acked.base + window:
             continue
         for again in (batch, *data.draw(st.lists(st.sampled_from([batch, *done]), max_size=2))):
-            acked.slots[again % window] = max(acked.slots[again % window], again + window)
+            acked.cells[again % window] = max(acked.cells[again % window], again + window)
         done.add(batch)
         assert acked.is_valid
         assert acked.base == min(set(range(31)) - done)
@@ -45,9 +45,9 @@ def test_the_first_batches(batches: int, window: int) -> None:
     assert acked.is_valid and (acked.base, acked.end, acked.ahead) == (batches, batches, 0)
 
 
-@pytest.mark.parametrize("slots", [[], [[0]], [1, 0], [0, -1], [0, 2]])
-def test_a_damaged_vector_is_found(slots: Any) -> None:
-    assert not Acked(slots).is_valid
+@pytest.mark.parametrize("cells", [[], [[0]], [1, 0], [0, -1], [0, 2]])
+def test_a_damaged_vector_is_found(cells: Any) -> None:
+    assert not Acked(cells).is_valid
 
 
 class Worker:
@@ -66,7 +66,7 @@ class Cluster(RuleBasedStateMachine):
     @initialize(num_batches=st.integers(0, 40), window=st.integers(1, 16))
     def begin(self, num_batches: int, window: int) -> None:
         self.num_batches = num_batches
-        self.slots = np.arange(window)
+        self.cells = np.arange(window)
         self.ledger: dict[str, Any] = {}
         self.workers = {name: Worker() for name in WORKERS}
         self.dealing: Dealing | None = None
@@ -137,8 +137,8 @@ class Cluster(RuleBasedStateMachine):
             self._land(self.in_flight.pop(0)[0])
 
     def _land(self, batch: int) -> None:
-        slot = batch % self.slots.size
-        self.slots[slot] = max(self.slots[slot], batch + self.slots.size)
+        cell = batch % self.cells.size
+        self.cells[cell] = max(self.cells[cell], batch + self.cells.size)
 
     @rule()
     def kill_the_chief(self) -> None:
@@ -149,13 +149,13 @@ class Cluster(RuleBasedStateMachine):
         """The chief saves a checkpoint, between two steps of all workers."""
         while self.in_flight:
             self.acknowledge()
-        self.saved = self.slots.copy(), self.trained.copy()
+        self.saved = self.cells.copy(), self.trained.copy()
 
     @rule()
     def kill_the_server(self) -> None:
         """The chief restores the checkpoint, and begins another run."""
-        slots, trained = self.saved
-        self.slots, self.trained = slots.copy(), trained.copy()
+        cells, trained = self.saved
+        self.cells, self.trained = cells.copy(), trained.copy()
         self.ledger, self.in_flight, self.dealing = {}, [], None
 
     @rule()
@@ -172,10 +172,10 @@ class Cluster(RuleBasedStateMachine):
         self.in_flight = [(batch, True) for batch, old in self.in_flight if not old]
         entries = dict(self.ledger)
         if self.dealing is None:
-            self.dealing = Dealing(NAMES, WORKERS, entries, Acked(self.slots.copy()), self.num_batches)
+            self.dealing = Dealing(NAMES, WORKERS, entries, Acked(self.cells.copy()), self.num_batches)
         for name in self.dealing.leaving(entries, [name for name in WORKERS if self.workers[name].silent]):
             del self.ledger[NAMES.fence(name)], entries[NAMES.fence(name)]
-        acked = Acked(self.slots)
+        acked = Acked(self.cells)
         self.dealing.note([batch for batch in self.dealing.held if acked.has(batch)])
         written = self.dealing.round(entries)
         if dies:

@@ -44,10 +44,10 @@ def part(folder: Path, source: Any, steps: int | None = None, **options: Any) ->
     return got
 
 
-def save(folder: Path, slots: Any, fingerprint: dict[str, Any]) -> None:
+def save(folder: Path, cells: Any, fingerprint: dict[str, Any]) -> None:
     """Writes a checkpoint with this position."""
     with tf.Graph().as_default():
-        position = tf.get_variable("train/position", initializer=np.asarray(slots, np.int64), use_resource=True)
+        position = tf.get_variable("train/position", initializer=np.asarray(cells, np.int64), use_resource=True)
         text = tf.get_variable("train/fingerprint", initializer=json.dumps(fingerprint), use_resource=True)
         step = tf.train.get_or_create_global_step()
         with tf.Session() as sess:
@@ -56,11 +56,11 @@ def save(folder: Path, slots: Any, fingerprint: dict[str, Any]) -> None:
 
 
 def with_gaps(consumed: Iterable[int]) -> list[int]:
-    """Returns the slots after these batches."""
-    slots = Acked.first(0).slots
+    """Returns the cells after these batches."""
+    cells = Acked.first(0).cells
     for batch in consumed:
-        slots[batch % WINDOW] = batch + WINDOW
-    values: list[int] = slots.tolist()
+        cells[batch % WINDOW] = batch + WINDOW
+    values: list[int] = cells.tolist()
     return values
 
 
@@ -168,9 +168,9 @@ def test_another_order_is_refused(tmp_path: Path, share: str) -> None:
     assert len(part(tmp_path, records(seed=6), share=share, resume="ignore")) == 8
 
 
-@pytest.mark.parametrize("slots", [[], [3, 1], [0, 2, 4], list(range(1, WINDOW + 1))])
-def test_a_damaged_position_is_refused(tmp_path: Path, slots: list[int]) -> None:
-    save(tmp_path, slots, dynamic(records()))
+@pytest.mark.parametrize("cells", [[], [3, 1], [0, 2, 4], list(range(1, WINDOW + 1))])
+def test_a_damaged_position_is_refused(tmp_path: Path, cells: list[int]) -> None:
+    save(tmp_path, cells, dynamic(records()))
     with pytest.raises(CheckpointError, match="'train/position' in the checkpoint is damaged"):
         part(tmp_path, records())
 
@@ -198,8 +198,8 @@ def test_a_skipped_batch_counts_as_consumed_at_once(tmp_path: Path, threads: int
     options = dict(ignored_exception_types=BrokenDiskError, num_threads=threads)
     got = [part(tmp_path, broken(), steps, **options) for steps in (1, 2, None)]
     assert list(itertools.chain(*got)) == [[number] for number in range(10) if number not in BAD]
-    slots = tf.train.load_variable(tf.train.latest_checkpoint(tmp_path), "train/position")
-    assert Acked(slots).base == 10
+    cells = tf.train.load_variable(tf.train.latest_checkpoint(tmp_path), "train/position")
+    assert Acked(cells).base == 10
 
 
 def test_the_error_of_a_source_names_its_batch(tmp_path: Path) -> None:

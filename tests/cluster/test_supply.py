@@ -57,7 +57,7 @@ class Bench:
         member = SimpleNamespace(
             ledger=self.ledger,
             clock=Clock(),
-            token="token",
+            fence_key="token",
             run_id="run",
             rival=lambda: None,
             signs=SimpleNamespace(silent_secs=lambda task: self.silent),

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from running import feed_threads
 
 import staging_tf1 as staging
-from staging_tf1.feed.autotune import Reading, State, decide, most_threads
+from staging_tf1.feed.autotune import Observation, State, decide, most_threads
 from staging_tf1.feed.crew import Crew
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
@@ -33,40 +33,40 @@ AUTOTUNE = tf.data.AUTOTUNE
 # The decision.
 
 
-def reading(
+def observed(
     secs: float = 1.0, step_ms: float = 8.0, waited: float = 0.0, source_ms: float = 1.0, **more: Any
-) -> Reading:
+) -> Observation:
     """What is read when a step computes for `step_ms`, and waits for the share `waited` of the time."""
     batches = round(secs * 1e3 * (1 - waited) / step_ms)
-    return Reading(secs, batches, waited, source_ms / 1e3, **{"lock_share": 0.0, **more})
+    return Observation(secs, batches, waited, source_ms / 1e3, **{"lock_share": 0.0, **more})
 
 
 TABLE = {
-    "the input keeps up": (State(), reading(), 1),
-    "a wait of 2.5 steps takes three threads": (State(), reading(waited=0.6, source_ms=20), 3),
-    "at most four times as many at once": (State(), reading(waited=0.9, source_ms=800), 4),
-    "no more than there are": (State(number=8), reading(waited=0.9, source_ms=800), 16),
-    "one more where the mean says enough": (State(number=2), reading(waited=0.2, source_ms=8), 3),
-    "short and computing": (State(), reading(step_ms=0.1, waited=0.8, source_ms=0.4, cores=1.0), 1),
-    "short, but waiting": (State(), reading(step_ms=0.1, waited=0.5, source_ms=0.4), 4),
-    "no more than keep the cores busy": (State(), reading(waited=0.9, source_ms=80, cores=1.0), 2),
-    "and half a core each": (State(), reading(waited=0.9, source_ms=80, cores=0.5), 4),
-    "it holds the GIL": (State(), reading(waited=0.5, source_ms=20, cores=1.0, lock_share=0.9), 1),
-    "it holds the GIL for a third": (State(), reading(waited=0.5, source_ms=30, lock_share=0.33), 3),
-    "the GIL is not known yet": (State(), reading(0.5, waited=0.6, source_ms=20, lock_share=None), 1),
-    "the GIL is never known": (State(), reading(1.0, waited=0.6, source_ms=20, lock_share=None), 3),
-    "too few batches": (State(), Reading(1.0, 3, 0.9, 0.3, 0.0, 0.0), 1),
-    "between the thresholds": (State(number=3), reading(2.0, waited=0.03, source_ms=1), 3),
-    "one less": (State(number=3), reading(2.0, source_ms=1), 2),
-    "one less only after two seconds": (State(number=3), reading(1.0, source_ms=1), 3),
-    "below the ceiling": (State(number=2, ceiling=3, rest=9), reading(waited=0.6, source_ms=20), 2),
-    "above the floor": (State(number=3, floor=3, rest=9), reading(2.0, source_ms=1), 3),
-    "the ceiling is forgotten": (State(number=2, ceiling=3, rest=1), reading(waited=0.6, source_ms=20), 3),
-    "a trial that helped": (State(3, before=1, rate_before=50), reading(source_ms=20), 3),
-    "a trial that did not": (State(3, before=1, rate_before=125), reading(source_ms=20), 1),
-    "a trial is judged after a second": (State(3, before=1, rate_before=125), reading(0.5, source_ms=20), 3),
-    "a removal that did no harm": (State(2, before=3, rate_before=125), reading(source_ms=9), 2),
-    "a removal that did": (State(2, before=3, rate_before=125), reading(waited=0.2, source_ms=19), 3),
+    "the input keeps up": (State(), observed(), 1),
+    "a wait of 2.5 steps takes three threads": (State(), observed(waited=0.6, source_ms=20), 3),
+    "at most four times as many at once": (State(), observed(waited=0.9, source_ms=800), 4),
+    "no more than there are": (State(number=8), observed(waited=0.9, source_ms=800), 16),
+    "one more where the mean says enough": (State(number=2), observed(waited=0.2, source_ms=8), 3),
+    "short and computing": (State(), observed(step_ms=0.1, waited=0.8, source_ms=0.4, cores=1.0), 1),
+    "short, but waiting": (State(), observed(step_ms=0.1, waited=0.5, source_ms=0.4), 4),
+    "no more than keep the cores busy": (State(), observed(waited=0.9, source_ms=80, cores=1.0), 2),
+    "and half a core each": (State(), observed(waited=0.9, source_ms=80, cores=0.5), 4),
+    "it holds the GIL": (State(), observed(waited=0.5, source_ms=20, cores=1.0, lock_share=0.9), 1),
+    "it holds the GIL for a third": (State(), observed(waited=0.5, source_ms=30, lock_share=0.33), 3),
+    "the GIL is not known yet": (State(), observed(0.5, waited=0.6, source_ms=20, lock_share=None), 1),
+    "the GIL is never known": (State(), observed(1.0, waited=0.6, source_ms=20, lock_share=None), 3),
+    "too few batches": (State(), Observation(1.0, 3, 0.9, 0.3, 0.0, 0.0), 1),
+    "between the thresholds": (State(number=3), observed(2.0, waited=0.03, source_ms=1), 3),
+    "one less": (State(number=3), observed(2.0, source_ms=1), 2),
+    "one less only after two seconds": (State(number=3), observed(1.0, source_ms=1), 3),
+    "below the ceiling": (State(number=2, ceiling=3, rest=9), observed(waited=0.6, source_ms=20), 2),
+    "above the floor": (State(number=3, floor=3, rest=9), observed(2.0, source_ms=1), 3),
+    "the ceiling is forgotten": (State(number=2, ceiling=3, rest=1), observed(waited=0.6, source_ms=20), 3),
+    "a trial that helped": (State(3, before=1, rate_before=50), observed(source_ms=20), 3),
+    "a trial that did not": (State(3, before=1, rate_before=125), observed(source_ms=20), 1),
+    "a trial is judged after a second": (State(3, before=1, rate_before=125), observed(0.5, source_ms=20), 3),
+    "a removal that did no harm": (State(2, before=3, rate_before=125), observed(source_ms=9), 2),
+    "a removal that did": (State(2, before=3, rate_before=125), observed(waited=0.2, source_ms=19), 3),
 }
 
 
@@ -79,7 +79,7 @@ def test_the_decision(case: str) -> None:
 def test_what_does_not_help_is_tried_ever_more_rarely() -> None:
     state, trials, numbers = State(), [], [1]
     for number in range(2000):
-        state = decide(state, reading(waited=0.3, source_ms=9), most=16, cores=2)
+        state = decide(state, observed(waited=0.3, source_ms=9), most=16, cores=2)
         if state.number > numbers[-1]:
             trials.append(number)
         numbers.append(state.number)
@@ -111,7 +111,7 @@ def test_a_simulated_loop_settles_near_the_best(
         waited = max(0.0, 1 - step_ms / took) if source_ms > step_ms * 0.9 else 0.0
         at_once = min(state.number, cores / cpu)
         stretched = source_ms * state.number / at_once
-        now = Reading(secs, round(secs * 1e3 / took), waited, stretched / 1e3, cpu * at_once / state.number, 0.0)
+        now = Observation(secs, round(secs * 1e3 / took), waited, stretched / 1e3, cpu * at_once / state.number, 0.0)
         after = decide(state, now, most=16, cores=cores)
         secs = 0.0 if after.number != state.number else secs
         state = after
@@ -149,12 +149,12 @@ def until(condition: Any) -> None:
 
 
 def test_threads_park_and_go_on() -> None:
-    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", place=i) for i in range(3)]
+    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", index=i) for i in range(3)]
     admitted: list[int] = []
     ended: list[int] = []
 
     def work(state: ThreadState) -> None:
-        (admitted if crew.admit(state) else ended).append(state.place)
+        (admitted if crew.admit(state) else ended).append(state.index)
 
     threads = [threading.Thread(target=work, args=(state,)) for state in states]
     for thread in threads:

@@ -38,7 +38,7 @@ class Towers:
             self.ended.add(argument)
             due = self.rounds.end(argument)
         elif event == "ask":
-            due = self.rounds.ask(bool(argument))
+            due = self.rounds.expect(bool(argument))
         else:
             return
         for tower, batches in due:
@@ -109,7 +109,7 @@ def test_a_drain_lets_whole_rounds_go_on_until_one_tower_is_asked_alone() -> Non
     assert towers.released == {0: 1, 1: 1}
     towers.play("staged", 0)
     assert towers.released[0] == 1
-    assert towers.rounds.ask(True) == [(0, 1)]
+    assert towers.rounds.expect(True) == [(0, 1)]
 
 
 def test_what_is_withheld_is_released_after_an_uneven_failure_at_the_end() -> None:
@@ -163,7 +163,7 @@ class Model:
         elif event == "ask":
             self._asked_alone = argument
             self.alone |= argument and (self._draining or bool(self.ended))
-            due = self.rounds.ask(argument)
+            due = self.rounds.expect(argument)
         elif event == "drain":
             self._draining = True
             self.rounds.drain()

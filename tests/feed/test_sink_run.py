@@ -153,27 +153,27 @@ def position(sess: Any) -> list[int]:
     return sess.run(variable).tolist()  # type: ignore[no-any-return]
 
 
-def test_an_element_stands_for_the_count_of_its_put(graph: Any) -> None:
+def test_an_element_stands_for_the_stamp_of_its_put(graph: Any) -> None:
     (sink,), (taken,) = area(ignored_exception_types=KeyError)
     with begun(sink) as sess:
         run = SinkRun(sink, sess, 1)
-        for number, (count, reached) in enumerate([(1, 1), (4, 5), (1, 6)]):
-            run.put(batch(number), count=count)
+        for number, (stamp, reached) in enumerate([(1, 1), (4, 5), (1, 6)]):
+            run.put(batch(number), stamp=stamp)
             assert int(sess.run(taken)[0]) == number and position(sess) == [reached]
 
 
-def test_released_elements_keep_the_order_of_their_counts(graph: Any) -> None:
+def test_released_elements_keep_the_order_of_their_stamps(graph: Any) -> None:
     sinks, taken = area(towers=2, capacity=5, ignored_exception_types=KeyError)
     with begun(*sinks) as sess:
         runs = [SinkRun(sink, sess, 1) for sink in sinks]
-        for number, count in enumerate([3, 1, 5, 2]):
-            runs[0].put(batch(number), count=count)
-        runs[1].put(batch(9), count=7)
+        for number, stamp in enumerate([3, 1, 5, 2]):
+            runs[0].put(batch(number), stamp=stamp)
+        runs[1].put(batch(9), stamp=7)
         assert sess.run([sink.size for sink in sinks]) == [0, 0], "they are staged, and nobody may take them"
         runs[0].release(2)
         assert sess.run([sink.size for sink in sinks]) == [2, 0]
         assert (int(sess.run(taken[0])[0]), position(sess)) == (0, [3, 0])
-        runs[0].put(batch(4), count=1)
+        runs[0].put(batch(4), stamp=1)
         runs[0].release(3)
         reached = []
         for number in range(1, 5):
@@ -184,7 +184,7 @@ def test_released_elements_keep_the_order_of_their_counts(graph: Any) -> None:
         assert int(sess.run(taken[1])[0]) == 9 and position(sess) == [12, 7]
 
 
-def test_elements_without_a_count_are_released_one_by_one(graph: Any) -> None:
+def test_elements_without_a_stamp_are_released_one_by_one(graph: Any) -> None:
     sinks, taken = area(towers=2)
     with begun(*sinks) as sess:
         run = SinkRun(sinks[0], sess, 1)
@@ -415,7 +415,7 @@ def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -
 def test_stranded_elements_are_released_with_the_count_that_their_put_had(graph: Any) -> None:
     sinks, taken = area(towers=2, lockstep=True, ignored_exception_types=KeyError)
     with begun(*sinks) as sess:
-        asked = [(sinks[0], {sinks[0].count: 4}), (sinks[1], {})]
+        asked = [(sinks[0], {sinks[0].stamp: 4}), (sinks[1], {})]
         assert release_stranded(asked, sess) == [0, 0]
         (stage,) = (op for op in ancestors([sinks[0].put]) if op.type == "Stage")
         for number in range(2):

@@ -388,7 +388,7 @@ def test_session_runs_are_seen_and_our_own_are_not(monkeypatch: pytest.MonkeyPat
         seen.append((fetches, feed_dict))
         return call()
 
-    _tf.around_runs(around)
+    _tf.wrap_runs(around)
     x, y = tf.placeholder(tf.int32, []), tf.constant(1)
     with tf.Session() as sess:
         assert sess.run(x, {x: 7}) == 7

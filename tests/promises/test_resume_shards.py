@@ -15,7 +15,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
 from staging_tf1.feed.pipeline import Producer
 from staging_tf1.feed.resume import _Before
-from staging_tf1.graph.position import Share
+from staging_tf1.graph.position import TowerRange
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -108,7 +108,7 @@ def test_towers_that_stopped_at_different_batches_resume_on_as_many(
     fingerprint = source.fingerprint()
     before = _Before("staged", positions, fingerprint)
     for towers in range(1, 7):
-        share = Share(0, 1, towers)
+        tower_range = TowerRange(0, 1, towers)
         producer = Producer("staged", source, None, 1)
         taken = [
             {record for k in range(position) for record in source.shard(tower, number).batch(k).tolist()}
@@ -116,9 +116,9 @@ def test_towers_that_stopped_at_different_batches_resume_on_as_many(
         ]
         consumed = set().union(*taken)
         if towers == number:
-            assert before.resume((producer,), fingerprint, "exact", share) == positions
+            assert before.resume((producer,), fingerprint, "exact", tower_range) == positions
             continue
-        firsts = before.resume((producer,), fingerprint, "ignore", share)
+        firsts = before.resume((producer,), fingerprint, "ignore", tower_range)
         left = [
             record
             for tower, first in enumerate(firsts)
@@ -127,10 +127,10 @@ def test_towers_that_stopped_at_different_batches_resume_on_as_many(
         ]
         assert consumed.union(left) == set(range(60))
         if consumed.isdisjoint(left):
-            assert before.resume((producer,), fingerprint, "exact", share) == firsts
+            assert before.resume((producer,), fingerprint, "exact", tower_range) == firsts
             continue
         with pytest.raises(ResumeError) as caught:
-            before.resume((producer,), fingerprint, "exact", share)
+            before.resume((producer,), fingerprint, "exact", tower_range)
         said = (
             f"repeats {len(consumed.intersection(left))} and skips none. The {number} towers (one for each device of "
             f"each worker) had stopped at different batches: only {number} towers resume there exactly. Give staged()"

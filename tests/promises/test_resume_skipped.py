@@ -252,7 +252,7 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
         for number in range(len(GOOD)):
             puts, feeds = lockstep.before([0])
             if number == 1:  # the next batch counts for two
-                assert feeds[pipeline.sinks[0].count] == 2
+                assert feeds[pipeline.sinks[0].stamp] == 2
                 sess.run(stage, feeds)  # a step that fails between the two ops of its put
                 repair_lockstep([lockstep], sess)
                 puts, feeds = lockstep.before([0])
@@ -265,5 +265,5 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
 def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> None:
     staging.staged(Numbers(4))
     sink = pipelines_of(graph)[0].sinks[0]
-    assert sink.count is None and sink.queue.dtypes == [tf.int32]
+    assert sink.stamp is None and sink.queue.dtypes == [tf.int32]
     assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]

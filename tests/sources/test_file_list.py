@@ -203,7 +203,7 @@ def dealt(source: RecordSource) -> dict[str, Any]:
 
 
 def slots() -> list[int]:
-    values: list[int] = Acked.first(3, WINDOW).slots.tolist()
+    values: list[int] = Acked.first(3, WINDOW).cells.tolist()
     return values
 
 

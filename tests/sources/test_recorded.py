@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1 import sources
-from staging_tf1.sources.columns.inputs import Reading, input_for
+from staging_tf1.sources.columns.inputs import ReadOptions, input_for
 from staging_tf1.spec import flatten, flatten_with_paths
 from staging_tf1.spec.ragged import RaggedValue
 
@@ -142,7 +142,7 @@ def described(source: sources.RecordSource) -> dict[str, Any]:
     described: dict[str, Any] = {"fingerprint": source.fingerprint(), "batches": digest(source)}
     described["records"] = [source.record_ids(k).tolist() for k in range(min(3, source.num_batches or 3))]
     try:
-        found = input_for(source, Reading("cached()", False, None, 1, True))
+        found = input_for(source, ReadOptions("cached()", False, None, 1, True))
     except ValueError:  # padded, or a random transform
         return described
     described["cache key"] = found.key

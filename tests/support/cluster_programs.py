@@ -325,7 +325,7 @@ class BeganHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def after_create_session(self, session: Any, coord: Any) -> None:
         position = pipelines_of(session.graph)[0].position
         if position is not None:
-            own = position.share.towers * self._index
+            own = position.tower_range.towers * self._index
             self._notes.add("began", int(run_unwrapped(session, position.saved[0])[own]))
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1.sources import Source
-from staging_tf1.workers.pool import Job, WorkerPool
+from staging_tf1.workers.pool import PoolOptions, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
 
 
@@ -15,7 +15,9 @@ from staging_tf1.workers.shipping import SharedShipment
 def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list[WorkerPool]]:
     """A pool of worker processes for each of `sources`, without a session."""
     shipment = SharedShipment(sources, len(sources))
-    made = [WorkerPool(Job(f"test/{place}", processes, shipment, place, **options)) for place in range(len(sources))]
+    made = [
+        WorkerPool(PoolOptions(f"test/{index}", processes, shipment, index, **options)) for index in range(len(sources))
+    ]
     try:
         yield made
     finally:

@@ -226,7 +226,7 @@ def digits(count: int = 40, **options: Any) -> ArraySource:
     return ArraySource(arrays, **{"batch_size": 4, "epochs": 2, **options})
 
 
-def address_in_slot(index: int) -> Any:
+def address_in_buffer(index: int) -> Any:
     """An array that tells its own address."""
     made = aligned_empty(2000, np.int64)
     made[:] = index

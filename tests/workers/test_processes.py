@@ -87,10 +87,10 @@ def test_workers_make_the_batches_without_tensorflow() -> None:
 
 
 def test_tensorflow_gets_the_shared_memory_itself(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is fed are views of a slot, on 64-byte boundaries, for which TensorFlow takes the array itself."""
+    """What is fed are views of a buffer, on 64-byte boundaries, for which TensorFlow takes the array itself."""
     from staging_tf1.feed.sink_run import SinkRun
     from staging_tf1.sources.aligned import is_aligned
-    from staging_tf1.workers.slots import Lent
+    from staging_tf1.workers.buffers import Lent
 
     fed, put = [], SinkRun.put
 

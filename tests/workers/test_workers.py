@@ -22,8 +22,8 @@ from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArrayRecordSource, MapSource, Source, TFRecordSource
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import flatten
+from staging_tf1.workers.buffers import Lent
 from staging_tf1.workers.shipping import Shipment, unloaded
-from staging_tf1.workers.slots import Lent
 
 
 def assert_same(first: Any, second: Any) -> None:
@@ -95,7 +95,7 @@ def test_every_source_makes_the_same_batches_in_a_process(tmp_path: Path) -> Non
 
 
 def test_the_training_process_sees_the_memory_that_the_worker_wrote() -> None:
-    """64-byte boundaries, so TensorFlow copies nothing, and one base, the slot."""
+    """64-byte boundaries, so TensorFlow copies nothing, and one base, the buffer."""
     with pools(digits(400, transform=noisy)) as (pool,):
         batch = pool.make(3).batch
         assert {type(array.base) for array in flatten(batch)} == {Lent}
@@ -103,17 +103,17 @@ def test_the_training_process_sees_the_memory_that_the_worker_wrote() -> None:
             assert is_aligned(array) and array.flags.writeable and type(array) is np.ndarray
 
 
-def test_a_transform_writes_into_the_slot() -> None:
+def test_a_transform_writes_into_the_buffer() -> None:
     """The transform's array is where `aligned_empty` has put it: nothing copies it on its way."""
-    with pools(Reporting(4, worker_sources.address_in_slot)) as (pool,):
+    with pools(Reporting(4, worker_sources.address_in_buffer)) as (pool,):
         for number in range(4):
             batch = pool.make(number).batch
-            # The worker wrote the offset in its own mapping of the slot.
+            # The worker wrote the offset in its own mapping of the buffer.
             offset = batch["x"].__array_interface__["data"][0] - batch["x"].base.__array_interface__["data"][0]
             assert batch["x"][0] % mmap.PAGESIZE == offset % mmap.PAGESIZE
 
 
-def test_a_slot_is_used_again_when_its_batch_is_gone() -> None:
+def test_a_buffer_is_used_again_when_its_batch_is_gone() -> None:
     with pools(digits(400)) as (pool,):
         held = pool.make(0).batch
         places = {address_of(pool.make(number).batch["x"]) for number in range(1, 9)}
@@ -127,7 +127,7 @@ def test_a_slot_is_used_again_when_its_batch_is_gone() -> None:
 
 
 def test_a_source_that_keeps_its_arrays_is_copied() -> None:
-    """The worker writes to the array again, in the slot of a batch that is still in use."""
+    """The worker writes to the array again, in the buffer of a batch that is still in use."""
     with pools(worker_sources.Keeping()) as (pool,):
         batches = [pool.make(number).batch for number in range(5)]
         assert [batch["x"].tolist() for batch in batches] == [[number] * 3 for number in range(5)]
@@ -143,7 +143,7 @@ def test_values_that_are_no_arrays_arrive_as_they_are() -> None:
         assert_same(got[key], np.asarray(expected[key]))
 
 
-def test_slots_grow_with_the_batches() -> None:
+def test_buffers_grow_with_the_batches() -> None:
     source = Reporting(None, worker_sources.growing)
     with pools(source) as (pool,):
         for number in [0, 1, 30, 2, 200, 3]:

@@ -201,7 +201,7 @@ def test_a_worker_that_cannot_be_replaced_wakes_the_threads_that_wait() -> None:
         assert {type(each) for each in outcome} in ({CannotStart}, {CannotStart, PoolStopped}) and len(outcome) == 3
 
 
-def test_a_slot_beyond_the_limits_is_no_bad_batch() -> None:
+def test_a_buffer_beyond_the_limits_is_no_bad_batch() -> None:
     with pools(digits(4000)) as (pool,):
         held = [pool.make(0)]
         with (
@@ -324,7 +324,7 @@ def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
         with pytest.warns(UserWarning):
             assert [int(pool.make(number).batch["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
         lane = pool._take_lane()
-        pool._requests.send_slot(lane, Kind.MAKE, 5)
+        pool._requests.send_buffer(lane, Kind.MAKE, 5)
         pool._give_lane(lane)
         with pytest.warns(UserWarning):
             assert [int(pool.make(number).batch["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]

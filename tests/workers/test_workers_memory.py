@@ -16,9 +16,9 @@ from worker_sources import Reporting
 
 from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArraySource
+from staging_tf1.workers.buffers import Buffer, Buffers, BuffersClosed, Credit
 from staging_tf1.workers.channel import PeerGone
 from staging_tf1.workers.pool import WorkerPool
-from staging_tf1.workers.slots import Credit, Slot, Slots, SlotsClosed
 
 MB = 1 << 20
 # Far more than any of these tests takes, even on a busy machine.
@@ -90,7 +90,7 @@ def test_batches_of_one_size_are_delivered_under_any_limit(limit: float) -> None
     options: dict[str, Any] = dict(memory_limit=int(limit * MB), batch_bytes=MB)
     with pools(Reporting(None, worker_sources.a_megabyte), processes=2, **options) as (pool,):
         assert delivered(pool, 30, 4) == list(range(30))
-        # From two slots on, which are an eighth larger than the batches, the limit holds exactly.
+        # From two buffers on, which are an eighth larger than the batches, the limit holds exactly.
         assert pool.memory_bytes <= limit * MB + (0 if limit > 2 * 1.125 else 1.125 * MB)
 
 
@@ -150,41 +150,43 @@ SIZES: dict[str, Callable[[np.random.Generator, int, int], int]] = {
 
 
 class Simulation:
-    """Workers without processes: slots are taken as a pool takes them, and some workers die."""
+    """Workers without processes: buffers are taken as a pool takes them, and some workers die."""
 
     def __init__(self, rng: np.random.Generator, sizes: list[int], limit: int, dies: bool) -> None:
         workers = [object() for _ in range(rng.integers(1, 4))]
         self.rng, self.sizes, self.workers = rng, sizes, workers
         self.threads = 2 * len(workers)
-        self.slots = Slots(limit, None if rng.random() < 0.5 else sizes[0], "test")
+        self.buffers = Buffers(limit, None if rng.random() < 0.5 else sizes[0], "test")
         self._deaths = set(rng.integers(0, len(sizes), 3).tolist()) if dies else set()
         for worker in workers:
-            self.slots.add_owner(worker)
+            self.buffers.add_owner(worker)
 
     def make(self, number: int) -> Any:
         try:
             while True:
                 try:
-                    return Held(number, self.slots.lend(self._slot(self.workers[number % len(self.workers)], number)))
+                    return Held(
+                        number, self.buffers.lend(self._buffer(self.workers[number % len(self.workers)], number))
+                    )
                 except PeerGone:
                     continue
         finally:
-            self.slots.done(number)
+            self.buffers.done(number)
 
-    def _slot(self, worker: object, number: int) -> Slot:
-        slot, _ = self.slots.take(worker, number)
-        while slot.size < self.sizes[number]:
+    def _buffer(self, worker: object, number: int) -> Buffer:
+        buffer, _ = self.buffers.take(worker, number)
+        while buffer.size < self.sizes[number]:
             self._linger(number)
-            self.slots.drop(slot, number)
-            slot, _ = self.slots.take(worker, number, self.sizes[number], self.sizes[number])
+            self.buffers.drop(buffer, number)
+            buffer, _ = self.buffers.take(worker, number, self.sizes[number], self.sizes[number])
         self._linger(number)
         if number in self._deaths:
             self._deaths.remove(number)
-            self.slots.forget(worker)
-            self.slots.given_up(number, slot)
-            self.slots.add_owner(worker)
+            self.buffers.forget(worker)
+            self.buffers.given_up(number, buffer)
+            self.buffers.add_owner(worker)
             raise PeerGone
-        return slot
+        return buffer
 
     def _linger(self, number: int) -> None:
         for _ in range(self.sizes[number] % 40 * (1 + number % 3)):
@@ -192,7 +194,7 @@ class Simulation:
 
 
 class Held:
-    """A batch in the memory of its slot."""
+    """A batch in the memory of its buffer."""
 
     def __init__(self, number: int, memory: Any) -> None:
         self.batch = {"x": [number]}
@@ -207,10 +209,10 @@ def test_every_batch_is_delivered_once_and_at_most_one_exceeds_the_limit(kind: s
         limit = int(rng.integers(100_000, 1_000_000))
         sizes = [SIZES[kind](rng, limit, number) for number in range(40)]
         run = Simulation(rng, sizes, limit, dies)
-        got = InOrder(run.slots.draw, run.make, run.slots.close).run(len(sizes), run.threads)
+        got = InOrder(run.buffers.draw, run.make, run.buffers.close).run(len(sizes), run.threads)
         assert got == list(range(len(sizes))), seed
         # Sizes are rounded up by at most an eighth, and to whole pages.
-        assert run.slots.most_bytes <= limit + max(sizes) * 1.125 + 8192, seed
+        assert run.buffers.most_bytes <= limit + max(sizes) * 1.125 + 8192, seed
 
 
 def test_the_program_may_hold_the_last_batch_that_it_took() -> None:
@@ -225,21 +227,21 @@ def test_the_program_may_hold_the_last_batch_that_it_took() -> None:
     credit.take(1, 1, 70)
     assert not credit.allows(2, 10), "140 are in use"
     credit.give_back(0)
-    assert not credit.allows(2, 70), "the slot of 1 may be too small"
+    assert not credit.allows(2, 70), "the buffer of 1 may be too small"
     credit.done(1)
     assert credit.allows(2, 70)
 
 
-def test_workers_are_told_of_all_dropped_slots_even_if_another_one_ends() -> None:
-    slots = Slots(0, 1000, "test")
+def test_workers_are_told_of_all_dropped_buffers_even_if_another_one_ends() -> None:
+    buffers = Buffers(0, 1000, "test")
     one, other = "one", "other"
-    slots.add_owner(one)
-    slot, _ = slots.take(one, 0)
-    slots.drop(slot, 0)
+    buffers.add_owner(one)
+    buffer, _ = buffers.take(one, 0)
+    buffers.drop(buffer, 0)
     with pytest.raises(PeerGone):
-        slots.take(other, 1)
-    _, forgotten = slots.take(one, 0)
-    assert forgotten == [slot]
-    slots.close()
-    with pytest.raises(SlotsClosed):
-        slots.take(one, 2)
+        buffers.take(other, 1)
+    _, forgotten = buffers.take(one, 0)
+    assert forgotten == [buffer]
+    buffers.close()
+    with pytest.raises(BuffersClosed):
+        buffers.take(one, 2)

@@ -18,7 +18,7 @@ from staging_tf1.bench.errors import BenchError
 from staging_tf1.bench.pools import parse_pool, pool_words
 
 if TYPE_CHECKING:
-    from staging_tf1.bench.task import System
+    from staging_tf1.bench.case import System
 
 __all__ = ["BOUNDS", "SYSTEMS", "SystemName", "default_systems", "load_system", "parse_system"]
 

@@ -8,23 +8,23 @@ from contextlib import contextmanager
 import numpy as np
 
 from staging_tf1._tf import tf
-from staging_tf1.bench.task import Step, Task, open_session
+from staging_tf1.bench.case import Case, Step, open_session
 
 
 @contextmanager
-def const(task: Task) -> Iterator[Step]:
+def const(case: Case) -> Iterator[Step]:
     """Take no input. The batch is a variable, because TensorFlow would fold constants into the step."""
-    batch = next(task.workload.batches(task.data, task.seed))
+    batch = next(case.workload.batches(case.data, case.seed))
     tensors = {name: tf.Variable(array, trainable=False).value() for name, array in batch.items()}
-    fetches = task.model(tensors)
-    with open_session(task) as session:
+    fetches = case.model(tensors)
+    with open_session(case) as session:
         yield session.make_callable(fetches)
 
 
 @contextmanager
-def source(task: Task) -> Iterator[Step]:
+def source(case: Case) -> Iterator[Step]:
     """Only make the batches."""
-    batches = task.workload.batches(task.data, task.seed)
+    batches = case.workload.batches(case.data, case.seed)
 
     def step() -> None:
         next(batches)
@@ -33,9 +33,9 @@ def source(task: Task) -> Iterator[Step]:
 
 
 @contextmanager
-def memcpy(task: Task) -> Iterator[Step]:
+def memcpy(case: Case) -> Iterator[Step]:
     """Only copy one batch, again and again, to memory that is in use already."""
-    batch = list(next(task.workload.batches(task.data, task.seed)).values())
+    batch = list(next(case.workload.batches(case.data, case.seed)).values())
     copies = [np.array(array) for array in batch]
 
     def step() -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.bench.task import Step, Task, open_session
+from staging_tf1.bench.case import Case, Step, open_session
 from staging_tf1.bench.workloads.workload import Batch
 
 # The capacities of the queues and the min_after_dequeue of `hand_classic`, in batches.
@@ -16,19 +16,19 @@ _CAPACITY, _STAY, _AREA_CAPACITY = 8, 4, 4
 
 
 @contextmanager
-def feed_dict(task: Task) -> Iterator[Step]:
+def feed_dict(case: Case) -> Iterator[Step]:
     """Make and feed each batch between two steps."""
-    with feeding(task, task.workload.batches(task.data, task.seed)) as step:
+    with feeding(case, case.workload.batches(case.data, case.seed)) as step:
         yield step
 
 
 @contextmanager
-def feeding(task: Task, batches: Iterator[Batch]) -> Iterator[Step]:
+def feeding(case: Case, batches: Iterator[Batch]) -> Iterator[Step]:
     """Yield a step that is fed the next of `batches`."""
-    placeholders = _batch_placeholders(task)
-    fetches = task.model(placeholders)
+    placeholders = _batch_placeholders(case)
+    fetches = case.model(placeholders)
 
-    with open_session(task) as session:
+    with open_session(case) as session:
 
         def step() -> Any:
             batch = next(batches)
@@ -38,48 +38,48 @@ def feeding(task: Task, batches: Iterator[Batch]) -> Iterator[Step]:
 
 
 @contextmanager
-def hand_classic(task: Task) -> Iterator[Step]:
+def hand_classic(case: Case) -> Iterator[Step]:
     """Follow the classic recipe: feed threads enqueue records, and the step dequeues a shuffled batch."""
-    size, names = task.workload.batch_size, list(task.workload.spec)
-    with tf.device(task.input_device):
-        placeholders = _batch_placeholders(task)
+    size, names = case.workload.batch_size, list(case.workload.spec)
+    with tf.device(case.input_device):
+        placeholders = _batch_placeholders(case)
         queue = tf.RandomShuffleQueue(
             capacity=_CAPACITY * size,
             min_after_dequeue=_STAY * size,
-            dtypes=_dtypes_of(task),
-            shapes=[shape for shape, _ in task.workload.spec.values()],
+            dtypes=_dtypes_of(case),
+            shapes=[shape for shape, _ in case.workload.spec.values()],
             names=names,
-            seed=task.seed,
+            seed=case.seed,
         )
         enqueue = queue.enqueue_many(placeholders)
         batch = queue.dequeue_many(size)
-    fetches = task.model(batch)
+    fetches = case.model(batch)
 
-    with open_session(task) as session:
+    with open_session(case) as session:
 
         def put(batch: Batch) -> None:
             session.run(enqueue, {placeholders[name]: batch[name] for name in names})
 
-        with _filling(task, session, queue, put):
+        with _filling(case, session, queue, put):
             yield lambda: session.run(fetches)
 
 
 @contextmanager
-def hand_area(task: Task) -> Iterator[Step]:
+def hand_area(case: Case) -> Iterator[Step]:
     """Optimize: whole batches through a FIFOQueue and a staging area, and callables for every run."""
-    with tf.device(task.input_device):
-        placeholders = _batch_placeholders(task)
+    with tf.device(case.input_device):
+        placeholders = _batch_placeholders(case)
         shapes = [holder.shape for holder in placeholders.values()]
-        queue = tf.FIFOQueue(_AREA_CAPACITY, _dtypes_of(task), shapes, names=list(placeholders))
+        queue = tf.FIFOQueue(_AREA_CAPACITY, _dtypes_of(case), shapes, names=list(placeholders))
         enqueue = queue.enqueue(placeholders)
         dequeued = queue.dequeue()
     # The ops of tf.contrib.staging.StagingArea. The capacity is 2, because the put of a step may run before its get.
     area = dict(shared_name="bench", capacity=2)
     put = tf.raw_ops.Stage(values=list(dequeued.values()), **area)
-    got = tf.raw_ops.Unstage(dtypes=_dtypes_of(task), **area)
-    fetches = task.model({name: tf.ensure_shape(got[i], dequeued[name].shape) for i, name in enumerate(dequeued)})
+    got = tf.raw_ops.Unstage(dtypes=_dtypes_of(case), **area)
+    fetches = case.model({name: tf.ensure_shape(got[i], dequeued[name].shape) for i, name in enumerate(dequeued)})
 
-    with open_session(task) as session:
+    with open_session(case) as session:
         enqueue_batch = session.make_callable(enqueue, list(placeholders.values()))
         step_and_put = session.make_callable([fetches, put])
 
@@ -89,25 +89,25 @@ def hand_area(task: Task) -> Iterator[Step]:
         def step() -> Any:
             return step_and_put()[0]
 
-        with _filling(task, session, queue, feed):
+        with _filling(case, session, queue, feed):
             session.run(put)  # the warm-up
             yield step
 
 
-def _dtypes_of(task: Task) -> list[Any]:
+def _dtypes_of(case: Case) -> list[Any]:
     """Return the TensorFlow dtypes of the components, in order."""
-    return [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()]
+    return [tf.as_dtype(dtype) for _, dtype in case.workload.spec.values()]
 
 
-def _batch_placeholders(task: Task) -> dict[str, Any]:
+def _batch_placeholders(case: Case) -> dict[str, Any]:
     """Return a placeholder for each component of a batch."""
-    size = task.workload.batch_dim
-    return {name: tf.placeholder(dtype, [size, *shape]) for name, (shape, dtype) in task.workload.spec.items()}
+    size = case.workload.batch_dim
+    return {name: tf.placeholder(dtype, [size, *shape]) for name, (shape, dtype) in case.workload.spec.items()}
 
 
 @contextmanager
-def _filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
-    """Run `task.threads` threads that enqueue batches during the block.
+def _filling(case: Case, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
+    """Run `case.threads` threads that enqueue batches during the block.
 
     Each thread shuffles on its own, as such programs do: with four threads, a record comes four times per epoch.
     """
@@ -117,7 +117,7 @@ def _filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], ob
     def feed(number: int) -> None:
         with coord.stop_on_exception():
             try:
-                for batch in task.workload.batches(task.data, task.seed + number):
+                for batch in case.workload.batches(case.data, case.seed + number):
                     if coord.should_stop():
                         return
                     enqueue(batch)
@@ -127,7 +127,7 @@ def _filling(task: Task, session: Any, queue: Any, enqueue: Callable[[Batch], ob
                 # A step that waits for a failed thread would never end.
                 session.run(close)
 
-    threads = [threading.Thread(target=feed, args=(number,), daemon=True) for number in range(task.threads)]
+    threads = [threading.Thread(target=feed, args=(number,), daemon=True) for number in range(case.threads)]
     for thread in threads:
         thread.start()
     try:

@@ -13,47 +13,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from staging_tf1.bench.case import Case, Step
 from staging_tf1.bench.errors import NotApplicable
 from staging_tf1.bench.systems.by_hand import feeding
 from staging_tf1.bench.systems.numbered import Numbered
-from staging_tf1.bench.task import Step, Task
 from staging_tf1.bench.workloads.facts import FACTS
 
-# Batches that each worker process has ready. With large buffers, most of the measured batches could be made before.
+# Batches that each worker process has ready. With larger buffers, most batches could be made before the measurement.
 AHEAD = 2
 
 
 @contextmanager
-def grain_mp(task: Task) -> Iterator[Step]:
+def grain_mp(case: Case) -> Iterator[Step]:
     """Use Grain's `mp_prefetch`. Each process reads with one thread: the default of 16 would share one GIL."""
-    for_processes(task)
+    for_processes(case)
     grain = import_named("grain")
-    source = Numbered(task.workload.maker(task.data, task.seed))
+    source = Numbered(case.workload.maker(case.data, case.seed))
     reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
-    workers = grain.MultiprocessingOptions(num_workers=task.threads, per_worker_buffer_size=AHEAD)
+    workers = grain.MultiprocessingOptions(num_workers=case.threads, per_worker_buffer_size=AHEAD)
     numbers = grain.MapDataset.range(len(source))
     batches = iter(numbers.map(source.__getitem__).to_iter_dataset(reading).mp_prefetch(workers))
     try:
-        with feeding(task, batches) as step:
+        with feeding(case, batches) as step:
             yield step
     finally:
         batches.close()
 
 
 @contextmanager
-def torch_loader(task: Task) -> Iterator[Step]:
+def torch_loader(case: Case) -> Iterator[Step]:
     """Use PyTorch's `DataLoader`. Its tensors are fed as numpy arrays on the same memory."""
-    for_processes(task)
+    for_processes(case)
     torch = import_named("torch")
     loader = torch.utils.data.DataLoader(
-        Numbered(task.workload.maker(task.data, task.seed)),
+        Numbered(case.workload.maker(case.data, case.seed)),
         batch_size=None,  # the elements are batches
         sampler=itertools.count(),
-        num_workers=task.threads,
+        num_workers=case.threads,
         prefetch_factor=AHEAD,
         multiprocessing_context="spawn",  # a fork would copy the locks of TensorFlow's threads
     )
-    with feeding(task, ({name: tensor.numpy() for name, tensor in batch.items()} for batch in loader)) as step:
+    with feeding(case, ({name: tensor.numpy() for name, tensor in batch.items()} for batch in loader)) as step:
         yield step
 
 
@@ -64,9 +64,9 @@ def import_named(module: str) -> Any:
     return importlib.import_module(module)
 
 
-def for_processes(task: Task) -> None:
+def for_processes(case: Case) -> None:
     """Raise NotApplicable if a batch takes too little work for the processes of others."""
-    facts: Any = FACTS.get(task.workload.name)
+    facts: Any = FACTS.get(case.workload.name)
     if facts is None or not facts.for_processes:
         suited = ", ".join(name for name, each in FACTS.items() if each.for_processes)
         raise NotApplicable(f"its worker processes are measured on {suited}, where they may help")

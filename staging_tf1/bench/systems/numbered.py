@@ -10,7 +10,7 @@ from staging_tf1.sources import Source
 
 __all__ = ["Numbered"]
 
-# More batches than a measurement takes, for those that ask for a length.
+# More batches than a measurement takes, for libraries that need a length.
 _MANY = 10**9
 
 

@@ -8,47 +8,47 @@ from typing import Any
 
 import staging_tf1 as staging
 from staging_tf1._tf import tf
-from staging_tf1.bench.task import Step, Task
+from staging_tf1.bench.case import Case, Step
 
 # The capacity and min_after_dequeue of the queue of `classic`, in batches, as in `by_hand.hand_classic`.
 _CAPACITY, _STAY = 8, 4
 
 
 @contextmanager
-def classic(task: Task) -> Iterator[Step]:
+def classic(case: Case) -> Iterator[Step]:
     """Use `CustomRunner` with a shuffle queue, and a staging area whose put runs in the loop."""
-    size = task.workload.batch_size
-    with tf.device(task.input_device):
+    size = case.workload.batch_size
+    with tf.device(case.input_device):
         runner = staging.CustomRunner(
-            task.workload.source(task.data, task.seed, shuffle=False),
-            num_threads=task.threads,
+            case.workload.source(case.data, case.seed, shuffle=False),
+            num_threads=case.threads,
             capacity=_CAPACITY * size,
             min_after_dequeue=_STAY * size,
         )
         batch = runner.get_inputs(size)
-    with _through_area(task, batch) as step:
+    with _through_area(case, batch) as step:
         yield step
 
 
 @contextmanager
-def classic_fifo(task: Task) -> Iterator[Step]:
+def classic_fifo(case: Case) -> Iterator[Step]:
     """Use `CustomRunner(queue="fifo")` with whole batches of a shuffling source, and an area."""
-    source = task.workload.source(task.data, task.seed)
-    with tf.device(task.input_device):
-        runner = staging.CustomRunner(source, queue="fifo", num_threads=task.threads, capacity=4)
+    source = case.workload.source(case.data, case.seed)
+    with tf.device(case.input_device):
+        runner = staging.CustomRunner(source, queue="fifo", num_threads=case.threads, capacity=4)
         batch = runner.get_inputs()
-    with _through_area(task, batch) as step:
+    with _through_area(case, batch) as step:
         yield step
 
 
 @contextmanager
-def _through_area(task: Task, batch: Any) -> Iterator[Step]:
+def _through_area(case: Case, batch: Any) -> Iterator[Step]:
     """Yield a step that takes a batch from an area and puts the next one."""
-    batch = task.workload.named(batch)
+    batch = case.workload.named(batch)
     area = staging.StagingArea.from_tensors(batch, capacity=2)
     put = area.put(batch)
-    fetches = task.model(area.get())
-    with staging.StagingSession(config=task.config) as session:
+    fetches = case.model(area.get())
+    with staging.StagingSession(config=case.config) as session:
         step_and_put = session.make_callable([fetches, put])
 
         def step() -> Any:
@@ -59,43 +59,43 @@ def _through_area(task: Task, batch: Any) -> Iterator[Step]:
 
 
 @contextmanager
-def staged(task: Task, *, compact: bool = False, **options: Any) -> Iterator[Step]:
+def staged(case: Case, *, compact: bool = False, **options: Any) -> Iterator[Step]:
     """Feed batches from `staged()` with these options; `compact` stages bytes, which the step converts."""
-    with _staged(task, {"num_threads": task.threads}, compact, options) as step:
+    with _staged(case, {"num_threads": case.threads}, compact, options) as step:
         yield step
 
 
 @contextmanager
-def staged_autotune(task: Task) -> Iterator[Step]:
+def staged_autotune(case: Case) -> Iterator[Step]:
     """Feed batches from `staged()`, which chooses the number of feed threads."""
-    with _staged(task, {"num_threads": staging.AUTOTUNE}, False, {}) as step:
+    with _staged(case, {"num_threads": staging.AUTOTUNE}, False, {}) as step:
         yield step
 
 
 @contextmanager
-def staged_processes(task: Task) -> Iterator[Step]:
-    """Feed batches from `staged()` that `task.threads` processes make."""
-    with _staged(task, {"num_processes": task.threads}, False, {}) as step:
+def staged_processes(case: Case) -> Iterator[Step]:
+    """Feed batches from `staged()` that `case.threads` processes make."""
+    with _staged(case, {"num_processes": case.threads}, False, {}) as step:
         yield step
 
 
 @contextmanager
-def _staged(task: Task, feeding: dict[str, Any], compact: bool, options: dict[str, Any]) -> Iterator[Step]:
-    workload = task.workload
+def _staged(case: Case, feeding: dict[str, Any], compact: bool, options: dict[str, Any]) -> Iterator[Step]:
+    workload = case.workload
     fetches = workload.own_step(feeding)
     if fetches is None:
-        source = (workload.compact_source if compact else workload.source)(task.data, task.seed)
-        batch = workload.named(staging.staged(source, device=task.input_device, **feeding, **options))
-        fetches = task.model(workload.expand(batch) if compact else batch)
-    with staging.StagingSession(config=task.config) as session:
+        source = (workload.compact_source if compact else workload.source)(case.data, case.seed)
+        batch = workload.named(staging.staged(source, device=case.input_device, **feeding, **options))
+        fetches = case.model(workload.expand(batch) if compact else batch)
+    with staging.StagingSession(config=case.config) as session:
         yield session.make_callable(fetches)
 
 
 @contextmanager
-def lockstep(task: Task) -> Iterator[Step]:
+def lockstep(case: Case) -> Iterator[Step]:
     """Use `staged(lockstep=True)`: without threads, the run that takes a batch puts the next one."""
-    source = task.workload.source(task.data, task.seed)
-    batch = staging.staged(source, lockstep=True, device=task.input_device)
-    fetches = task.model(task.workload.named(batch))
-    with staging.StagingSession(config=task.config) as session:
+    source = case.workload.source(case.data, case.seed)
+    batch = staging.staged(source, lockstep=True, device=case.input_device)
+    fetches = case.model(case.workload.named(batch))
+    with staging.StagingSession(config=case.config) as session:
         yield session.make_callable(fetches)

@@ -15,62 +15,62 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.bench.case import Case, Step
 from staging_tf1.bench.errors import NotApplicable
 from staging_tf1.bench.systems.by_processes import AHEAD, for_processes
-from staging_tf1.bench.task import Step, Task
 
 
 @contextmanager
-def run(task: Task) -> Iterator[Step]:
+def run(case: Case) -> Iterator[Step]:
     """Make the batches in a thread."""
     tensorpack = _tensorpack()
     with _training(
-        task, tensorpack, tensorpack.dataflow.DataFromGenerator(lambda: _datapoints(task, task.seed))
+        case, tensorpack, tensorpack.dataflow.DataFromGenerator(lambda: _datapoints(case, case.seed))
     ) as step:
         yield step
 
 
 @contextmanager
-def processes(task: Task) -> Iterator[Step]:
-    """Make the batches in `task.threads` processes, by `MultiProcessRunnerZMQ`. Each shuffles on its own.
+def processes(case: Case) -> Iterator[Step]:
+    """Make the batches in `case.threads` processes, by `MultiProcessRunnerZMQ`. Each shuffles on its own.
 
     By default, tensorpack's socket and queue hold 50 batches each.
     """
     tensorpack = _tensorpack()
-    for_processes(task)
+    for_processes(case)
 
     base: Any = tensorpack.dataflow.DataFlow
 
     class Flow(base):  # type: ignore[misc]
         def __iter__(self) -> Iterator[list[Any]]:
-            # By the process, as in tensorpack's own random dataflows.
-            yield from _datapoints(task, task.seed + os.getpid())
+            # Seeded by the process, as in tensorpack's own random dataflows.
+            yield from _datapoints(case, case.seed + os.getpid())
 
-    flow = tensorpack.dataflow.MultiProcessRunnerZMQ(Flow(), task.threads, hwm=AHEAD)
-    queue = tf.FIFOQueue(AHEAD, [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()])
-    with _training(task, tensorpack, flow, queue) as step:
+    flow = tensorpack.dataflow.MultiProcessRunnerZMQ(Flow(), case.threads, hwm=AHEAD)
+    queue = tf.FIFOQueue(AHEAD, [tf.as_dtype(dtype) for _, dtype in case.workload.spec.values()])
+    with _training(case, tensorpack, flow, queue) as step:
         yield step
 
 
-def _datapoints(task: Task, seed: int) -> Iterator[list[Any]]:
-    for batch in task.workload.batches(task.data, seed):
-        yield [batch[name] for name in task.workload.spec]
+def _datapoints(case: Case, seed: int) -> Iterator[list[Any]]:
+    for batch in case.workload.batches(case.data, seed):
+        yield [batch[name] for name in case.workload.spec]
 
 
 @contextmanager
-def _training(task: Task, tensorpack: Any, flow: Any, queue: Any = None) -> Iterator[Step]:
+def _training(case: Case, tensorpack: Any, flow: Any, queue: Any = None) -> Iterator[Step]:
     """Yield a step on the batches of a dataflow. They pass through `queue`, or through one of tensorpack's own."""
-    names, size = list(task.workload.spec), task.workload.batch_size
+    names, size = list(case.workload.spec), case.workload.batch_size
     signature = [
-        tf.TensorSpec([size, *shape], tf.as_dtype(dtype), name) for name, (shape, dtype) in task.workload.spec.items()
+        tf.TensorSpec([size, *shape], tf.as_dtype(dtype), name) for name, (shape, dtype) in case.workload.spec.items()
     ]
     source = tensorpack.StagingInput(tensorpack.QueueInput(flow, queue))
     trainer = tensorpack.Trainer()
     trainer.register_callback(source.setup(signature))
     with tensorpack.tfutils.tower.TrainTowerContext(""):
-        trainer.train_op = task.model(dict(zip(names, source.get_input_tensors())))
+        trainer.train_op = case.model(dict(zip(names, source.get_input_tensors())))
     trainer.setup_callbacks(callbacks=[], monitors=[])
-    creator = tensorpack.tfutils.sesscreate.NewSessionCreator(config=task.config)
+    creator = tensorpack.tfutils.sesscreate.NewSessionCreator(config=case.config)
     trainer.initialize(creator, tensorpack.tfutils.sessinit.JustCurrentSession())
 
     with trainer.sess.as_default():

@@ -9,73 +9,73 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import Dataset, tf
-from staging_tf1.bench.task import Step, Task, open_session
+from staging_tf1.bench.case import Case, Step, open_session
 
 
 @contextmanager
-def from_generator(task: Task) -> Iterator[Step]:
+def from_generator(case: Case) -> Iterator[Step]:
     """Make batches in Python with `Dataset.from_generator`; tf.data prefetches them."""
-    size = task.workload.batch_size
+    size = case.workload.batch_size
     spec = {
-        name: tf.TensorSpec([size, *shape], tf.as_dtype(dtype)) for name, (shape, dtype) in task.workload.spec.items()
+        name: tf.TensorSpec([size, *shape], tf.as_dtype(dtype)) for name, (shape, dtype) in case.workload.spec.items()
     }
-    with tf.device(task.input_device):
-        dataset = Dataset.from_generator(lambda: task.workload.batches(task.data, task.seed), output_signature=spec)
+    with tf.device(case.input_device):
+        dataset = Dataset.from_generator(lambda: case.workload.batches(case.data, case.seed), output_signature=spec)
         iterator = tf.data.make_one_shot_iterator(dataset.prefetch(tf.data.AUTOTUNE))
         batch = iterator.get_next()
-    fetches = task.model(batch)
-    with open_session(task) as session:
+    fetches = case.model(batch)
+    with open_session(case) as session:
         yield session.make_callable(fetches)
 
 
 @contextmanager
-def py_function(task: Task) -> Iterator[Step]:
-    """Make batch k of our source in a `tf.py_function`, `task.threads` of them in parallel; tf.data keeps the order."""
-    source, names = task.workload.source(task.data, task.seed), list(task.workload.spec)
-    dtypes = [tf.as_dtype(dtype) for _, dtype in task.workload.spec.values()]
+def py_function(case: Case) -> Iterator[Step]:
+    """Make batch k of our source in a `tf.py_function`, `case.threads` of them in parallel; tf.data keeps the order."""
+    source, names = case.workload.source(case.data, case.seed), list(case.workload.spec)
+    dtypes = [tf.as_dtype(dtype) for _, dtype in case.workload.spec.values()]
 
     def make(number: Any) -> list[Any]:
-        batch = task.workload.named(source.batch(int(number)))
+        batch = case.workload.named(source.batch(int(number)))
         return [np.asarray(batch[name]) for name in names]
 
     def in_graph(number: Any) -> dict[str, Any]:
-        made = tf.py_function(make, [number], dtypes)
-        for tensor, (shape, _) in zip(made, task.workload.spec.values()):
-            tensor.set_shape([task.workload.batch_size, *shape])
-        return dict(zip(names, made))
+        tensors = tf.py_function(make, [number], dtypes)
+        for tensor, (shape, _) in zip(tensors, case.workload.spec.values()):
+            tensor.set_shape([case.workload.batch_size, *shape])
+        return dict(zip(names, tensors))
 
-    with tf.device(task.input_device):
-        dataset = Dataset.range(2**62).map(in_graph, num_parallel_calls=task.threads).prefetch(tf.data.AUTOTUNE)
+    with tf.device(case.input_device):
+        dataset = Dataset.range(2**62).map(in_graph, num_parallel_calls=case.threads).prefetch(tf.data.AUTOTUNE)
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
-    fetches = task.model(batch)
-    with open_session(task) as session:
+    fetches = case.model(batch)
+    with open_session(case) as session:
         yield session.make_callable(fetches)
 
 
 @contextmanager
-def tf_data(task: Task) -> Iterator[Step]:
+def tf_data(case: Case) -> Iterator[Step]:
     """Make batches in TensorFlow ops, without Python between the data and the step."""
-    with tf.device(task.input_device):
-        dataset, feeds = task.workload.dataset(task.data, task.seed)
-    with _iterating(task, dataset, feeds) as step:
+    with tf.device(case.input_device):
+        dataset, feeds = case.workload.dataset(case.data, case.seed)
+    with _iterating(case, dataset, feeds) as step:
         yield step
 
 
 @contextmanager
-def tf_data_shuffled(task: Task) -> Iterator[Step]:
+def tf_data_shuffled(case: Case) -> Iterator[Step]:
     """Use a shuffle buffer, for workloads that `tf_data` reads front to back."""
-    dataset, feeds = task.workload.shuffled_dataset(task.data, task.seed)
-    with _iterating(task, dataset, feeds) as step:
+    dataset, feeds = case.workload.shuffled_dataset(case.data, case.seed)
+    with _iterating(case, dataset, feeds) as step:
         yield step
 
 
 @contextmanager
-def _iterating(task: Task, dataset: Any, feeds: dict[Any, Any]) -> Iterator[Step]:
+def _iterating(case: Case, dataset: Any, feeds: dict[Any, Any]) -> Iterator[Step]:
     """Yield a step on the batches of `dataset`, whose iterator is initialized with `feeds`."""
-    with tf.device(task.input_device):
+    with tf.device(case.input_device):
         iterator = tf.data.make_initializable_iterator(dataset)
         batch = iterator.get_next()
-    fetches = task.model(batch)
-    with open_session(task) as session:
+    fetches = case.model(batch)
+    with open_session(case) as session:
         session.run(iterator.initializer, feeds)
         yield session.make_callable(fetches)

@@ -23,7 +23,7 @@ class Facts:
     reference: str | None = None
     # The cores that one op of the step uses; 0 leaves the choice to TensorFlow.
     intra_op: int = 0
-    # Whether a batch takes milliseconds of Python, or is large: what systems with worker processes are made for.
+    # Whether systems with worker processes suit it: a batch takes milliseconds of Python, or is large.
     for_processes: bool = False
 
 

@@ -22,7 +22,7 @@ from staging_tf1.user_module import NoSuchModule, user_module
 
 __all__ = ["OwnGraph", "OwnWorkload", "load_own"]
 
-# What a `build` that stages its input itself is called with, one at a time.
+# The arguments for a `build` that stages its input itself, one at a time.
 _FEEDING = ("num_threads", "num_processes")
 
 
@@ -114,13 +114,15 @@ class OwnGraph(Workload):
                 f"--train {self.name}: {function}({words}) returned {type(fetches).__name__}, expected the train op. A "
                 f"function that takes {' and '.join(_FEEDING)} calls staged(source, ...) itself."
             )
-        found = [producer for each in pipelines_of(tf.get_default_graph()) for producer in each.producers]
+        producers = [producer for pipeline in pipelines_of(tf.get_default_graph()) for producer in pipeline.producers]
         for argument, value in feeding.items():
-            got = sorted({getattr(producer, argument) for producer in found})
+            got = sorted({getattr(producer, argument) for producer in producers})
             if value not in got:
-                made = f"made a pipeline with {argument}={got[0]}" if got else "called no staged() and no CustomRunner"
+                problem = (
+                    f"made a pipeline with {argument}={got[0]}" if got else "called no staged() and no CustomRunner"
+                )
                 raise BenchError(
-                    f"--train {self.name}: {function}({words}) {made}. Pass its arguments on: "
+                    f"--train {self.name}: {function}({words}) {problem}. Pass its arguments on: "
                     f"def {function}(**feeding): ... staged(source, **feeding)."
                 )
         return fetches
@@ -146,10 +148,10 @@ def _function(name: str) -> Callable[..., Any]:
 def _stages_itself(name: str, build: Callable[..., Any]) -> bool:
     """Whether `build` takes `num_threads` and `num_processes`. Raises BenchError if it takes something else."""
     parameters = inspect.signature(build).parameters
-    takes = [each for each in _FEEDING if each in parameters]
-    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes = [name for name in _FEEDING if name in parameters]
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     needed = [each.name for each in parameters.values() if each.default is each.empty and each.kind < each.VAR_KEYWORD]
-    needed = [each for each in needed if parameters[each].kind is not inspect.Parameter.VAR_POSITIONAL]
+    needed = [name for name in needed if parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL]
     if needed or (takes and not open_ended and len(takes) < len(_FEEDING)):
         shown = f"{split_own(name)[1]}{inspect.signature(build)}"
         raise BenchError(

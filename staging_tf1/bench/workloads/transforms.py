@@ -49,7 +49,7 @@ def flipped(batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
 
 
 def delayed(batch: Batch, rng: np.random.Generator, empty: Empty) -> Batch:
-    """Wait. It is part of the workload: remote storage with a latency of 20 ms and no CPU time."""
+    """Wait, as for remote storage with a latency of 20 ms and no CPU time."""
     time.sleep(_WAIT_SECS)
     return batch
 

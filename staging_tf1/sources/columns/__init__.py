@@ -3,6 +3,6 @@
 A cache is a folder of `.npy` files, which `numpy.load(path, mmap_mode="r")` opens. Records whose shapes differ, and
 strings, are a column of values and columns that say where each record begins.
 
-Record files were the alternative. A column is gathered with one copy, and other programs can read it without this
-package. Each record of a record file is found, copied and parsed by itself.
+The alternative was record files, in which each record is found, copied and parsed by itself. A column is gathered with
+one copy, and other programs can read it without this package.
 """

@@ -54,8 +54,8 @@ class Component(NamedTuple):
         return sum(file.size for file in self.files.values())
 
     def check(self, num_records: int) -> None:
-        """Raise ValueError unless the files have the dtypes and shapes of so many records."""
-        # How many values and bytes there are, only these files know.
+        """Raise ValueError unless the files have the dtypes and shapes of this number of records."""
+        # Only these files say how many values and bytes there are.
         values = math.prod(self.files["values"].shape)
         total = math.prod(self.files["strings"].shape) - 1 if self.dtype.hasobject else values
         shapes = _shapes(num_records, self.dtype, self.shape, total, values)
@@ -132,7 +132,7 @@ class ComponentWriter:
         self._text = ends[-1]
 
     def _begin_to_vary(self) -> None:
-        """Write down the shapes of all records so far, which were the same."""
+        """Write the shapes of all records so far, which were the same."""
         self._open("starts").append(np.zeros(1, _INT64))
         self._open("shapes")
         done, self._total = self._records, 0
@@ -147,7 +147,7 @@ class ComponentWriter:
         self._files["shapes"].append(np.broadcast_to(np.array(shape, _INT64), (count, len(shape))))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the files are, after their bytes are on the disk."""
+        """Return where to continue the files, after their bytes are on the disk."""
         files = {role: list(file.progress()) for role, file in self._files.items()}
         written = [(os.path.basename(file.path), files[role][0]) for role, file in self._files.items()]
         counts = [self._records, self._total, self._text]
@@ -213,17 +213,17 @@ class Column:
         """Return records one by one, whatever their shapes. The arrays may be views of the file."""
         if not self.component.varies:
             rows = self.rows(np.asarray(numbers, np.int64))
-            return [rows[place, ...] for place in range(len(rows))]
+            return [rows[row, ...] for row in range(len(rows))]
         self._check_sizes()
         starts, shapes, values = (self.files[role].array for role in ("starts", "shapes", "values"))
-        found = []
+        arrays = []
         for number in numbers:
             start, stop, shape = int(starts[number]), int(starts[number + 1]), tuple(shapes[number].tolist())
             if self.component.dtype.hasobject:
-                found.append(_objects(self._strings(start, stop - start), shape))
+                arrays.append(_objects(self._strings(start, stop - start), shape))
             else:
-                found.append(values[start:stop].view(self.component.dtype).reshape(shape))
-        return found
+                arrays.append(values[start:stop].view(self.component.dtype).reshape(shape))
+        return arrays
 
     def _strings(self, first: int, count: int) -> list[bytes]:
         ends = self.files["strings"].array[first : first + count + 1].tolist()
@@ -236,6 +236,6 @@ class Column:
 
 
 def _objects(strings: list[bytes], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    made = aligned_empty(len(strings), np.dtype(object))
-    made[:] = strings
-    return made.reshape(shape)
+    objects = aligned_empty(len(strings), np.dtype(object))
+    objects[:] = strings
+    return objects.reshape(shape)

@@ -48,13 +48,13 @@ def cache_path(owner: str, argument: str, value: Any) -> str:
     """Check the path of a cache, which is a folder or nothing yet."""
     name = arguments.path(owner, argument, value).rstrip(os.sep) or os.sep
     if {os.curdir, os.pardir} & set(name.split(os.sep)) or os.path.islink(name):
-        # Files are made beside the folder, and it is renamed, also while it is part of its own path.
+        # Resolved, because files are made beside the folder, and it is renamed.
         name = os.path.realpath(name)
     try:
         mode = os.stat(name).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return name
-    except OSError as error:  # most of all, a name that is too long: found here, and not after hours of building
+    except OSError as error:  # mostly a name that is too long: refused here, not after hours of building
         cure = "Choose another path."
         raise RecordFileError(f"{owner} cannot use {argument}={shown(name)}: {error.strerror}. {cure}") from error
     if not stat.S_ISDIR(mode):
@@ -71,7 +71,7 @@ def opened(path: str) -> Manifest:
 
 
 def mapped(path: str) -> tuple[Manifest, list[Column]]:
-    """Map the files of the cache at `path`. All are of one cache, even if it is replaced meanwhile.
+    """Map the files of the cache at `path`. All belong to one cache, even if it is replaced meanwhile.
 
     Raises RecordFileError if there is no cache, or a file is missing or was changed.
     """
@@ -85,15 +85,15 @@ def mapped(path: str) -> tuple[Manifest, list[Column]]:
 
 
 def _opened(path: str, folder: Snapshot | None) -> Manifest:
-    found = _manifest(folder)
-    if found is None:
+    manifest = _manifest(folder)
+    if manifest is None:
         raise RecordFileError(
             f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
             f"built. Check the path, or build the cache with cached()."
         )
-    if isinstance(found, int):
-        raise RecordFileError(f"{path!r} is a cache of {_version_changed(found)}. Build it again with cached().")
-    return found
+    if isinstance(manifest, int):
+        raise RecordFileError(f"{path!r} is a cache of {_version_changed(manifest)}. Build it again with cached().")
+    return manifest
 
 
 def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str] | None:
@@ -106,14 +106,14 @@ def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> li
         if _opened(path, folder) != manifest:
             return None
         assert folder is not None
-        found = []
+        problems = []
         for file in manifest.files:
             try:
                 MappedArray(folder, file, verified=True)
             except RecordFileError as error:
-                found.append(str(error))
+                problems.append(str(error))
             progress(file.size)
-        return None if found and has_changed(path, folder) else found
+        return None if problems and has_changed(path, folder) else problems
 
     return settled(path, look)
 
@@ -121,14 +121,14 @@ def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> li
 def _manifest(folder: Snapshot | None) -> Manifest | int | None:
     if folder is None:
         return None
-    found = manifest_in(folder)
-    if found is None:
+    manifest = manifest_in(folder)
+    if manifest is None:
         with contextlib.suppress(FileNotFoundError):
             if os.listdir(folder.path):
                 raise RecordFileError(
                     f"{folder.path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path."
                 )
-    return found
+    return manifest
 
 
 def _version_changed(version: int) -> str:
@@ -138,12 +138,12 @@ def _version_changed(version: int) -> str:
 def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
     """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
     try:
-        found = settled(path, _manifest)
+        manifest = settled(path, _manifest)
     except PermissionError as error:
         raise cannot_read(f"the cache {path!r}", error) from error
-    if found is None:
+    if manifest is None:
         return None
-    return [_version_changed(found)] if isinstance(found, int) else changes(found.key, key)
+    return [_version_changed(manifest)] if isinstance(manifest, int) else changes(manifest.key, key)
 
 
 def building_folder(path: str) -> str:
@@ -152,7 +152,7 @@ def building_folder(path: str) -> str:
 
 
 def put_back(path: str) -> None:
-    """Put back a cache that was moved away for a new one. If the new one is in its place, remove the old one."""
+    """Put back a cache that was moved away for a new one, or remove it if the new one is there."""
     replaced = beside(path, ".replaced")
     if os.path.isdir(replaced):
         if os.path.isdir(path):
@@ -163,12 +163,12 @@ def put_back(path: str) -> None:
 
 def check_only_cache(path: str) -> None:
     """Raise RecordFileError if the folder has files that are no part of its cache: they would be deleted with it."""
-    found = settled(path, _manifest)
-    if found is None:
+    manifest = settled(path, _manifest)
+    if manifest is None:
         return
     names = set(os.listdir(path)) - {MANIFEST}
-    if isinstance(found, Manifest):
-        others = names - {file.name for file in found.files}
+    if isinstance(manifest, Manifest):
+        others = names - {file.name for file in manifest.files}
     else:
         others = {name for name in names if not name.endswith(".npy")}
     if others:
@@ -196,7 +196,7 @@ def commit(path: str, manifest: Manifest) -> None:
 
 
 def move_to_its_place(path: str) -> None:
-    """Move the folder that was built to `path`, in place of what is there."""
+    """Move the folder that was built to `path`, replacing what is there."""
     building, replaced = building_folder(path), beside(path, ".replaced")
     check_only_cache(path)
     if os.path.isdir(path) and os.listdir(path):
@@ -208,23 +208,23 @@ def move_to_its_place(path: str) -> None:
 
 
 def save_progress(path: str, progress: dict[str, Any]) -> None:
-    """Save how far the build is. The records that it counts are on the disk already."""
+    """Save the progress of the build. Its records are on the disk already."""
     _write_whole(os.path.join(building_folder(path), _PROGRESS), json.dumps(progress))
 
 
 def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the progress of a builder that has died, if its data had the same key. None if there is nothing to use."""
+    """Return the progress of a builder that has died, if its data had the same key; else None."""
     building = building_folder(path)
     try:
         with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-        if found["key"] != key:
+            progress: dict[str, Any] = json.load(file)
+        if progress["key"] != key:
             return None
-        written = [each for component in found["records"]["components"] for each in component["files"]["written"]]
+        written = [file for component in progress["records"]["components"] for file in component["files"]["written"]]
         sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
+    return progress if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
 
 
 def _unfinished(path: str) -> str:
@@ -262,16 +262,16 @@ def writing(owner: str, path: str) -> Iterator[None]:
         blocked = _file_above(path)
         if blocked is not None:
             what, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
-        made = RecordFileError(
+        refused = RecordFileError(
             f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [what, cure]))} What was at that path "
             f"before is unchanged."
         )
-        made.errno = error.errno
-        raise made from error
+        refused.errno = error.errno
+        raise refused from error
 
 
 def _file_above(path: str) -> str | None:
-    """Return the parent of a path that is no folder."""
+    """Return the first parent of a path that is not a folder."""
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
         parent = os.path.dirname(parent)
@@ -292,16 +292,16 @@ def remove(path: str) -> Manifest | int | None:
     """
     with locked(path):
         put_back(path)
-        found = manifest_in(Snapshot(path))
-        if found is None:
+        manifest = manifest_in(Snapshot(path))
+        if manifest is None:
             if not os.path.isdir(building_folder(path)):
                 raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")
             remove_remains(path)
             return None
         check_only_cache(path)
-        # Renamed first, so that a process that dies here leaves no half of a cache.
+        # Renamed first, so a process that dies here leaves no partial cache.
         remove_remains(path)
         os.rename(path, building_folder(path))
         os.unlink(os.path.join(building_folder(path), MANIFEST))
         remove_remains(path)
-    return found
+    return manifest

@@ -24,7 +24,7 @@ from staging_tf1.sources.weighted import Sampling
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
 from staging_tf1.spec.arrays import describe, kind_of
 
-__all__ = ["Block", "Input", "Reading", "input_for"]
+__all__ = ["Block", "CacheInput", "ReadOptions", "input_for"]
 
 _DATA = (
     "a tf.data.Dataset, a generator function, an iterable of records, a dataset with __len__ and __getitem__, arrays, "
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     position: int | None = None
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """How to read the data. See `cached`."""
 
     owner: str
@@ -53,8 +53,8 @@ class Reading(NamedTuple):
     thread_safe: bool
 
 
-class Input(NamedTuple):
-    """Data that can be read once more.
+class CacheInput(NamedTuple):
+    """The data of a cache, as blocks.
 
     Attributes:
       key: what is known without reading it.
@@ -69,80 +69,76 @@ class Input(NamedTuple):
     has_random_access: bool = False
 
 
-def input_for(data: Any, reading: Reading) -> Input:
+def input_for(data: Any, options: ReadOptions) -> CacheInput:
     """Find out what the data is. A function is called when the cache is built.
 
     Raises:
       TypeError, ValueError, SpecError: the data cannot be cached.
     """
     if isinstance(data, Source):
-        return _of_source(data, reading)
+        return _of_source(data, options)
     if isinstance(data, StreamSource):
-        return Input({}, None, lambda _: _stream(data.batches(), True))
+        return CacheInput({}, None, lambda _: _stream(data.batches(), True))
     if is_a(data, "tensorflow.DatasetV2"):
-        return _of_dataset(data, reading)
-    if _is_text(data) or isinstance(data, type):
-        arguments.refuse(reading.owner, "data", data, _DATA)
+        return _of_dataset(data, options)
+    if isinstance(data, (str, bytes, bytearray, memoryview, type)):
+        arguments.refuse(options.owner, "data", data, _DATA)
     if callable(data) and not hasattr(data, "__getitem__"):
-        return Input({}, None, lambda _: _called(data, reading))
-    return _of_object(data, reading)
+        return CacheInput({}, None, lambda _: _called(data, options))
+    return _of_object(data, options)
 
 
-def _is_text(data: Any) -> bool:
-    return isinstance(data, (str, bytes, bytearray, memoryview))
-
-
-def _of_object(data: Any, reading: Reading) -> Input:
+def _of_object(data: Any, options: ReadOptions) -> CacheInput:
     is_table = is_a(data, "pandas.DataFrame", "pandas.Series", "zarr.Group", "zarr.Array", "h5py.Group", "h5py.Dataset")
     if isinstance(data, Mapping):
         is_table = is_table or any(is_a(leaf, "h5py.Dataset", "zarr.Array") for leaf in flatten(data))
     is_arrays = is_table or is_nest_of_arrays(data)
-    if reading.batched and (is_arrays or is_a(data, "datasets.Dataset")):
+    if options.batched and (is_arrays or is_a(data, "datasets.Dataset")):
         kind = "arrays" if is_arrays else "a datasets.Dataset"
-        raise ValueError(f"{reading.owner} got batched=True, but {kind} as data, whose rows are records. Leave it out.")
+        raise ValueError(f"{options.owner} got batched=True, but {kind} as data, whose rows are records. Leave it out.")
     if is_arrays and not is_table:
-        return _of_arrays(data, reading)
+        return _of_arrays(data, options)
     if is_a(data, "torch.IterableDataset"):
-        # It inherits a __getitem__ that raises NotImplementedError, and may have a length.
-        return Input({}, None, lambda _: _stream(data, reading.batched))
+        # Checked first: it inherits a __getitem__ that raises NotImplementedError, and may have a length.
+        return CacheInput({}, None, lambda _: _stream(data, options.batched))
     if is_table or (hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, np.generic)):
-        return _of_map_style(data, reading)
+        return _of_map_style(data, options)
     if not hasattr(data, "__iter__") or getattr(data, "ndim", 1) == 0:
-        arguments.refuse(reading.owner, "data", data, _DATA)
-    return Input({}, None, lambda _: _stream(data, reading.batched))
+        arguments.refuse(options.owner, "data", data, _DATA)
+    return CacheInput({}, None, lambda _: _stream(data, options.batched))
 
 
 def _stream(elements: Iterable[Any], stacked: bool) -> Iterator[Block]:
     return (Block(element, stacked) for element in elements)
 
 
-def _called(function: Callable[[], Any], reading: Reading) -> Iterator[Block]:
-    made = function()
-    if callable(made) or made is None:
+def _called(function: Callable[[], Any], options: ReadOptions) -> Iterator[Block]:
+    data = function()
+    if callable(data) or data is None:
         raise TypeError(
-            f"{reading.owner}: data() returned {kind_of(made)}, expected {_DATA}. If it is a generator, use `yield`."
+            f"{options.owner}: data() returned {kind_of(data)}, expected {_DATA}. If it is a generator, use `yield`."
         )
     # Mostly a generator, but a function may return any kind of data.
-    return input_for(made, reading).blocks(0)
+    return input_for(data, options).blocks(0)
 
 
-def _of_dataset(dataset: Any, reading: Reading) -> Input:
+def _of_dataset(dataset: Any, options: ReadOptions) -> CacheInput:
     # This imports TensorFlow, which a program with such a dataset has imported already.
     from staging_tf1.tf_data.elements import Elements
 
-    elements = Elements(dataset, reading.owner)
-    if elements.endless and reading.limit is None:
+    elements = Elements(dataset, options.owner)
+    if elements.endless and options.limit is None:
         raise ValueError(
-            f"{reading.owner} got a tf.data.Dataset that never ends: its cardinality is infinite. Remove repeat(), "
+            f"{options.owner} got a tf.data.Dataset that never ends: its cardinality is infinite. Remove repeat(), "
             f"because the source repeats its records itself (epochs=), or pass limit=."
         )
     key = {"spec": _spec_text(elements.spec, tuple), "elements": elements.count}
 
     def blocks(_: int) -> Iterator[Block]:
-        for value, stacked in elements.blocks(None if reading.batched else reading.limit):
-            yield from _unstacked(value) if stacked and reading.batched else [Block(value, stacked or reading.batched)]
+        for value, stacked in elements.blocks(None if options.batched else options.limit):
+            yield from _unstacked(value) if stacked and options.batched else [Block(value, stacked or options.batched)]
 
-    return Input(key, None if reading.batched else elements.count, blocks)
+    return CacheInput(key, None if options.batched else elements.count, blocks)
 
 
 def _unstacked(batches: Any) -> Iterator[Block]:
@@ -152,7 +148,7 @@ def _unstacked(batches: Any) -> Iterator[Block]:
     return (Block(batch, True) for batch in rows_of(batches))
 
 
-def _of_arrays(arrays: Any, reading: Reading) -> Input:
+def _of_arrays(arrays: Any, options: ReadOptions) -> CacheInput:
     source = ArraySource(arrays, batch_size=1)
     total, step = source.num_records, _at_once(source.spec)
 
@@ -161,24 +157,25 @@ def _of_arrays(arrays: Any, reading: Reading) -> Input:
             end = min(total, first + step)
             yield Block(source.gather(slice(first, end, 1)), True, end)
 
-    return Input({"spec": _spec_text(source.spec, _of_record), "elements": total}, total, blocks, True)
+    key = {"spec": _spec_text(source.spec, lambda shape: shape[1:]), "elements": total}
+    return CacheInput(key, total, blocks, True)
 
 
-def _of_map_style(dataset: Any, reading: Reading) -> Input:
+def _of_map_style(dataset: Any, options: ReadOptions) -> CacheInput:
     if is_keras_sequence(dataset):
-        if not reading.batched:
-            raise ValueError(f"{reading.owner} got {kind_of(dataset)}, whose elements are batches. Pass batched=True.")
-        return _of_source(SequenceSource(dataset, thread_safe=reading.thread_safe), reading)
-    source = MapSource(dataset, batch_size=1, threads=reading.threads, thread_safe=reading.thread_safe)
-    if source.num_records == sys.maxsize and reading.limit is None:  # as a Grain dataset with repeat() says
+        if not options.batched:
+            raise ValueError(f"{options.owner} got {kind_of(dataset)}, whose elements are batches. Pass batched=True.")
+        return _of_source(SequenceSource(dataset, thread_safe=options.thread_safe), options)
+    source = MapSource(dataset, batch_size=1, threads=options.threads, thread_safe=options.thread_safe)
+    if source.num_records == sys.maxsize and options.limit is None:  # as a Grain dataset with repeat() says
         raise ValueError(
-            f"{reading.owner} got {kind_of(dataset)} that never ends: its length is 2**63 - 1. Pass limit=."
+            f"{options.owner} got {kind_of(dataset)} that never ends: its length is 2**63 - 1. Pass limit=."
         )
     spec = source.spec
     total = source.num_records
 
     def blocks(start: int) -> Iterator[Block]:
-        strides = Strides(start, total, reading.threads)
+        strides = Strides(start, total, options.threads)
         for first, end in strides:
             fetched = source._fetched(np.arange(first, end))
             if fetched.listed is None:
@@ -187,19 +184,19 @@ def _of_map_style(dataset: Any, reading: Reading) -> Input:
                 continue
             strides.note(fetched.listed)
             for number, value in enumerate(fetched.listed, first + 1):
-                yield Block(value, reading.batched, number)
+                yield Block(value, options.batched, number)
 
     key = {"spec": _spec_text(spec, _rank), "elements": total}
-    return Input(key, None if reading.batched else total, blocks, True)
+    return CacheInput(key, None if options.batched else total, blocks, True)
 
 
-def _of_source(source: Source, reading: Reading) -> Input:
+def _of_source(source: Source, options: ReadOptions) -> CacheInput:
     if source.features is not None:
-        raise ValueError(f"{reading.owner} got {source!r} with features=, which the graph parses. Use parse_fn=.")
+        raise ValueError(f"{options.owner} got {source!r} with features=, which the graph parses. Use parse_fn=.")
     if isinstance(source, RecordSource):
-        source = _in_order(source, reading)
-    elif source.num_batches is None and reading.limit is None:
-        raise ValueError(f"{reading.owner} got {source!r}, which never ends. Pass limit=.")
+        source = _in_order(source, options)
+    elif source.num_batches is None and options.limit is None:
+        raise ValueError(f"{options.owner} got {source!r}, which never ends. Pass limit=.")
     if isinstance(source, RecordSource) and _reads_records(source):
         return _of_records(source)
 
@@ -210,7 +207,7 @@ def _of_source(source: Source, reading: Reading) -> Input:
     # Without the list of files: caches of earlier releases lack it.
     named = {name: value for name, value in source.fingerprint().items() if name not in ("seed", "file_list")}
     key = {"source": named, "spec": _spec_text(source.spec, _rank), **_order_key(source)}
-    return Input(key, None, blocks, _is_repeatable(source))
+    return CacheInput(key, None, blocks, _is_repeatable(source))
 
 
 def _reads_records(source: RecordSource) -> bool:
@@ -224,7 +221,7 @@ def _order_key(source: Source) -> dict[str, int | str]:
     """Return the seed if it decides the order of the records even without a shuffle, as in a mixture."""
     if not isinstance(source, RecordSource) or not source._batching.order_is_random:
         return {}
-    # Each process draws another seed. A user who passes none takes any order, also that of the cache.
+    # Each process draws another seed. Without a seed any order is acceptable, also that of the cache.
     return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
 
 
@@ -233,30 +230,30 @@ def _is_repeatable(source: Source) -> bool:
     return _order_key(source).get("seed") != "drawn"
 
 
-def _in_order(source: RecordSource, reading: Reading) -> RecordSource:
+def _in_order(source: RecordSource, options: ReadOptions) -> RecordSource:
     """Return the source of the same records, once, in their own order."""
     if source._batching.layout is not None or isinstance(source._batching.arrangement, (Grouping, Sampling)):
         how = "drawn by weights" if isinstance(source._batching.arrangement, Sampling) else "arranged by_length()"
         raise ValueError(
-            f"{reading.owner} got {source!r}, which is padded, ragged or {how}. Pass the source as it "
+            f"{options.owner} got {source!r}, which is padded, ragged or {how}. Pass the source as it "
             f"was before, and call these methods on the CachedSource."
         )
     if source._batching.wants_rng:
         raise ValueError(
-            f"{reading.owner} got {source!r} with a transform that draws random numbers, which would be the same in "
-            f"each epoch. Pass the transform to {reading.owner} instead, and leave it out of the source."
+            f"{options.owner} got {source!r} with a transform that draws random numbers, which would be the same in "
+            f"each epoch. Pass the transform to {options.owner} instead, and leave it out of the source."
         )
     whole = {} if isinstance(source, SequenceSource) else {"drop_remainder": False, "across_epochs": False}
     return source.with_options(shuffle=False, epochs=1, **whole)  # type: ignore[arg-type]
 
 
-def _of_records(source: RecordSource) -> Input:
+def _of_records(source: RecordSource) -> CacheInput:
     total = source.num_records
 
     def blocks(start: int) -> Iterator[Block]:
         strides = Strides(start, total)
         for first, end in strides:
-            # By the order, which a mixture has even without a shuffle.
+            # In order, because a mixture has one even without a shuffle.
             records = [record for _, record in source._single_in_order(first, end)]
             strides.note(records)
             # Corrupt records may be left out, so only the end of what was read is a position.
@@ -264,7 +261,7 @@ def _of_records(source: RecordSource) -> Input:
             yield from (Block(record, False, end) for record in records[-1:])
 
     key = {"source": source._recipe(), "elements": total, **_order_key(source)}
-    return Input(key, total, blocks, _is_repeatable(source))
+    return CacheInput(key, total, blocks, _is_repeatable(source))
 
 
 def _at_once(spec: Any) -> int:
@@ -272,21 +269,17 @@ def _at_once(spec: Any) -> int:
     return MOST_AT_ONCE if size is None else max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // max(1, size)))
 
 
-def _of_record(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    return shape[1:]
-
-
 def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
-    """Leave the sizes open: the first record alone does not say which of them differ."""
+    """Leave the sizes open: the first record does not say which of them differ."""
     return (None,) * (len(shape) - 1)
 
 
 def _spec_text(spec: Any, dims_of: Callable[[Any], Any]) -> str:
     """Describe components, with the dimensions that `dims_of` returns for a shape."""
-    told = []
+    described = []
     for path, leaf in flatten_with_paths(spec):
         dims = None if leaf.shape is None else dims_of(leaf.shape)
-        told.append(f"{path or 'record'}: {describe(leaf.dtype, dims)}")
-    if not told:
+        described.append(f"{path or 'record'}: {describe(leaf.dtype, dims)}")
+    if not described:
         raise SpecError("cached() got records without components, expected at least one array.")
-    return ", ".join(told)
+    return ", ".join(described)

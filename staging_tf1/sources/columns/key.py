@@ -1,4 +1,4 @@
-"""The key of a cache: what is known of its data without reading it. A changed key means an outdated cache."""
+"""The key of a cache: what is known of its data without reading it. If the key changes, the cache is outdated."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
     """Return the size and time of each file, by its path. Raises RecordFileError if one is missing."""
     if files is None:
         return None
-    found = {}
+    key = {}
     for path in matching_files(owner, files):
         try:
             status = os.stat(path)
         except OSError as error:
             cure = cure_of(error, "Leave it out of files.")
             raise RecordFileError(f"{owner} cannot read {path!r}, one of files: {error.strerror}. {cure}") from error
-        found[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
-    return found
+        key[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
+    return key
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -47,19 +47,19 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     >>> changes({"num_records": 3, "version": "a"}, {"num_records": 4, "version": "a"})
     ['num_records: 3 in the cache, 4 now']
     """
-    found: list[str] = []
+    differences: list[str] = []
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
         if name == "files":
-            found += _file_changes(old or {}, new or {})
+            differences += _file_changes(old or {}, new or {})
         else:
-            found.append(f"{name}: {_told(old)} in the cache, {_told(new)} now")
-    return found
+            differences.append(f"{name}: {_shown(old)} in the cache, {_shown(new)} now")
+    return differences
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, str):
         # A terminal cannot show control characters and lone surrogates.
         return value if value.isprintable() else repr(value)
@@ -67,22 +67,22 @@ def _told(value: Any) -> str:
 
 
 def _file_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    told: list[str] = []
+    lines: list[str] = []
     for path in dict.fromkeys([*old, *new]):
         if path not in new:
-            told.append(f"file {path!r}: not listed any more")
+            lines.append(f"file {path!r}: not listed any more")
         elif path not in old:
-            told.append(f"file {path!r}: new")
+            lines.append(f"file {path!r}: new")
         elif old[path][0] != new[path][0]:
-            told.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
+            lines.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
         elif old[path] != new[path]:
-            told.append(f"file {path!r}: modified after the cache was built")
-    return _shortened(told)
+            lines.append(f"file {path!r}: modified after the cache was built")
+    return _shortened(lines)
 
 
-def _shortened(told: list[str]) -> list[str]:
-    more = len(told) - _MOST_LISTED
-    return [*told[:_MOST_LISTED], f"{more} more files"] if more > 0 else told
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LISTED
+    return [*lines[:_MOST_LISTED], f"{more} more files"] if more > 0 else lines
 
 
 def listed(reasons: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ __all__ = ["beside", "locked"]
 
 # Seconds between two tries, and between two lines in the log of a process that waits.
 _TRY_SECS, _LOG_SECS = 0.1, 15.0
-# A build that waits for what it has started itself stores no record. Others may need this long for one.
+# After this time without a new record, a build may be waiting for a process that it has started itself.
 _STUCK_SECS = 60.0
 _MOST_NAME_BYTES = 255
 
@@ -58,10 +58,10 @@ _holders: dict[tuple[int, int], _Holder] = {}
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[Callable[[str], None]]:
-    """Hold the lock of the cache at `path`. Yields a function that tells waiting processes how far the work is.
+    """Hold the lock of the cache at `path`. Yields a function that reports the progress to waiting processes.
 
-    The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or its
-    holder waits for this call: its data uses the cache that is built from them.
+    The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or if
+    its holder waits for this call, because its data uses the cache that is built from them.
     """
     name = beside(path, ".lock")
     try:
@@ -71,20 +71,22 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
     except OSError as error:
         cure = cure_of_writing(error) or "Choose a writable folder on a local disk."
         raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {error.strerror}. {cure}") from error
-    place = _place(file)
+    identity = _identity(file)
     try:
-        _holders[place] = _Holder(threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate()))
+        _holders[identity] = _Holder(
+            threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate())
+        )
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
 
-        def tell(how_far: str) -> None:
-            # A note for people. A full disk must not end the build here.
+        def report(how_far: str) -> None:
+            # Only people read it, so a full disk must not end the build here.
             with contextlib.suppress(OSError):
                 os.pwrite(file, json.dumps({**who, "how_far": how_far}).ljust(300).encode(), 0)
 
-        tell("started")
-        yield tell
+        report("started")
+        yield report
     finally:
-        _holders.pop(place, None)
+        _holders.pop(identity, None)
         with contextlib.suppress(OSError):
             os.unlink(name)
         os.close(file)
@@ -104,7 +106,7 @@ def _acquired(name: str, path: str) -> int:
                 now = time.monotonic()
                 if note != (note := os.pread(file, 300, 0)):
                     noted = now
-                if _waits_for_this_thread(_place(file)) or (now - noted >= _STUCK_SECS and _is_part_of(note, file)):
+                if _waits_for_this_thread(_identity(file)) or (now - noted >= _STUCK_SECS and _is_part_of(note, file)):
                     raise _own_data(path)
                 if now - said >= _LOG_SECS:
                     said = now
@@ -136,27 +138,27 @@ def _own_data(path: str) -> RecordFileError:
     )
 
 
-def _place(file: int) -> tuple[int, int]:
+def _identity(file: int) -> tuple[int, int]:
     status = os.fstat(file)
     return status.st_dev, status.st_ino
 
 
-def _waits_for_this_thread(place: tuple[int, int]) -> bool:
-    """Whether this thread builds that cache, or is what is left of it in a fork."""
-    holder = _holders.get(place)
+def _waits_for_this_thread(identity: tuple[int, int]) -> bool:
+    """Whether this thread builds that cache, or is a fork of the thread that does."""
+    holder = _holders.get(identity)
     return holder is not None and holder.thread == threading.get_ident()
 
 
 def _is_part_of(note: bytes, file: int) -> bool:
-    """Whether this thread or process was started after the holder began, by its process: perhaps by its data."""
+    """Whether the holder's process started this thread or process after it began: perhaps its data did."""
     try:
-        found = json.loads(note.decode())
-        if found["host"] != socket.gethostname():
+        fields = json.loads(note.decode())
+        if fields["host"] != socket.gethostname():
             return False
-        if found["pid"] == os.getpid():
-            holder = _holders.get(_place(file))
+        if fields["pid"] == os.getpid():
+            holder = _holders.get(_identity(file))
             return holder is not None and threading.get_ident() not in holder.earlier
-        return _was_started_by(int(found["pid"]), tuple(found["since"]))
+        return _was_started_by(int(fields["pid"]), tuple(fields["since"]))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -175,7 +177,7 @@ def _was_started_by(holder: int, since: tuple[int, ...]) -> bool:
 
 
 def _now() -> tuple[int, int]:
-    """Return the time as /proc has that of the start of a process, and the newest process: a tick has 10 ms."""
+    """Return the time in ticks of 10 ms, as /proc has the start of a process, and the newest process id."""
     with contextlib.suppress(OSError, AttributeError), open("/proc/loadavg", encoding="utf-8") as file:
         ticks = time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 10**9
         return ticks, int(file.read().split()[-1])
@@ -184,7 +186,7 @@ def _now() -> tuple[int, int]:
 
 def _holder(note: bytes) -> str:
     try:
-        found = json.loads(note.decode())
-        return f"process {found['pid']} on {found['host']} is building it ({found['how_far']})"
+        fields = json.loads(note.decode())
+        return f"process {fields['pid']} on {fields['host']} is building it ({fields['how_far']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process is building it"

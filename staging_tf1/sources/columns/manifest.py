@@ -76,7 +76,7 @@ def manifest_in(folder: Snapshot) -> Manifest | int | None:
 
     Raises RecordFileError if the manifest is damaged, or the folder is no cache.
     """
-    path = folder.place(MANIFEST)
+    path = folder.path_of(MANIFEST)
     try:
         with folder.open(MANIFEST) as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:
@@ -89,29 +89,29 @@ def manifest_in(folder: Snapshot) -> Manifest | int | None:
     except OSError as error:
         raise cannot_read(f"{path!r}, the manifest of a cache", error) from error
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _no_manifest(path, "it is not JSON") from error
-    if not isinstance(found, dict) or found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
+    if not isinstance(fields, dict) or fields.get("format") != _FORMAT or not isinstance(fields.get("version"), int):
         raise _no_manifest(path, "it has another format")
-    if found["version"] != FORMAT_VERSION:
-        return int(found["version"])
+    if fields["version"] != FORMAT_VERSION:
+        return int(fields["version"])
     try:
-        _check_text(text, found)
-        return _from_json(found)
+        _check_text(text, fields)
+        return _from_json(fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _no_manifest(path, f"it is damaged ({shown(str(error))})") from error
 
 
-def _check_text(text: bytes, found: dict[str, Any]) -> None:
+def _check_text(text: bytes, fields: dict[str, Any]) -> None:
     """Raise ValueError if the text was changed after it was written."""
     checksum = _CHECKSUM.search(text)
     if checksum is not None:
         if checksum[1].decode() != _digest(text[: checksum.start()]):
             raise ValueError("its checksum differs: it was changed after the cache was built")
-    elif set(found) != {"format", "version", *Manifest._fields}:
+    elif set(fields) != {"format", "version", *Manifest._fields}:
         # Earlier releases wrote no checksum.
-        raise ValueError(f"it has the fields {', '.join(map(str, found))}")
+        raise ValueError(f"it has the fields {', '.join(map(str, fields))}")
 
 
 def _digest(body: bytes) -> str:
@@ -130,30 +130,30 @@ def _as_json(component: Component) -> dict[str, Any]:
     return {"path": component.path, "dtype": component.dtype.name, "shape": list(component.shape), "files": files}
 
 
-def _from_json(found: dict[str, Any]) -> Manifest:
-    components = tuple(_component(each) for each in found["components"])
-    num_records = int(found["num_records"])
-    leaves = list(_leaves(found["structure"]))
-    if leaves != list(range(len(components))) or num_records < 1 or not isinstance(found["key"], dict):
+def _from_json(fields: dict[str, Any]) -> Manifest:
+    components = tuple(_component(component) for component in fields["components"])
+    num_records = int(fields["num_records"])
+    leaves = list(_leaves(fields["structure"]))
+    if leaves != list(range(len(components))) or num_records < 1 or not isinstance(fields["key"], dict):
         raise ValueError("its parts do not fit together")
-    decoded(found["structure"], components)
+    decoded(fields["structure"], components)
     for component in components:
         component.check(num_records)
-    return Manifest(num_records, found["structure"], components, found["key"], str(found["built"]))
+    return Manifest(num_records, fields["structure"], components, fields["key"], str(fields["built"]))
 
 
-def _component(found: dict[str, Any]) -> Component:
+def _component(fields: dict[str, Any]) -> Component:
     files = {}
-    for role, (name, dtype, shape, crc32) in found["files"].items():
+    for role, (name, dtype, shape, crc32) in fields["files"].items():
         if os.path.basename(name) != name or not name.endswith(".npy"):
             raise ValueError(f"file {name!r}")
         files[str(role)] = ArrayFile(name, str(np.dtype(dtype).str), tuple(map(int, shape)), int(crc32))
-    shape = tuple(None if dim is None else int(dim) for dim in found["shape"])
-    made = Component(str(found["path"]), dtype_named(found["dtype"]), shape, files)
-    roles = {"values"} | ({"starts", "shapes"} if made.varies else set())
-    if set(files) != roles | ({"strings"} if made.dtype.hasobject else set()):
-        raise ValueError(f"files of component {made.path!r}")
-    return made
+    shape = tuple(None if dim is None else int(dim) for dim in fields["shape"])
+    component = Component(str(fields["path"]), dtype_named(fields["dtype"]), shape, files)
+    roles = {"values"} | ({"starts", "shapes"} if component.varies else set())
+    if set(files) != roles | ({"strings"} if component.dtype.hasobject else set()):
+        raise ValueError(f"files of component {component.path!r}")
+    return component
 
 
 def dtype_named(name: str) -> np.dtype[Any]:

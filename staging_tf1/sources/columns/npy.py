@@ -1,4 +1,4 @@
-"""`.npy` files that are written front to back, without knowing their length, and mapped for reading."""
+"""`.npy` files that are written front to back, without knowing their length in advance, and mapped for reading."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ __all__ = [
     "stored_dtype",
 ]
 
-# The header fills a page. So records whose size is a multiple of the page size begin at one, and reading a record reads
-# no page of another one.
+# The header fills a page. So records whose size is a multiple of the page size begin at a page, and share none.
 HEADER_BYTES = 4096
 _MAGIC = b"\x93NUMPY\x01\x00"
 _BUFFER_BYTES = 1 << 20
@@ -134,11 +133,11 @@ class MappedArray:
     """
 
     def __init__(self, folder: Snapshot, described: ArrayFile, *, verified: bool) -> None:
-        self.path, self._described = folder.place(described.name), described
+        self.path, self._described = folder.path_of(described.name), described
         try:
             with folder.open(described.name) as file:
                 self._check_size(os.fstat(file.fileno()).st_size)
-                head, found = file.read(HEADER_BYTES), _checksum(file) if verified else described.crc32
+                head, crc32 = file.read(HEADER_BYTES), _checksum(file) if verified else described.crc32
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except RecordFileError:
             raise
@@ -146,7 +145,7 @@ class MappedArray:
             raise cannot_read(f"{self.path!r}, a file of a cache", error) from error
         if head != header(np.dtype(described.dtype), described.shape):
             raise RecordFileError(f"{self.path!r} has another header than its cache says: it was changed. {CURE}")
-        if found != described.crc32:
+        if crc32 != described.crc32:
             raise RecordFileError(
                 f"{self.path!r} has another checksum than its cache says: its content was changed. {CURE}"
             )
@@ -156,17 +155,17 @@ class MappedArray:
         self.array: np.ndarray[Any, Any] = flat.reshape(described.shape)
 
     def expect(self, *, in_order: bool) -> None:
-        """Tell the system whether values are read front to back, in which case it reads ahead, or in any order.
+        """Tell the system whether values are read front to back, so it reads ahead, or in any order.
 
-        By default it reads 128 KiB around each page that is missing. A second mapping for the other order would keep
-        a second descriptor.
+        By default it reads 128 KiB around each missing page. A second mapping for the other order would need a second
+        descriptor.
         """
         if in_order != self._in_order and hasattr(mmap, "MADV_RANDOM"):
             self._in_order = in_order
             self._mapped.madvise(mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
 
     def check(self) -> None:
-        """Raise RecordFileError if the file was cut: reading beyond its end would end the process."""
+        """Raise RecordFileError if the file was truncated: reading beyond its end would kill the process."""
         # The size of the mapped file. After a rebuild, another file is at its path.
         self._check_size(self._mapped.size())
 
@@ -184,7 +183,7 @@ class MappedArray:
 
 def _checksum(file: IO[bytes]) -> int:
     """Return the checksum of the rest of a file."""
-    found = 0
+    crc32 = 0
     while data := file.read(_BUFFER_BYTES):
-        found = zlib.crc32(data, found)
-    return found
+        crc32 = zlib.crc32(data, crc32)
+    return crc32

@@ -15,7 +15,7 @@ from staging_tf1.spec.arrays import as_array, describe, is_plain
 
 __all__ = ["RecordWriter"]
 
-# Python walks through nests, and reads and writes JSON, recursively.
+# The deepest nest of a record. Python walks through nests and JSON recursively.
 _DEEPEST = 200
 
 
@@ -36,57 +36,59 @@ class RecordWriter:
         self._writers: list[ComponentWriter] = []
         if saved is not None:
             self._structure = saved["structure"]
-            for number, each in enumerate(saved["components"]):
-                dtype, shape = dtype_named(each["dtype"]), tuple(each["shape"])
-                self._writers.append(ComponentWriter(folder, number, each["path"], dtype, shape, each["files"]))
+            for number, component in enumerate(saved["components"]):
+                dtype, shape = dtype_named(component["dtype"]), tuple(component["shape"])
+                self._writers.append(
+                    ComponentWriter(folder, number, component["path"], dtype, shape, component["files"])
+                )
             self._paths = decoded(self._structure, [writer.path for writer in self._writers])
 
     def append(self, value: Any, stacked: bool, most: int | None) -> int:
         """Append a record, or at most `most` of several that are stacked. Return how many were appended."""
-        place = f"{self._owner}: record {self.num_records}"
+        where = f"{self._owner}: record {self.num_records}"
         if value is None:
-            raise SpecError(f"{place} is None, expected a nest of arrays and numbers.")
+            raise SpecError(f"{where} is None, expected a nest of arrays and numbers.")
         if self._paths is None:
-            self._begin(value, stacked, place)
+            self._begin(value, stacked, where)
         try:
-            leaves = flatten_up_to(self._paths, value, place)
+            leaves = flatten_up_to(self._paths, value, where)
         except SpecError as error:
             raise SpecError(f"{error} All records must have the structure of the first one.") from error
-        rows = [self._as_rows(leaf, each, stacked, place) for (_, leaf), each in zip(leaves, self._writers)]
-        count = _common_length(rows, place)
+        rows = [self._as_rows(leaf, writer, stacked, where) for (_, leaf), writer in zip(leaves, self._writers)]
+        count = _common_length(rows, where)
         count = count if most is None else min(count, most)
-        for each, array in zip(self._writers, rows):
-            each.append(array[:count])
+        for writer, array in zip(self._writers, rows):
+            writer.append(array[:count])
         self.num_records += count
         return count
 
-    def _begin(self, value: Any, stacked: bool, place: str) -> None:
+    def _begin(self, value: Any, stacked: bool, where: str) -> None:
         if (depth_of(value) or 0) > _DEEPEST:
-            refuse_endless(value, place)
-        self._paths = component_paths(value, place)
+            refuse_endless(value, where)
+        self._paths = component_paths(value, where)
         paths = flatten(self._paths)
         if not paths:
-            raise SpecError(f"{place} has no component, expected at least one array.")
+            raise SpecError(f"{where} has no component, expected at least one array.")
         self._structure = encoded(pack(self._paths, range(len(paths))))
-        for number, (path, leaf) in enumerate(flatten_up_to(self._paths, value, place)):
-            array = as_array(leaf, None, f"{place}: {component_name(path)}")
+        for number, (path, leaf) in enumerate(flatten_up_to(self._paths, value, where)):
+            array = as_array(leaf, None, f"{where}: {component_name(path)}")
             if isinstance(leaf, (list, tuple)) and not array.size:
                 raise SpecError(
-                    f"{place}: {component_name(path)} is an empty list, which has no dtype, and the first record sets "
+                    f"{where}: {component_name(path)} is an empty list, which has no dtype, and the first record sets "
                     f"the dtypes. Return arrays, such as np.array(words, np.int64)."
                 )
             if array.dtype.names:
-                raise SpecError(f"{place}: {component_name(path)} is {array.dtype}, expected numbers or strings.")
-            shape = _row_shape(array, stacked, f"{place}: {component_name(path)}")
+                raise SpecError(f"{where}: {component_name(path)} is {array.dtype}, expected numbers or strings.")
+            shape = _row_shape(array, stacked, f"{where}: {component_name(path)}")
             self._writers.append(ComponentWriter(self._folder, number, path, array.dtype, shape))
 
-    def _as_rows(self, leaf: Any, like: ComponentWriter, stacked: bool, place: str) -> np.ndarray[Any, Any]:
-        array = leaf if is_plain(leaf) else as_array(leaf, like.dtype, f"{place}: {component_name(like.path)}")
-        shape = _row_shape(array, stacked, f"{place}: {component_name(like.path)}")
+    def _as_rows(self, leaf: Any, like: ComponentWriter, stacked: bool, where: str) -> np.ndarray[Any, Any]:
+        array = leaf if is_plain(leaf) else as_array(leaf, like.dtype, f"{where}: {component_name(like.path)}")
+        shape = _row_shape(array, stacked, f"{where}: {component_name(like.path)}")
         if array.dtype != like.dtype or len(shape) != len(like.shape):
             got, expected = describe(array.dtype, shape), describe(like.dtype, like.shape)
             raise SpecError(
-                f"{place}: {component_name(like.path)} is {got}, but {expected} in record 0. All records must have the "
+                f"{where}: {component_name(like.path)} is {got}, but {expected} in record 0. All records must have the "
                 f"same dtype and number of dimensions; only the sizes may differ."
             )
         return array if stacked else array[None]
@@ -94,30 +96,30 @@ class RecordWriter:
     def progress(self) -> dict[str, Any]:
         """Return where to continue, after all bytes so far are on the disk."""
         components = [
-            {"path": each.path, "dtype": each.dtype.name, "shape": each.shape, "files": each.progress()}
-            for each in self._writers
+            {"path": writer.path, "dtype": writer.dtype.name, "shape": writer.shape, "files": writer.progress()}
+            for writer in self._writers
         ]
         return {"num_records": self.num_records, "structure": self._structure, "components": components}
 
     def finish(self) -> tuple[Any, tuple[Component, ...]]:
         """Close the files. Return the encoded structure and its components."""
-        return self._structure, tuple(each.finish() for each in self._writers)
+        return self._structure, tuple(writer.finish() for writer in self._writers)
 
     def abandon(self) -> None:
         """Close the files as they are."""
-        for each in self._writers:
-            each.abandon()
+        for writer in self._writers:
+            writer.abandon()
 
 
-def _row_shape(array: np.ndarray[Any, Any], stacked: bool, place: str) -> tuple[int, ...]:
+def _row_shape(array: np.ndarray[Any, Any], stacked: bool, where: str) -> tuple[int, ...]:
     if stacked and not array.ndim:
-        raise SpecError(f"{place} is one value, expected a batch with one row per record. For records: batched=False.")
+        raise SpecError(f"{where} is one value, expected a batch with one row per record. For records: batched=False.")
     shape: tuple[int, ...] = array.shape
     return shape[1:] if stacked else shape
 
 
-def _common_length(rows: list[np.ndarray[Any, Any]], place: str) -> int:
-    lengths = {len(each) for each in rows}
+def _common_length(rows: list[np.ndarray[Any, Any]], where: str) -> int:
+    lengths = {len(row) for row in rows}
     if len(lengths) > 1:
-        raise SpecError(f"{place}: the components of a batch have {sorted(lengths)} rows, expected the same number.")
+        raise SpecError(f"{where}: the components of a batch have {sorted(lengths)} rows, expected the same number.")
     return lengths.pop()

@@ -1,4 +1,4 @@
-"""A folder that stays the same one while another takes its place."""
+"""A folder that can be read to the end while another one replaces it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["CURE", "Snapshot", "cannot_read", "has_changed", "has_replaced", "se
 
 # How to fix a file that was changed.
 CURE = "Remove the cache to have it built again: staging-tf1 cache remove PATH."
-# Between the two renames that replace a cache there is none, for less than a millisecond if the disk is not busy.
+# Between the two renames that replace a cache (under 1 ms, unless the disk is busy), the cache does not exist.
 _TRIES, _WAIT_SECS = 20, 0.05
-# Such a descriptor needs no permission to list the folder.
+# With O_PATH, no permission to list the folder is needed.
 _AS_FOLDER = os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
 # A named pipe would block without O_NONBLOCK, which changes nothing for files.
 _AS_FILE = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
@@ -33,7 +33,7 @@ def cannot_read(what: str, error: OSError) -> RecordFileError:
 
 
 class Snapshot(NamedTuple):
-    """A folder at one moment. Its files are those of one cache.
+    """A folder at one moment. Its files belong to one cache.
 
     Attributes:
       path: where it was found, for messages.
@@ -43,13 +43,13 @@ class Snapshot(NamedTuple):
     path: str
     descriptor: int | None = None
 
-    def place(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Return the path of a file."""
         return os.path.join(self.path, name)
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading. Raises OSError if it is no regular file."""
-        where = self.place(name) if self.descriptor is None else name
+        where = self.path_of(name) if self.descriptor is None else name
         descriptor = os.open(where, _AS_FILE, dir_fd=self.descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -99,7 +99,7 @@ def _folder_at(path: str) -> Snapshot | None:
 def has_changed(path: str, folder: Snapshot | None) -> bool:
     """Whether another folder is at `path`, or will be."""
     if folder is None or folder.descriptor is None:
-        # A replacement may end, and the next one begin, between any two looks.
+        # Between any two of these checks, a replacement may end, and the next one begin.
         return has_replaced(path) or os.path.isdir(path) or has_replaced(path)
     with contextlib.suppress(OSError):
         return not os.path.samestat(os.stat(path), os.fstat(folder.descriptor))

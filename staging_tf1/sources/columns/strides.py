@@ -1,4 +1,4 @@
-"""How many records to read at once while a cache is built, so that they take little memory whatever their size."""
+"""How many records to read at once while a cache is built, so they take little memory whatever their size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MOST_AT_ONCE, BYTES_AT_ONCE = 256, 8 << 20
 
 
 class Strides:
-    """Ranges of record numbers, (first, end): of one record at first, and then as many as their sizes allow.
+    """Ranges of record numbers, (first, end): one record at first, and then as many as their sizes allow.
 
-    The first record does not tell the size of the others, and a string tells none. So each range has at most as many
-    records as all before it, and `note` is given what was read.
+    The first record does not say how large the others are. So each range has at most as many records as all before it,
+    and `note` gets what was read.
 
     >>> list(Strides(0, 10))
     [(0, 1), (1, 2), (2, 4), (4, 8), (8, 10)]
@@ -42,13 +42,13 @@ class Strides:
             first = end
 
     def note(self, records: Any) -> None:
-        """Take note of the records of the last range: a list of them, or a nest of columns."""
+        """Note the records of the last range: a list, or a nest of columns."""
         each = sum(map(_bytes_of, flatten(records))) // self._count
         self._most = min(MOST_AT_ONCE, BYTES_AT_ONCE // max(1, each))
 
 
 def _bytes_of(leaf: Any) -> int:
-    """Return the size of a leaf. That of an object of unknown type counts as a number's."""
+    """Return the size of a leaf. An object of unknown type counts as a number."""
     if isinstance(leaf, (str, bytes)):
         return len(leaf)
     if isinstance(leaf, np.ndarray) and leaf.dtype.hasobject:

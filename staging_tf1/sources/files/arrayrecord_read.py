@@ -87,9 +87,9 @@ class ArrayRecordFiles:
     def first_length(self) -> int:
         """Return the number of bytes in the first record that is not corrupt."""
         for record in range(self.num_records):
-            found, errors = self.read(np.array([record]))
+            payloads, errors = self.read(np.array([record]))
             if not errors:
-                return len(found[0])
+                return len(payloads[0])
         raise RecordFileError(f"all {self.num_records} records are corrupt in {', '.join(self.paths)}.")
 
     def describe(self, record: int) -> str:
@@ -105,17 +105,17 @@ class ArrayRecordFiles:
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
         """Read records of the same length. See `SerializedFiles.read_rows`."""
-        found, errors = self.read(records)
-        for place in errors:
-            found[place] = bytes(length)
-        for place, record in enumerate(found):
+        payloads, errors = self.read(records)
+        for row in errors:
+            payloads[row] = bytes(length)
+        for row, record in enumerate(payloads):
             if len(record) != length:
                 raise SpecError(
-                    f"{self.describe(int(records[place]))} has {len(record)} bytes, but the first record has {length}. "
+                    f"{self.describe(int(records[row]))} has {len(record)} bytes, but the first record has {length}. "
                     f"as_uint8=True requires records of the same length."
                 )
-        rows = aligned_empty((len(found), length), np.uint8)
-        rows.reshape(-1)[:] = np.frombuffer(b"".join(found), np.uint8)
+        rows = aligned_empty((len(payloads), length), np.uint8)
+        rows.reshape(-1)[:] = np.frombuffer(b"".join(payloads), np.uint8)
         return rows, errors
 
 
@@ -138,8 +138,8 @@ class _OpenFile:
             self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             cannot = "cannot" if state is None else "can no longer"
-            told = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
-            raise RecordFileError(told.rstrip()) from error
+            message = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
+            raise RecordFileError(message.rstrip()) from error
         self.state = self._look()
         if state is not None and self.state != state:
             raise RecordFileError(
@@ -159,42 +159,42 @@ class _OpenFile:
     @property
     def group_size(self) -> int:
         """How many records were compressed together. 1 if the file does not say."""
-        found = re.search(r"group_size:(\d+)", self._reader.writer_options_string() or "")
-        return int(found[1]) if found else 1
+        match = re.search(r"group_size:(\d+)", self._reader.writer_options_string() or "")
+        return int(match[1]) if match else 1
 
     def read(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records by number: their bytes, and the errors of corrupt records by their place."""
+        """Read records by number: their bytes, and the errors of corrupt records by row."""
         errors: dict[int, CorruptRecordError] = {}
         try:
-            found = self._reader.read(records)
+            payloads = self._reader.read(records)
         except RuntimeError:
-            found, errors = self._read_singly(records)
+            payloads, errors = self._read_singly(records)
         # Checked after the read, because the reader returns empty records beyond the end of a truncated file.
         size = self._look().size
         if size < self.state.size:
             raise RecordFileError(
                 f"ArrayRecord file {self._path} was truncated to {size} bytes while in use; it had {self.state.size}."
             )
-        return found, errors
+        return payloads, errors
 
     def _read_singly(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         """Read records one by one. If one of several is corrupt, the reader returns none and does not say which."""
-        found = [b""] * len(records)
+        payloads = [b""] * len(records)
         errors: dict[int, CorruptRecordError] = {}
-        for place, record in enumerate(records):
+        for row, record in enumerate(records):
             try:
-                found[place] = self._reader.read([record])[0]
+                payloads[row] = self._reader.read([record])[0]
             except RuntimeError as error:
-                errors[place] = self._corrupt(record, str(error))
-        return found, errors
+                errors[row] = self._corrupt(record, str(error))
+        return payloads, errors
 
     def _corrupt(self, record: int, reason: str) -> CorruptRecordError:
         if not reason.startswith(_CORRUPT):
             raise RecordFileError(f"reading record {record} of ArrayRecord file {self._path} failed: {reason}.")
         chunk = re.search(r"chunk at (\d+)", reason)
-        place = f", at byte {chunk[1]}," if chunk else ""
+        at = f", at byte {chunk[1]}," if chunk else ""
         return CorruptRecordError(
-            f"{self._path}: record {record}{place} is corrupt: {reason}. Copy the file again, or use "
+            f"{self._path}: record {record}{at} is corrupt: {reason}. Copy the file again, or use "
             f"skip_corrupt=True to skip and count such records.",
             self._path,
             int(chunk[1]) if chunk else -1,

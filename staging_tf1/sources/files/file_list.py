@@ -1,7 +1,7 @@
 """Which files a source reads, as a short text for fingerprints.
 
-Names are those of the files without their folders, so that a moved folder makes no difference. Where several files have
-the same name, theirs begin below the folder that all of these share.
+Files are named without their folders, so a moved folder makes no difference. If several files have the same name, their
+names begin below the folder that they share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def file_list(files: Sequence[ReadFile]) -> str:
     """
     names = _names([path for path, _ in files])
     lines = [f"{name}\0{count}" for name, (_, count) in zip(names, files)]
-    # Each says more than the one before, so that a message can say what differs.
+    # Each digest covers more than the one before, so a message can say what differs.
     digests = map(_digest, (sorted(names), sorted(lines), lines))
     return f"{len(files)} file{'s' if len(files) != 1 else ''} {' '.join(digests)}"
 
@@ -60,9 +60,7 @@ def _names(paths: list[str]) -> list[str]:
     if len(set(names)) == len(different):
         return names
     times = Counter(path.rpartition(os.sep)[2] for path in different)
-    places = {path: os.path.abspath(path) for path, name in zip(paths, names) if times[name] > 1}
-    # What the first and the last in the order of strings share, all do.
-    shared = len(os.path.commonpath([min(places.values()), max(places.values())]))
-    return [
-        (places[path][shared:].lstrip(os.sep) or name) if path in places else name for path, name in zip(paths, names)
-    ]
+    full = {path: os.path.abspath(path) for path, name in zip(paths, names) if times[name] > 1}
+    # All paths share what the first and the last in sorted order share.
+    shared = len(os.path.commonpath([min(full.values()), max(full.values())]))
+    return [(full[path][shared:].lstrip(os.sep) or name) if path in full else name for path, name in zip(paths, names)]

@@ -52,27 +52,26 @@ class RecordNumbers:
     def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         """Group records, int64 [n], by file.
 
-        Yields for each file with at least one of the records: the number of the file, the places of its records in
+        Yields for each file with at least one of the records: the number of the file, the rows of its records in
         `records`, and their numbers in the file.
         """
         files = np.searchsorted(self._firsts, records, side="right") - 1
         for file in np.unique(files).tolist():
-            places = np.flatnonzero(files == file)
-            yield file, places, records[places] - self._firsts[file]
+            rows = np.flatnonzero(files == file)
+            yield file, rows, records[rows] - self._firsts[file]
 
     def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
-        """Read records, int64 [n], from any of the files: their bytes in order, and errors by place.
+        """Read records, int64 [n], from any of the files: their bytes in order, and errors by row.
 
         `read_file` does the same for the records of one file, given its number and the numbers of records in it.
         """
         result = [b""] * len(records)
         errors: Errors = {}
-        for file, where, local in self.split(records):
-            found, wrong = read_file(file, local)
-            places = where.tolist()
-            for place, record in zip(places, found):
-                result[place] = record
-            errors.update((places[place], error) for place, error in wrong.items())
+        for file, rows, local in self.split(records):
+            payloads, wrong = read_file(file, local)
+            for row, record in zip(rows.tolist(), payloads):
+                result[row] = record
+            errors.update((int(rows[row]), error) for row, error in wrong.items())
         return result, errors
 
 

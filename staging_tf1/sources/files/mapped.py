@@ -22,7 +22,7 @@ def file_of(array: Any) -> np.memmap[Any, Any] | None:
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """Returns what tells a file from one that replaces it; None if it does not exist."""
+    """Returns what distinguishes a file from one that replaces it; None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -44,7 +44,7 @@ class MappedFile:
         self._identity = identity_of(self._path)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # In another process, which maps whatever is at that path.
+        # Another process maps whatever is at that path.
         vars(self).update(state)
         if identity_of(self._path) != self._identity:
             raise RecordFileError(
@@ -53,7 +53,7 @@ class MappedFile:
             )
 
     def check(self) -> None:
-        """Raises RecordFileError if the file was cut. To read what is missing would kill the process (SIGBUS)."""
+        """Raises RecordFileError if the file was truncated. Reading beyond its end would kill the process (SIGBUS)."""
         try:
             status = os.stat(self._path)
         except OSError:

@@ -1,4 +1,4 @@
-"""What to do about an error of the system: the same advice wherever a source opens, reads or writes a file."""
+"""What to do about an error of the system, for all sources that open, read or write files."""
 
 from __future__ import annotations
 

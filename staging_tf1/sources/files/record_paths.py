@@ -17,30 +17,30 @@ __all__ = ["matching_files"]
 def matching_files(owner: str, files: Any) -> list[str]:
     """Resolve a path or glob, or several. The matches of a glob are sorted by name.
 
-    A path that is listed twice is returned twice. A file that a glob matches is returned once, at its first place,
+    A path that is listed twice is returned twice. A file that a glob matches is returned once, where it comes first,
     because overlapping globs are usually a mistake. Raises RecordFileError if a path does not exist or is not a regular
     file, or if a glob matches nothing.
     """
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[str] = set()
     globbed: set[str] = set()
     again: list[str] = []
     for pattern in _patterns(owner, files):
         listed = os.path.exists(pattern)
         for path in [pattern] if listed else _matches(pattern):
-            place = os.path.abspath(path)
-            if place in (globbed if listed else seen):
+            absolute = os.path.abspath(path)
+            if absolute in (globbed if listed else seen):
                 again.append(path)
                 continue
-            found.append(path)
-            seen.add(place)
+            paths.append(path)
+            seen.add(absolute)
             if not listed:
-                globbed.add(place)
-    for path in dict.fromkeys(found):
+                globbed.add(absolute)
+    for path in dict.fromkeys(paths):
         check_regular(path)
     if again:
         _warn_of_repeats(owner, again)
-    return found
+    return paths
 
 
 def _patterns(owner: str, files: Any) -> list[str]:
@@ -64,8 +64,8 @@ def _warn_of_repeats(owner: str, again: list[str]) -> None:
 
 def _matches(pattern: str) -> list[str]:
     """Return the files that match a glob, without the indexes next to them."""
-    found = sorted(glob.glob(pattern, recursive=True))
-    kept = [path for path in found if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
+    matches = sorted(glob.glob(pattern, recursive=True))
+    kept = [path for path in matches if not path.endswith((INDEX_SUFFIX, UNPACKED_SUFFIX)) and os.path.isfile(path)]
     if not kept:
         raise RecordFileError(
             f"no file matches {pattern!r} (current folder: {os.getcwd()}). Check the path; globs support *, ? and **."

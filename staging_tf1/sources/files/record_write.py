@@ -1,4 +1,4 @@
-"""Writing of arrays and records to files, independent of the format."""
+"""Writes arrays and records to files of any format."""
 
 from __future__ import annotations
 

@@ -94,10 +94,10 @@ def open_index(
     name = os.fspath(path)
     check_regular(name)
     status = os.stat(name)
-    for place in _places(name):
-        found = None if force else _load(place, name, status)
-        if found is not None and (skip_corrupt or not found.damaged):
-            return found
+    for path in _paths(name):
+        index = None if force else _load(path, name, status)
+        if index is not None and (skip_corrupt or not index.damaged):
+            return index
     return _create(name, status, skip_corrupt, delay_secs)
 
 
@@ -117,75 +117,75 @@ def index_file(path: str | os.PathLike[str]) -> str:
     return os.fspath(path) + INDEX_SUFFIX
 
 
-def _places(name: str) -> list[str]:
+def _paths(name: str) -> list[str]:
     absolute = os.path.abspath(name)
     digest = hashlib.blake2b(absolute.encode(), digest_size=8).hexdigest()
     return [index_file(name), str(cache_dir() / f"{os.path.basename(name)}-{digest}{INDEX_SUFFIX}")]
 
 
-def _load(place: str, name: str, status: os.stat_result) -> RecordIndex | None:
-    """Load the index at `place`. Returns None if it is missing or outdated."""
+def _load(path: str, name: str, status: os.stat_result) -> RecordIndex | None:
+    """Load the index at `path`. Returns None if it is missing or outdated."""
     try:
-        array = _mapped(place)
+        array = _mapped(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     # numpy's message is not shown, because it recommends loading pickles, which can run any code.
     except Exception as error:
         if isinstance(error, OSError) and cure_of(error, ""):
             cure = cure_of(error, "")
-            raise RecordFileError(f"cannot read {place!r}, the index of {name!r}: {error.strerror}. {cure}") from error
+            raise RecordFileError(f"cannot read {path!r}, the index of {name!r}: {error.strerror}. {cure}") from error
         reason = error.strerror if isinstance(error, OSError) else None
-        raise _not_an_index(place, name, reason or "it has another format") from error
+        raise _not_an_index(path, name, reason or "it has another format") from error
     if array is None or array.dtype != np.int64 or array.ndim != 1 or len(array) <= _HEAD:
-        raise _not_an_index(place, name, "it has another format")
+        raise _not_an_index(path, name, "it has another format")
     magic, size, mtime_ns, lost, damaged = array[:_HEAD].tolist()
     if magic != _MAGIC:
-        raise _not_an_index(place, name, "its header is invalid")
+        raise _not_an_index(path, name, "its header is invalid")
     if (size, mtime_ns) != (status.st_size, status.st_mtime_ns):
         return None
-    data_path = _data_path(name, place)
+    data_path = _data_path(name, path)
     offsets = np.asarray(array)[_HEAD:]  # indexing a plain view is faster than indexing a memmap
     if not os.path.isfile(data_path):
         return None
     if int(offsets[0]) != 0 or int(offsets[-1]) + lost != os.path.getsize(data_path):
-        raise _not_an_index(place, name, "its offsets do not cover the file")
-    return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), place)
+        raise _not_an_index(path, name, "its offsets do not cover the file")
+    return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), path)
 
 
-def _mapped(place: str) -> np.ndarray[Any, Any] | None:
+def _mapped(path: str) -> np.ndarray[Any, Any] | None:
     """Map the array in an `.npy` file. Returns None for other files."""
-    if kind_of_file(place) is not None:  # a named pipe would block
+    if kind_of_file(path) is not None:  # a named pipe would block
         return None
-    with open(place, "rb") as file:
+    with open(path, "rb") as file:
         if file.read(len(NPY_MAGIC)) != NPY_MAGIC:
             return None
-    found: np.ndarray[Any, Any] = np.load(place, mmap_mode="r", allow_pickle=False)
+    found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return found
 
 
-def _not_an_index(place: str, name: str, reason: str) -> RecordFileError:
+def _not_an_index(path: str, name: str, reason: str) -> RecordFileError:
     return RecordFileError(
-        f"{place} should be the index of {name}, but is not: {reason}. Delete it to have it recreated at the next use, "
+        f"{path} should be the index of {name}, but is not: {reason}. Delete it to have it recreated at the next use, "
         f"or recreate it now: staging-tf1 index --force {name}"
     )
 
 
-def _data_path(name: str, place: str) -> str:
-    return place.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX if is_compressed(name) else name
+def _data_path(name: str, path: str) -> str:
+    return path.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX if is_compressed(name) else name
 
 
 def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
     failure: OSError | None = None
-    for place in _places(name):
-        data_path, complete = _data_path(name, place), True
+    for path in _paths(name):
+        data_path, complete = _data_path(name, path), True
         try:
-            os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             if data_path != name:
                 with replacing(data_path) as file:
                     complete = _unpacked(name, file, skip_corrupt, delay_secs)
             offsets, lost = _scanned(data_path, skip_corrupt, delay_secs)
             damaged = bool(lost) or not complete
-            index = RecordIndex(name, data_path, status.st_size, status.st_mtime_ns, offsets, lost, damaged, place)
+            index = RecordIndex(name, data_path, status.st_size, status.st_mtime_ns, offsets, lost, damaged, path)
             save_index(index)
         except RecordFileError:
             raise

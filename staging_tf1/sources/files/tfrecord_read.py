@@ -83,10 +83,10 @@ class RecordFiles:
             return self._read_file_rows(0, records, length)
         rows = aligned_empty((len(records), length), np.uint8)
         errors: dict[int, CorruptRecordError] = {}
-        for number, places, local in self._numbers.split(records):
+        for number, own, local in self._numbers.split(records):
             found, wrong = self._read_file_rows(number, local, length)
-            rows[places] = found
-            errors.update((int(places[place]), error) for place, error in wrong.items())
+            rows[own] = found
+            errors.update((int(own[row]), error) for row, error in wrong.items())
         return rows, errors
 
     def _read_file_rows(
@@ -100,10 +100,10 @@ class RecordFiles:
     def _check_length(self, span: _Span, length: int) -> None:
         odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
         if len(odd):
-            place = int(odd[0])
+            row = int(odd[0])
             raise SpecError(
-                f"{span.file.path}: record {int(span.records[place])} has "
-                f"{int(span.ends[place] - span.starts[place]) - FRAMING_BYTES} bytes, but the first record has "
+                f"{span.file.path}: record {int(span.records[row])} has "
+                f"{int(span.ends[row] - span.starts[row]) - FRAMING_BYTES} bytes, but the first record has "
                 f"{length}. as_uint8=True requires records of the same length."
             )
 
@@ -124,16 +124,14 @@ class RecordFiles:
         return span
 
     def _check(self, span: _Span, found: _Found) -> dict[int, CorruptRecordError]:
-        """Return the errors of corrupt records by their place."""
+        """Return the errors of corrupt records by row."""
         misplaced = np.flatnonzero(found.lengths != span.ends - span.starts - FRAMING_BYTES)
         if len(misplaced):
             raise _misplaced(span.file, int(span.starts[misplaced[0]]))
         if not self._verify:
             return {}
         wrong = np.flatnonzero(masked_crcs(found.payloads) != found.crcs)
-        return {
-            place: _corrupt(span.file, int(span.starts[place]), int(span.records[place])) for place in wrong.tolist()
-        }
+        return {row: _corrupt(span.file, int(span.starts[row]), int(span.records[row])) for row in wrong.tolist()}
 
 
 def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
@@ -154,7 +152,7 @@ def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
 
 
 class _Span(NamedTuple):
-    """The positions of some records of a file, from its index."""
+    """The offsets of some records of a file, from its index."""
 
     file: RecordIndex
     records: np.ndarray[Any, Any]
@@ -242,18 +240,18 @@ class _OpenFile:
 
     def _pread(self, start: int, length: int) -> bytes:
         try:
-            found = os.pread(self._descriptor, length, start)
-            while len(found) < length:
-                more = os.pread(self._descriptor, length - len(found), start + len(found))
+            data = os.pread(self._descriptor, length, start)
+            while len(data) < length:
+                more = os.pread(self._descriptor, length - len(data), start + len(data))
                 if not more:
                     raise self._cut(os.fstat(self._descriptor).st_size)
-                found += more
+                data += more
         except RecordFileError:
             raise
         except OSError as error:
             path = self._index.data_path
             raise RecordFileError(f"reading {path} at byte {start} failed: {error.strerror}.") from error
-        return found
+        return data
 
     def _check_unchanged(self) -> None:
         index, status = self._index, os.fstat(self._descriptor)

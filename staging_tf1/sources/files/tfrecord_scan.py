@@ -23,7 +23,7 @@ HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 
-# Headers per checksum verification. A corrupt length is found before it leads far astray.
+# Headers per checksum verification. So a corrupt length is noticed before many wrong headers follow.
 _BATCH = 8192
 
 _BAD_LENGTH = "the checksum of its length does not match"
@@ -45,7 +45,7 @@ def scan(
 
     Returns int64 offsets, one per record, followed by the end of the last record; and the number of lost bytes after
     it. Raises CorruptRecordError if a header is corrupt, or the last record is truncated. With `skip_corrupt` it stops
-    there instead: the length in a header gives the position of the next record, so later records cannot be located.
+    there instead: the length in a header gives the offset of the next record, so later records cannot be located.
     `progress` is called now and then with the number of bytes scanned.
     """
     size = os.path.getsize(path)
@@ -73,7 +73,7 @@ def scan(
 
 
 def _walk(data: mmap.mmap, position: int, size: int) -> tuple[np.ndarray[Any, Any], int, str]:
-    """Follow up to `_BATCH` headers: their offsets, the offset of the next, and what is wrong with that."""
+    """Follow up to `_BATCH` headers. Returns their offsets, the offset of the next, and what is wrong with it."""
     starts: list[int] = []
     for _ in range(_BATCH):
         if position == size:

@@ -56,10 +56,10 @@ def _write_file(name: str, records: Iterable[bytes], bar: Any) -> None:
                 offsets.append(offsets[-1] + len(frame))
             bar.update(len(batch))
     status = os.stat(name)
-    place = index_file(name)
+    path = index_file(name)
     with contextlib.suppress(OSError):  # the first use of the file creates the index if it is missing
         save_index(
-            RecordIndex(name, name, status.st_size, status.st_mtime_ns, np.array(offsets, np.int64), 0, False, place)
+            RecordIndex(name, name, status.st_size, status.st_mtime_ns, np.array(offsets, np.int64), 0, False, path)
         )
 
 

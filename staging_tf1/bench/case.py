@@ -1,4 +1,4 @@
-"""The interface between workloads and systems: a system takes a task and returns a step."""
+"""The interface between workloads and systems: a system takes a case and returns a step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.bench.workloads.workload import Workload
 
-__all__ = ["Step", "System", "Task", "open_session"]
+__all__ = ["Step", "System", "Case", "open_session"]
 
 # Runs one training step; returns the fetched values of the model (None for an op).
 Step = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Task:
+class Case:
     """One workload, to be fed by one system."""
 
     workload: Workload
@@ -36,11 +36,11 @@ class Task:
 
 # Builds a graph, starts its feeds, yields the step, and stops the feeds at the end of the block. It may raise
 # NotApplicable before the block.
-System = Callable[[Task], AbstractContextManager[Step]]
+System = Callable[[Case], AbstractContextManager[Step]]
 
 
-def open_session(task: Task) -> Any:
+def open_session(case: Case) -> Any:
     """Return a plain `tf.Session` on the default graph, with initialized variables."""
-    session = tf.Session(config=task.config)
+    session = tf.Session(config=case.config)
     session.run(tf.global_variables_initializer())
     return session

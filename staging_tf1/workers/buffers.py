@@ -1,4 +1,4 @@
-"""`Slots`: the shared memory that batches are written to, slot by slot, and when a slot is free again."""
+"""`Buffers`: the shared memory that batches are written to, and when each buffer is free again."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from staging_tf1.errors import SourceError
 from staging_tf1.workers.arena import mapped, rounded
 from staging_tf1.workers.channel import PeerGone
 
-__all__ = ["Credit", "Lent", "Slot", "Slots", "SlotsClosed"]
+__all__ = ["Buffer", "Buffers", "BuffersClosed", "Credit", "Lent"]
 
 _PAGE = mmap.PAGESIZE
-# The size of a slot if the size of a batch is unknown. Memory that is not written to takes no room.
+# The size of a buffer if the size of a batch is unknown. Memory that is not written to takes no room.
 _FIRST_BYTES = 1 << 20
 
 
-class SlotsClosed(Exception):
-    """The pool was stopped while a thread waited for a slot."""
+class BuffersClosed(Exception):
+    """The pool was stopped while a thread waited for a buffer."""
 
 
 class Lent(np.ndarray[Any, Any]):
-    """The memory of a slot while a batch in it is in use. The base of the arrays of the batch."""
+    """The memory of a buffer while a batch in it is in use. The base of the arrays of the batch."""
 
 
 class _Loan(weakref.ref[Lent]):
-    """Goes to `Slots._returned` when the last array of its batch has been freed.
+    """Goes to `Buffers._returned` when the last array of its batch has been freed.
 
     The callback is `SimpleQueue.put`, which is written in C, takes no lock that the same thread may hold, and runs no
     Python code: TensorFlow may free an array at any moment.
     """
 
-    __slots__ = ("slot",)
-    slot: Slot
+    __slots__ = ("buffer",)
+    buffer: Buffer
 
 
-class Slot:
+class Buffer:
     """One block of shared memory without a name, of one worker.
 
     Attributes:
@@ -75,11 +75,11 @@ class Slot:
         return np.ndarray.__new__(Lent, self.size, np.uint8, self._map)
 
 
-class Slots:
-    """All slots of one pool. Thread-safe.
+class Buffers:
+    """All buffers of one pool. Thread-safe.
 
     Args:
-      limit: the most bytes of all slots together, which the earliest batch may exceed; 0 is no limit.
+      limit: the most bytes of all buffers together, which the earliest batch may exceed; 0 is no limit.
       expected: the bytes of a batch; None if unknown.
       what: the pool, for messages.
     """
@@ -90,50 +90,50 @@ class Slots:
         unknown = min(_FIRST_BYTES, limit // 16) if limit else _FIRST_BYTES
         self._wanted = self._fitted(unknown if expected is None else expected + _PAGE)
         self._returned: SimpleQueue[_Loan | None] = SimpleQueue()
-        self._free: dict[Any, list[Slot]] = {}
-        # By the number of the slot. If a slot held its own loan, only the garbage collector could free both.
+        self._free: dict[Any, list[Buffer]] = {}
+        # By the number of the buffer. If a buffer held its own loan, only the garbage collector could free both.
         self._lent: dict[int, _Loan] = {}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._numbers = 0
         self._nbytes = self._most = 0
-        # Dropped slots that their workers have not been told of.
-        self._forgotten: list[Slot] = []
+        # Dropped buffers that their workers must still forget.
+        self._forgotten: list[Buffer] = []
         self._waiting = 0
         self._has_listener = self._closed = False
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes that the slots had together."""
+        """The most bytes that the buffers had together."""
         return self._most
 
     def draw(self, batch: int) -> None:
-        """Note that a batch is next in the order of delivery. Call it in that order. May be called again for it."""
+        """Note that a batch is next in the order of delivery. May be called again for the same batch."""
         if self._credit is not None:
             with self._lock:
                 self._credit.draw(batch)
 
     def done(self, batch: int) -> None:
-        """Say that a drawn batch takes no slot any more."""
+        """Note that a drawn batch needs no buffer any more."""
         if self._credit is not None:
             with self._changed:
                 self._credit.done(batch)
                 self._wake()
 
-    def take(self, owner: Any, batch: int, least: int = 0, wanted: int = 0) -> tuple[Slot, list[Slot]]:
-        """Take a slot of a worker for a batch. With a limit, waits for memory, in the order of `draw`.
+    def take(self, owner: Any, batch: int, least: int = 0, wanted: int = 0) -> tuple[Buffer, list[Buffer]]:
+        """Take a buffer of a worker for a batch. With a limit, waits for memory, in the order of `draw`.
 
         Args:
           owner: the worker.
           batch: the number of the batch.
-          least: the bytes that the slot must have.
-          wanted: the bytes that the slots of the next batches should have, if there is memory.
+          least: the bytes that the buffer must have.
+          wanted: the bytes that the buffers of the next batches should have, if there is memory.
 
         Returns:
-          The slot, and slots that their workers should forget.
+          The buffer, and buffers that their workers should forget.
 
         Raises:
-          SlotsClosed: `close` was called.
+          BuffersClosed: `close` was called.
           PeerGone: the worker has ended.
           SourceError: the batch is larger than the limit.
         """
@@ -148,25 +148,25 @@ class Slots:
                 self._wanted = max(self._wanted, self._fitted(least), _paged(wanted) if fits else 0)
             self._sweep()
             self._wake()
-            while (slot := self._found(owner, batch)) is None:
+            while (buffer := self._found(owner, batch)) is None:
                 self._wait()
-            # The next one in the order may have waited for this one.
+            # The next batch in the order may have waited for this one.
             self._wake()
             forgotten, self._forgotten = self._forgotten, []
-            return slot, forgotten
+            return buffer, forgotten
 
-    def lend(self, slot: Slot) -> Lent:
-        """Lend the memory of a slot that holds a batch. It is free again when all arrays in it have been freed."""
-        memory = slot.lend()
+    def lend(self, buffer: Buffer) -> Lent:
+        """Lend the memory of a buffer that holds a batch. It is free again when all arrays in it have been freed."""
+        memory = buffer.lend()
         # Without the lock, because every batch comes through here.
         if self._closed:
             return memory
-        self._lent[slot.number] = loan = _Loan(memory, self._returned.put)
-        loan.slot = slot
+        self._lent[buffer.number] = loan = _Loan(memory, self._returned.put)
+        loan.buffer = buffer
         return memory
 
-    def given_up(self, batch: int, unused: Slot | None = None) -> None:
-        """Say that a batch has no slot. `unused` holds nothing."""
+    def given_up(self, batch: int, unused: Buffer | None = None) -> None:
+        """Note that a batch has no buffer. `unused` is returned."""
         with self._changed:
             if self._credit is not None:
                 self._credit.lose(batch)
@@ -174,88 +174,88 @@ class Slots:
                 self._put_back(unused)
             self._wake()
 
-    def drop(self, slot: Slot, batch: int) -> None:
-        """Drop a slot that is too small for its batch.
+    def drop(self, buffer: Buffer, batch: int) -> None:
+        """Drop a buffer that is too small for its batch.
 
-        Were it free instead, the batch could get it again: it is large enough if arrays of a source in it only left too
-        small gaps. As it is, each attempt drops a slot, and the last one has a new slot, which is empty.
+        If it became free, the batch could get it again: it may be large enough, but hold arrays of the source with gaps
+        that are too small. So each attempt drops a buffer, until the batch gets a new one, which is empty.
         """
         with self._changed:
             if self._credit is not None:
-                self._credit.give_back(slot.number)
+                self._credit.give_back(buffer.number)
                 self._credit.lose(batch)
-            self._drop(slot)
+            self._drop(buffer)
             self._wake()
 
     def forget(self, owner: Any) -> None:
-        """Drop the slots of a worker that has ended. Those in use are dropped when they are returned."""
+        """Drop the buffers of a worker that has ended. Those in use are dropped when they are returned."""
         with self._changed:
-            for slot in self._free.pop(owner, []):
-                self._drop(slot)
+            for buffer in self._free.pop(owner, []):
+                self._drop(buffer)
             self._wake()
 
     def add_owner(self, owner: Any) -> None:
-        """Let a worker have slots."""
+        """Let a worker have buffers."""
         with self._changed:
             self._free[owner] = []
 
     def close(self) -> None:
-        """Wake all waiting threads, and drop all free slots."""
+        """Wake all waiting threads, and drop all free buffers."""
         with self._changed:
             self._sweep()
             self._closed = True
             # What is in use is freed with its arrays.
             self._lent.clear()
             for owner in list(self._free):
-                for slot in self._free.pop(owner):
-                    self._drop(slot)
+                for buffer in self._free.pop(owner):
+                    self._drop(buffer)
             self._wake()
 
-    def _found(self, owner: Any, batch: int) -> Slot | None:
+    def _found(self, owner: Any, batch: int) -> Buffer | None:
         if self._closed:
-            raise SlotsClosed
+            raise BuffersClosed
         free = self._free.get(owner)
         if free is None:
             raise PeerGone
-        slot = next((each for each in reversed(free) if each.size >= self._wanted), None)
-        if self._credit is not None and not self._credit.allows(batch, self._wanted if slot is None else slot.size):
+        buffer = next((fitting for fitting in reversed(free) if fitting.size >= self._wanted), None)
+        if self._credit is not None and not self._credit.allows(batch, self._wanted if buffer is None else buffer.size):
             return None
-        if slot is None:
-            slot = self._new(owner)
+        if buffer is None:
+            buffer = self._new(owner)
         else:
-            free.remove(slot)
+            free.remove(buffer)
         if self._credit is not None:
-            self._credit.take(batch, slot.number, slot.size)
-        return slot
+            self._credit.take(batch, buffer.number, buffer.size)
+        return buffer
 
-    def _new(self, owner: Any) -> Slot:
-        slot = Slot(self._numbers + 1, self._wanted, owner)
+    def _new(self, owner: Any) -> Buffer:
+        buffer = Buffer(self._numbers + 1, self._wanted, owner)
         self._numbers += 1
-        # It takes the place of those that are too small, so that slots grow with the batches.
+        # It replaces those that are too small, so buffers grow with the batches.
         free = self._free[owner]
         while free:
             self._drop(free.pop())
         if self._limit:
-            self._evict(slot.size)
-        self._nbytes += slot.size
+            self._evict(buffer.size)
+        self._nbytes += buffer.size
         self._most = max(self._most, self._nbytes)
-        return slot
+        return buffer
 
     def _evict(self, nbytes: int) -> None:
-        """Drop free slots of other workers, until the limit has room."""
+        """Drop free buffers of other workers, until the limit has room."""
         for free in self._free.values():
             while free and self._nbytes + nbytes > self._limit:
                 self._drop(free.pop())
 
     def _wake(self) -> None:
-        """Let all waiting threads look again."""
+        """Wake all waiting threads."""
         if self._waiting:
             self._changed.notify_all()
             if self._has_listener:
                 self._returned.put(None)
 
     def _wait(self) -> None:
-        """Wait until a slot may have become free. One thread listens for that, and wakes the others."""
+        """Wait until a buffer may have become free. One thread listens for that, and wakes the others."""
         self._waiting += 1
         try:
             if self._has_listener:
@@ -269,43 +269,43 @@ class Slots:
                 self._changed.acquire()
                 self._has_listener = False
             if loan is not None:
-                self._put_back(loan.slot)
+                self._put_back(loan.buffer)
             self._sweep()
             self._changed.notify_all()
         finally:
             self._waiting -= 1
 
     def _sweep(self) -> None:
-        """Take back all slots that were returned. It may take the listener's wake-up, so `_wake` must follow."""
+        """Take back all buffers that were returned. It may take the listener's wake-up, so `_wake` must follow."""
         with contextlib.suppress(Empty):
-            # Asking first is cheaper than the exception.
+            # Checking first is cheaper than the exception.
             while not self._returned.empty():
                 loan = self._returned.get_nowait()
                 if loan is not None:
-                    self._put_back(loan.slot)
+                    self._put_back(loan.buffer)
 
-    def _put_back(self, slot: Slot) -> None:
-        self._lent.pop(slot.number, None)
+    def _put_back(self, buffer: Buffer) -> None:
+        self._lent.pop(buffer.number, None)
         if self._credit is not None:
-            self._credit.give_back(slot.number)
-        if slot.owner in self._free:
-            self._free[slot.owner].append(slot)
+            self._credit.give_back(buffer.number)
+        if buffer.owner in self._free:
+            self._free[buffer.owner].append(buffer)
         else:
-            self._drop(slot)
+            self._drop(buffer)
 
-    def _drop(self, slot: Slot) -> None:
-        slot.sent()
-        self._nbytes -= slot.size
-        if slot.owner in self._free:
-            self._forgotten.append(slot)
+    def _drop(self, buffer: Buffer) -> None:
+        buffer.sent()
+        self._nbytes -= buffer.size
+        if buffer.owner in self._free:
+            self._forgotten.append(buffer)
 
     def _fitted(self, nbytes: int) -> int:
-        """Return the size of a slot for `nbytes`, which are at most the limit."""
+        """Return the size of a buffer for `nbytes`, which are at most the limit."""
         return min(_paged(nbytes), self._limit or sys.maxsize)
 
 
 def _paged(nbytes: int) -> int:
-    """Round up to a whole number of pages, in steps of a sixteenth: batches of similar sizes share slots."""
+    """Round up to a whole number of pages, in steps of a sixteenth: batches of similar sizes share buffers."""
     step = max(_PAGE, 1 << max(0, rounded(nbytes).bit_length() - 4))
     return max(_PAGE, -(-nbytes // step) * step)
 
@@ -313,9 +313,9 @@ def _paged(nbytes: int) -> int:
 class Credit:
     """Grants memory to batches in the order in which their numbers were drawn. Not thread-safe.
 
-    Batches are delivered in that order. So memory that a later batch holds may wait for an earlier batch, and the
-    earliest one without memory must not wait for it: it may exceed the limit. No other batch may. The batches that hold
-    memory then fit into the limit without the earliest one, so the excess is at most one batch.
+    Batches are delivered in that order, so a later batch keeps its memory until the earlier ones are delivered. The
+    earliest batch without memory must not wait for that: it may exceed the limit. No other batch may, so the excess is
+    at most one batch.
 
     Args:
       limit: in bytes.
@@ -323,12 +323,12 @@ class Credit:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # Place in the order, of each batch that was drawn and is not done.
+        # The place in the order of each batch that was drawn and is not done.
         self._places: dict[int, int] = {}
         self._drawn = itertools.count()
-        # The places of those that have no slot.
+        # The places of those that have no buffer.
         self._without: set[int] = set()
-        # By slot in use: the place of its batch, and its bytes.
+        # By buffer in use: the place of its batch, and its bytes.
         self._held: dict[int, tuple[int, int]] = {}
         self._nbytes = 0
 
@@ -339,37 +339,37 @@ class Credit:
             self._without.add(place)
 
     def done(self, batch: int) -> None:
-        """Take back the place of a batch that needs no other slot."""
+        """Take back the place of a batch that needs no other buffer."""
         place = self._places.pop(batch, None)
         if place is not None:
             self._without.discard(place)
 
     def allows(self, batch: int, nbytes: int) -> bool:
-        """Whether a batch may have a slot of `nbytes` now."""
+        """Whether a batch may have a buffer of `nbytes` now."""
         place = self._places[batch]
         if place != min(self._without):
             return False
         if self._nbytes + nbytes <= self.limit:
             return True
         if place != min(self._places.values()):
-            # An earlier batch has a slot, which may turn out to be too small.
+            # An earlier batch has a buffer, which may turn out to be too small.
             return False
         earlier = sum(other < place for other, _ in self._held.values())
-        # The program may hold the last batch that it took until it has the next one. More are on their way to it.
+        # The program may hold its last batch until it has the next one. Any other batch is on its way to the program.
         return earlier == 0 or (earlier == 1 and self._nbytes <= self.limit)
 
-    def take(self, batch: int, slot: int, nbytes: int) -> None:
-        """Count a slot as in use by a batch."""
+    def take(self, batch: int, buffer: int, nbytes: int) -> None:
+        """Count a buffer as in use by a batch."""
         place = self._places[batch]
         self._without.discard(place)
-        self._held[slot] = place, nbytes
+        self._held[buffer] = place, nbytes
         self._nbytes += nbytes
 
-    def give_back(self, slot: int) -> None:
-        """Count a slot as free."""
-        self._nbytes -= self._held.pop(slot, (0, 0))[1]
+    def give_back(self, buffer: int) -> None:
+        """Count a buffer as free."""
+        self._nbytes -= self._held.pop(buffer, (0, 0))[1]
 
     def lose(self, batch: int) -> None:
-        """Note that a batch has no slot: it was too small, or its worker has died."""
+        """Note that a batch has no buffer: it was too small, or its worker has died."""
         if batch in self._places:
             self._without.add(self._places[batch])
