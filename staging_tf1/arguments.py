@@ -415,8 +415,24 @@ def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-# Our arguments, by their names in other libraries.
-_ALSO_CALLED = {"prefetch": "capacity", "buffer_size": "capacity", "num_parallel_calls": "num_threads"}
+# What other libraries call it.
+_ALSO_CALLED = {
+    other: ours
+    for ours, others in {
+        "capacity": ("prefetch", "prefetch_factor", "buffer_size"),
+        "num_threads": ("num_parallel_calls",),
+        "num_processes": ("num_workers", "worker_count"),
+        "epochs": ("num_epochs",),
+        "drop_remainder": ("drop_last",),
+        "transform": ("map_func", "collate_fn"),
+        "MapSource": ("DataLoader",),
+        "ArraySource": ("from_tensor_slices",),
+        "GeneratorSource": ("from_generator",),
+        "zip_records": ("zip",),
+        "mix": ("sample_from_datasets",),
+    }.items()
+    for other in others
+}
 
 
 def close_to(name: str, names: Iterable[str]) -> str:
@@ -431,12 +447,10 @@ def close_to(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def only_known(what: str = "") -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+def only_known(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Decorate a function so that its error for an unknown keyword argument names the one that was meant.
 
-    `what` is its name in messages; without it, the name of the class of a constructor.
-
-    >>> @only_known("staged()")
+    >>> @only_known
     ... def staged(values, *, capacity=2):
     ...     return values
     >>> staged(1, capcity=3)
@@ -445,17 +459,41 @@ def only_known(what: str = "") -> Callable[[Callable[_Parameters, _Result]], Cal
     TypeError: staged() got unknown argument 'capcity'. Did you mean 'capacity'?
     """
 
-    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        known = [name for name in inspect.signature(function).parameters if name != "self"]
+    known = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
 
-        @functools.wraps(function)
-        def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-            for name in kwargs:
-                if name not in known:
-                    hint = close_to(name, known) or f" It takes {', '.join(known)}."
-                    raise TypeError(f"{what or type(args[0]).__name__} got unknown argument {name!r}.{hint}")
-            return function(*args, **kwargs)
+    @functools.wraps(function)
+    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        for name in kwargs:
+            if name not in known:
+                hint = close_to(name, known) or f" It takes {', '.join(known)}."
+                what = type(args[0]).__name__ if function.__name__ == "__init__" else f"{function.__name__}()"
+                raise TypeError(f"{what} got unknown argument {name!r}.{hint}")
+        return function(*args, **kwargs)
 
-        return checked
+    return checked
 
-    return decorate
+
+class Elsewhere:
+    """A name that people try who know other libraries, as an attribute of a class: says what to use instead.
+
+    >>> class Area:
+    ...     enqueue = Elsewhere("Use put().")
+    >>> Area().enqueue
+    Traceback (most recent call last):
+    ...
+    AttributeError: Area has no enqueue(). Use put().
+    """
+
+    def __init__(self, cure: str) -> None:
+        self._cure = cure
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = {"__len__": "len()", "__getitem__": "[]"}.get(name, f"{name}()")
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        # An AttributeError, so that hasattr() says that there is no such method.
+        raise AttributeError(f"{owner.__name__} has no {self._name}. {self.cure_in(owner)}")
+
+    def cure_in(self, owner: type) -> str:
+        """Return what to use with an instance of `owner`."""
+        return self._cure

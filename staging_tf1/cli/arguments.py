@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from staging_tf1.arguments import in_range, output_file, shown
+from staging_tf1.arguments import close_to, in_range, output_file, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -21,6 +21,10 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print `message` on stderr and exit with 2."""
+        what, _, unknown = message.partition("unrecognized arguments: --")
+        if not what and unknown:
+            hint = close_to(f"--{unknown.split()[0].partition('=')[0]}", self._option_string_actions)
+            message += f".{hint}" if hint else ""
         complain(self.prog, f"{message} (see {self.prog} --help)")
         sys.exit(2)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from staging_tf1 import __version__
+from staging_tf1.arguments import close_to
 from staging_tf1.cli.arguments import OneLineParser
 from staging_tf1.cli.streams import with_streams
 
@@ -48,7 +49,8 @@ def _run(argv: Sequence[str]) -> int:
         words.print_help()
         return 0
     if options.command not in COMMANDS:
-        words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}")
+        hint = close_to(options.command, COMMANDS)
+        words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}{'.' * bool(hint)}{hint}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
 

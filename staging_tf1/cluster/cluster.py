@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import UNSET, flag, refuse, renamed, seconds, shown
+from staging_tf1.arguments import UNSET, flag, only_known, refuse, renamed, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
@@ -84,6 +84,7 @@ class Cluster:
     True
     """
 
+    @only_known
     def __init__(
         self,
         jobs: Any = None,

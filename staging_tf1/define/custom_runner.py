@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import deterministic_ops, tf
 from staging_tf1.arguments import (
@@ -14,6 +14,7 @@ from staging_tf1.arguments import (
     MOST_QUEUED,
     MOST_THREADS,
     NAMED_AUTOTUNE,
+    Elsewhere,
     choice,
     having,
     only_known,
@@ -95,7 +96,11 @@ class CustomRunner:
     [[0, 1, 2, 3], [4]]
     """
 
-    @only_known()
+    if not TYPE_CHECKING:
+        dequeue, get_next = (Elsewhere("get_inputs() returns the tensors of the next batch.") for _ in range(2))
+        create_threads = Elsewhere("start_threads(sess, coord) starts its feed threads; a StagingSession does it.")
+
+    @only_known
     def __init__(
         self,
         source: Any,
@@ -190,6 +195,7 @@ class CustomRunner:
             )
             register(self._pipeline)
 
+    @only_known
     def get_inputs(self, batch_size: int | None = None) -> Any:
         """Returns the tensors of the next batch, in the structure of the source's batches.
 
@@ -220,6 +226,7 @@ class CustomRunner:
         outputs = self._queue.get(size, partial=not self._endless)
         return self._packed(outputs)
 
+    @only_known
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
         """Starts the feed threads in `sess`. A second call for the same session starts none.
 

@@ -63,7 +63,7 @@ class _Options:
     share: str
 
 
-@only_known("staged()")
+@only_known
 def staged(
     values: Any,
     *,

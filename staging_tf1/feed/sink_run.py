@@ -90,7 +90,7 @@ class SinkRun:
             assert self._gate is not None
             self._gate.await_open(_LOOK_SECS)
         try:
-            put(*arrays, *([np.array(stamp, np.int64)] if self._stamps_with_put else ()))
+            slot = put(*arrays, *([np.array(stamp, np.int64)] if self._stamps_with_put else ()))
         except tf.errors.CancelledError:
             if self._cancelled:
                 raise Stopped from None
@@ -98,6 +98,9 @@ class SinkRun:
         finally:
             with self._lock:
                 self.ended += 1
+        if slot and not slot[0]:
+            # A cancel has woken it, and it has put nothing.
+            raise Stopped
         if self._stamps is not None:
             self._stamps.append(stamp)
 
@@ -120,6 +123,7 @@ class SinkRun:
                     self._session,
                     feeds=[*sink.placeholders, *(self._stamp if self._stamps_with_put else ())],
                     targets=[sink.put],
+                    fetches=[] if sink.slot is None else [sink.slot],
                     in_caller_thread=bool(sink.placeholders),
                 )
             return self._put

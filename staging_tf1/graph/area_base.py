@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
-from staging_tf1.arguments import only_known, op_name, shown
+from staging_tf1.arguments import Elsewhere, only_known, op_name, shown
 from staging_tf1.errors import BuildError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import to_tensors
@@ -37,7 +37,11 @@ class BaseStagingArea:
       placement_warned: whether the user has been warned that the area is on the wrong device.
     """
 
-    @only_known()
+    if not TYPE_CHECKING:
+        enqueue = Elsewhere("area.put(values) returns the op that adds an element.")
+        dequeue, get_next = (Elsewhere("area.get() returns the tensors of the next element.") for _ in range(2))
+
+    @only_known
     def __init__(
         self,
         dtypes: Any,
@@ -67,6 +71,7 @@ class BaseStagingArea:
             counted_state_of(self.graph).areas.append(self)
 
     @classmethod
+    @only_known
     def from_tensors(
         cls: type[_Area],
         tensors: Any,

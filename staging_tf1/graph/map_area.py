@@ -49,7 +49,7 @@ class MapStagingArea(BaseStagingArea):
     1 [b'early']
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         dtypes: Any,

@@ -26,8 +26,8 @@ class Sink:
     put: Any
     # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # Like `close`, but puts fail from then on. May follow a `close`. Each run wakes one put that waits for a slot; one
-    # slot too many in a cancelled area is harmless.
+    # Like `close`, but puts add nothing from then on; puts into a queue fail. May follow a `close`. Each run wakes one
+    # put that waits for a slot; one slot too many in a cancelled area is harmless.
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any
@@ -52,8 +52,9 @@ class Sink:
     take: Any | None = None
     # In lockstep: the tensors that can raise OutOfRangeError. They are computed first and fed to the put.
     ends: tuple[Any, ...] = ()
-    # The queue of an area's slots.
+    # The queue of an area's slots. What a run of `put` has taken from it: [0] if a `cancel` has woken it.
     slots: Any | None = None
+    slot: Any | None = None
     # Run instead of `reset` before every later start in a session. None if there is no later start.
     renew: Any | None = None
     # Of a shuffle queue with a reproducible order.
@@ -127,6 +128,7 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         take=area.take,
         ends=tuple(cut_before(put, values)) if how.lockstep and not placeholders else (),
         slots=area.slots,
+        slot=area.slot,
         renew=area.renew,
     )
 

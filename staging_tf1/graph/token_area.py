@@ -4,11 +4,13 @@
 cancellation (https://github.com/tensorflow/tensorflow/issues/12980, 39006). Queue ops support both. So only the queues
 wait, never the area::
 
-    put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue
+    put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue_many
     get:  tokens.dequeue  -> Unstage -> slots.enqueue  -> the tensors
 
 Only the tokens are ever closed. If the slots were closed, a get that already has its element would fail and lose the
-batch. So a cancel gives a slot to each waiting put, which then fails because the tokens are closed (`Sink.cancel`).
+batch. So a cancel gives a slot to each waiting put (`Sink.cancel`). A slot holds the number of tokens to enqueue: 1, or
+0 from a cancel. Enqueuing nothing succeeds in a closed queue. TensorFlow would log a put that fails, as "Local
+rendezvous is aborting".
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Repair:
 
 
 class TokenArea:
-    """An area with a queue of `slots` and a queue of `tokens`, one scalar each per free slot and per element.
+    """An area with a queue of `slots` and a queue of `tokens`, with an element each per free slot and per element.
 
     With `reopens`, the area can be used again after the end of the data. It then has neither stamps nor labels.
 
@@ -70,6 +72,8 @@ class TokenArea:
         self.stamp: Any = None
         # A run that depends on this op takes an element.
         self.take: Any = None
+        # In a run of the put: the number of tokens that it enqueues.
+        self.slot: Any = None
         self._labels = labels
         with tf.control_dependencies(None):
             with on(device):
@@ -78,7 +82,7 @@ class TokenArea:
             # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
             with tf.device(None), tf.device(host_of(self.area.device)):
                 # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
-                self.slots = tf.FIFOQueue(-1, tf.int32, [], name="slots")
+                self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
                 if stamps:
                     self.stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
                 held = [tf.int64] * stamps + [tf.string] * labels or [tf.int32]
@@ -86,7 +90,7 @@ class TokenArea:
                 self.stats = GetStats("area")
                 self.size = self.tokens.size(name="size")
                 # Shared by all enqueues, because each op makes the session start more slowly.
-                self._zero = tf.constant(0, name="zero")
+                self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = self._repair()
                 if reopens:
@@ -94,11 +98,10 @@ class TokenArea:
                 else:
                     self.close = self.tokens.close(name="close")
                     cancelled = self.tokens.close(cancel_pending_enqueues=True)
-                    refill = self.slots.enqueue_many(tf.zeros([capacity], tf.int32), name="refill")
-                    resets = [refill, self.area.clear()]
+                    resets = [self._fill("refill"), self.area.clear()]
                 # After that, because a put that gets the slot earlier would succeed.
                 with tf.control_dependencies([cancelled]):
-                    self.cancel = self.slots.enqueue(self._zero, name="cancel")
+                    self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
             # Cleared, because a server keeps areas between sessions.
             self.reset = tf.group(*resets, self.stats.reset, name="reset")
 
@@ -113,9 +116,11 @@ class TokenArea:
         self.close = self.tokens.enqueue(tf.constant(_END, name="end"), name="close")
         emptied = [queue.dequeue_many(queue.size()) for queue in (self.tokens, self.slots)]
         with tf.control_dependencies([*emptied, self.area.clear()]):
-            filled = self.slots.enqueue_many(tf.zeros([self.capacity], tf.int32))
-        self.renew = tf.group(filled, name="renew")
+            self.renew = self._fill("renew")
         return self.close, [self.renew, self._over.close(name="begin")]
+
+    def _fill(self, name: str) -> Any:
+        return self.slots.enqueue_many(tf.ones([self.capacity, 1], tf.int32), name=name)
 
     def _take(self) -> Any:
         if not self._reopens:
@@ -132,7 +137,7 @@ class TokenArea:
         return Repair(
             free=self.slots.size(name="free"),
             held=self.area.size(),
-            give_back=self.slots.enqueue(self._zero, name="give_back"),
+            give_back=self.slots.enqueue(self._slot, name="give_back"),
             take_away=self.slots.dequeue(name="take_away").op,
             release=self.release,
         )
@@ -144,13 +149,14 @@ class TokenArea:
         values = [tf.ensure_shape(value, value.shape) for value in values]
         # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
-            slot = self.slots.dequeue()
+            self.slot = slot = self.slots.dequeue()
         with tf.control_dependencies([slot]):
             staged = self.area.put(values)
         if not release:
             return staged
-        with tf.control_dependencies([staged]):
-            return self.tokens.enqueue(self._token_with(label), name="put")
+        with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([staged]):
+            tokens = [tf.fill(slot, each) for each in self._token_with(label)]
+            return self.tokens.enqueue_many(tokens, name="put")
 
     def _token_with(self, label: Any) -> list[Any]:
         stamp = [] if self.stamp is None else [self.stamp]
@@ -171,7 +177,7 @@ class TokenArea:
             stamp, label = token[0] if self.stamp is not None else None, token[-1] if self._labels else None
             advanced = [advance(stamp, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
-            given_back = self.slots.enqueue(self._zero)
+            given_back = self.slots.enqueue(self._slot)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.
         with tf.control_dependencies([given_back, *advanced]):
             return [tf.identity(tensor) for tensor in element]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.arguments import flag, names, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, names, only_known, seconds, stall_secs_or_default
 from staging_tf1.legacy import (
     keras_two,
     numpy_arrays,
@@ -39,6 +39,7 @@ _observed = False  # whether the stall report has been put around runs
 _lending: tuple[Finder, Origin] | None = None
 
 
+@only_known
 def install(
     *,
     packages: Iterable[str] = (),

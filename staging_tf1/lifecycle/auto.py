@@ -16,6 +16,7 @@ from staging_tf1.arguments import (
     as_int,
     flag,
     listed,
+    only_known,
     op_name,
     shown,
     stall_secs_or_default,
@@ -39,6 +40,7 @@ from staging_tf1.watch.stall import StallRule
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+@only_known
 def auto_stage(
     train_op: Any = None,
     *,

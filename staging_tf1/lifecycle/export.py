@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, path, refuse, whole
+from staging_tf1.arguments import INT64_MAX, only_known, path, refuse, whole
 from staging_tf1.auto import kinds
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.graph.serving import ServingGraph, names_of, needed_ops, serving_graph
@@ -14,6 +14,7 @@ from staging_tf1.graph.serving import ServingGraph, names_of, needed_ops, servin
 WHAT = "export_saved_model()"
 
 
+@only_known
 def export_saved_model(
     folder: str,
     inputs: Mapping[str, Any],

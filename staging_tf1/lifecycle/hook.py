@@ -83,7 +83,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     [2 3]
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         *,

@@ -15,6 +15,8 @@ from staging_tf1.feed.queue_runner import runner_of
 
 # How long a batch may take that is computed while its iterator is initialized again.
 _LAST_BATCH_SECS = 600.0
+# How long a put that has been woken may take to end.
+_WAKE_SECS = 0.5
 
 
 class OnDemand:
@@ -100,10 +102,11 @@ class OnDemand:
         return runs_in(self._session, self._pipelines)
 
     def stop(self) -> None:
-        """Tells the threads to end, before the session is closed. They are joined after it."""
+        """Ends the threads before the session is closed. One that computes a batch meanwhile is joined after it."""
         self._stopped = True
-        for run in self._runs:
-            run.begin_to_stop()
+        stop_all(self._runs)
+        # TensorFlow would log a put that the close cancels.
+        self.join(_WAKE_SECS)
 
     def join(self, secs: float) -> None:
         """Waits for the threads of a closed session."""

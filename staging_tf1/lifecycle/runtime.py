@@ -49,7 +49,7 @@ class SessionRuntime:
     The session's `close`, which comes without an `end` after an error or in a plain session::
 
         watcher, watchdog, lockstep threads, leftovers, as above
-        trace               written
+        trace               written, with the verdicts of the final figures
         a checkpoint        written, if a signal has ended the loop between two steps
         the session         closed
         other workers       told that this one has finished, if an `end` came before
@@ -83,6 +83,8 @@ class SessionRuntime:
         last_save: LastSave | None = None,
     ) -> None:
         self.session, self._pipelines = session, pipelines
+        # The figures at the end; None before it.
+        self._final_stats: list[PipelineStats] | None = None
         self._cluster = next((each.cluster for each in pipelines if each.cluster is not None), None)
         self.before_close: Callable[[], None] = lambda: None
         self.ended_well = False
@@ -179,12 +181,7 @@ class SessionRuntime:
         """Stops the feed threads and joins them. Returns the final figures."""
         self.stop_watching()
         runs = self.runs
-        try:
-            self.steps.settle()
-            figures = self.stats()
-        except (tf.errors.OpError, RuntimeError):
-            # The session is gone.
-            figures = []
+        figures = self._take_final_stats()
         stop_all(runs)
         self.steps.stop()
         for run in runs:
@@ -194,6 +191,16 @@ class SessionRuntime:
             for state in join(join_secs):
                 warn(stuck_text(state, join_secs), StuckThreadWarning)
         return figures
+
+    def _take_final_stats(self) -> list[PipelineStats]:
+        if self._final_stats is None:
+            try:
+                self.steps.settle()
+                self._final_stats = self.stats()
+            except (tf.errors.OpError, RuntimeError):
+                # The session is gone.
+                self._final_stats = []
+        return self._final_stats
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -207,7 +214,9 @@ class SessionRuntime:
         self.steps.stop()
         self.steps.warn_of_leftovers()
         if self.steps.timed.trace is not None:
-            self.steps.timed.trace.write()
+            # A server that is gone would not answer.
+            figures = (self._final_stats or []) if self.session.sess_str else self._take_final_stats()
+            self.steps.timed.trace.write({each.name: each.verdict for each in figures})
         self.steps.on_demand.stop()
         try:
             self._save_if_interrupted()

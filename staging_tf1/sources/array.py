@@ -41,7 +41,7 @@ class ArraySource(RecordSource):
     (3, [8, 9])
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         arrays: Any,

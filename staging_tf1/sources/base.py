@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from staging_tf1 import arguments, display
+from staging_tf1.arguments import Elsewhere
 from staging_tf1.spec import bytes_per_batch, describe, flatten_with_paths
 from staging_tf1.spec.composite import is_composite_spec
 
@@ -32,21 +33,17 @@ class _OnRecords:
         )
 
 
-class _Elsewhere:
-    """A name that users of other libraries try. It raises, and says what to use instead."""
+class _Elsewhere(Elsewhere):
+    """Says it also for a stream."""
 
     def __init__(
         self, cure: str, in_stream: str = "A stream is read in order: do it where its batches are made."
     ) -> None:
-        self._cure, self._in_stream = cure, in_stream
+        super().__init__(cure)
+        self._in_stream = in_stream
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = {"__len__": "len()", "__getitem__": "[]"}.get(name, f"{name}()")
-
-    def __get__(self, source: Any, kind: type) -> Any:
-        cure = self._in_stream if issubclass(kind, StreamSource) else self._cure
-        # An AttributeError, so hasattr() is False.
-        raise AttributeError(f"{kind.__name__} has no {self._name}. {cure}")
+    def cure_in(self, owner: type) -> str:
+        return self._in_stream if issubclass(owner, StreamSource) else super().cure_in(owner)
 
 
 class _Batched:
@@ -62,7 +59,18 @@ class _Batched:
         filter = _Elsewhere("source.select(mask) chooses records.")
         shuffle = _Elsewhere("Pass shuffle=True to the source, or source.with_options(shuffle=True).")
         repeat = _Elsewhere("Pass epochs= to the source, or source.with_options(epochs=...). None is endless.")
-        prefetch = _Elsewhere(*["staged(source) prefetches: see its capacity= and num_threads=."] * 2)
+        cache = _Elsewhere("sources.cached(path, source) keeps the records in files.")
+        concatenate = _Elsewhere("sources.concatenate([source, other]) joins records.")
+        zip = _Elsewhere("sources.zip_records((source, other)) pairs records.")
+        interleave = _Elsewhere("sources.mix([source, other]) mixes records.")
+        padded_batch = _Elsewhere("source.pad() pads the records of each batch to one size.")
+        unbatch = _Elsewhere("source.with_options(batch_size=...) changes the batches.")
+        cardinality = _Elsewhere("source.num_batches counts batches, None if endless.", "Its length is unknown.")
+        prefetch = Elsewhere("staged(source) prefetches: see its capacity= and num_threads=.")
+        as_numpy_iterator = Elsewhere("iter(source) reads its batches.")
+        make_one_shot_iterator, make_initializable_iterator, get_next = (
+            Elsewhere("staged(source) returns the tensors of the next batch.") for _ in range(3)
+        )
         take, skip, select, split, pad, ragged, packed = (_OnRecords() for _ in range(7))
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT32_MAX, INT64_MAX
+from staging_tf1.arguments import INT32_MAX, INT64_MAX, only_known
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
@@ -84,6 +84,7 @@ class Composable(Source):
         """
         return self._narrowed(listed("select()", records, self._check_whole("select()")))
 
+    @only_known
     def split(
         self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
     ) -> tuple[_Source, _Source]:
@@ -124,6 +125,7 @@ class Composable(Source):
             )
         return self._narrowed(parts[0]), self._narrowed(parts[1])
 
+    @only_known
     def pad(self: _Source, to: Any = None, *, value: Any = 0, mask: bool = False) -> _Source:
         """Return the source that pads its records to a common size, instead of requiring one size.
 
@@ -174,6 +176,7 @@ class Composable(Source):
         """
         return self._arranged("ragged()", layout=RaggedRows(rank))
 
+    @only_known
     def packed(self, length: int, lengths: Sequence[int], *, value: Any = 0) -> RecordSource:
         """Return the source of rows of one length that hold several records each, so that little is padded.
 
@@ -208,6 +211,7 @@ class Composable(Source):
 
         return Packed(self, length, lengths, value)
 
+    @only_known
     def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:
         """Return the source whose batches hold records of similar length, so that `pad` adds little.
 
@@ -232,6 +236,7 @@ class Composable(Source):
         block = arguments.whole("by_length()", "block", block, 1, INT32_MAX, "groups")
         return self._arranged("by_length()", arrangement=grouped(array, group, block))
 
+    @only_known
     def weighted(
         self: _Source, weights: Sequence[float], *, num_records: int | None = None, seed: int | None = None
     ) -> _Source:
@@ -255,6 +260,7 @@ class Composable(Source):
         """
         return self._sampled("weighted()", weights, num_records, seed)
 
+    @only_known
     def balanced(
         self: _Source, labels: Sequence[Any], *, num_records: int | None = None, seed: int | None = None
     ) -> _Source:
@@ -284,6 +290,7 @@ class Composable(Source):
             options = dataclasses.replace(options, seed=arguments.seed(what, seed))
         return self._arranged(what, arrangement=sampling(what, weights, total, num_records), options=options)
 
+    @only_known
     def with_options(
         self: _Source,
         *,

@@ -47,7 +47,7 @@ class GeneratorSource(StreamSource):
     [[0, 1], [1, 2], [2, 3]]
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         generator_fn: Callable[[], Iterable[Any]] | Iterable[Any],

@@ -82,7 +82,7 @@ class MapSource(RecordSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         dataset: Any,

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from staging_tf1 import arguments
+from staging_tf1.arguments import only_known
 from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import CHUNK, Order
@@ -27,6 +28,7 @@ _WHAT = "mix()"
 _MOST_CHUNKS = 4
 
 
+@only_known
 def mix(
     sources: Iterable[RecordSource],
     weights: Sequence[float] | Mapping[int, Sequence[float]] | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1 import arguments
+from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
@@ -43,6 +44,7 @@ class SequenceSource(RecordSource):
 
     _rows_are_records = False
 
+    @only_known
     def __init__(
         self,
         sequence: Any,

@@ -56,7 +56,7 @@ class TFRecordSource(SerializedSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known()
+    @only_known
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

@@ -47,6 +47,7 @@ class Trace:
         self._began = time.perf_counter()
         self._dropped = 0
         self._feeds: dict[Sink, Feed] = {}
+        self._verdicts: dict[str, str] = {}
         self._gets: _Gets | None = None
         self._steps = itertools.count()
         # The last step of each thread that runs steps.
@@ -104,10 +105,11 @@ class Trace:
         self._last_step[threading.get_ident()] = step
         self._add(step, *gets)
 
-    def write(self) -> None:
-        """Writes all events so far."""
+    def write(self, verdicts: Mapping[str, str]) -> None:
+        """Writes all events so far, and what `stats()` says of each pipeline."""
+        self._verdicts |= verdicts
         with open(self._path, "w", encoding="utf-8") as file:
-            dump(list(self._events), self._began, self._dropped, file)
+            dump(list(self._events), self._began, self._dropped, self._verdicts, file)
 
     def _taken(self, sinks: Collection[Sink], error: BaseException | None) -> Mapping[Sink, tuple[int, float | None]]:
         # One at a time, so that each step finds its own gets.

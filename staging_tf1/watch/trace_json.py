@@ -7,7 +7,7 @@ event to event ("s", "t", "f"), marks without a length ("i"), and metadata ("M")
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TextIO
 
@@ -29,6 +29,7 @@ LEGEND = {
     "run": "A run of yours that takes no batch, such as an evaluation.",
     "not delivered": "Read, but not put: skipped, or the session ended.",
     "not taken": "Put, but no step took it before the session ended.",
+    "verdicts": "What stats() said of each pipeline at the end: what the loop waited for, and what would help.",
     "flows": "The arrows follow a batch: make, source, put, get, step.",
     "args": "batch: its number in its source, -1 for none. bytes: its size as it was put, 0 if the graph computes it.",
     "colours": "In chrome://tracing, each batch has one colour.",
@@ -84,13 +85,14 @@ class Life(NamedTuple):
     step: Event | None
 
 
-def dump(events: Sequence[Event], began: float, dropped: int, file: TextIO) -> None:
+def dump(events: Sequence[Event], began: float, dropped: int, verdicts: Mapping[str, str], file: TextIO) -> None:
     """Write all events.
 
     Args:
       events: in any order.
       began: the time that is 0 in the timeline.
       dropped: how many earlier events were not kept.
+      verdicts: what `stats()` says of each pipeline.
       file: where to write.
     """
     lives = _lives(events)
@@ -102,6 +104,7 @@ def dump(events: Sequence[Event], began: float, dropped: int, file: TextIO) -> N
     counts = {
         "batches": sum(life.get is not None for life in lives),
         "events not kept": dropped,
+        "verdicts": dict(verdicts),
     }
     json.dump({"traceEvents": made, "displayTimeUnit": "ms", "otherData": {**counts, "legend": LEGEND}}, file)
 

@@ -6,14 +6,13 @@ Opens no session and needs no TensorFlow.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from staging_tf1.watch.advice import BOUND, NOT_MEASURED
-
 # The parts of a thread's time, in the order of a batch's life. A `get` is a part of its step.
 _PARTS = ("make", "source", "wait for share", "wait for order", "put", "step", "get", "run")
+_NO_VERDICT = "bottleneck unknown: the session ended before its figures were taken"
 
 
 class TraceFormatError(ValueError):
@@ -45,6 +44,7 @@ class Wait:
     steps_waited_share: float | None
     feeders_waited_secs: float
     source_secs: float
+    # That of `stats()` at the end of the session, which also knows who had the GIL.
     verdict: str
 
 
@@ -120,7 +120,7 @@ def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
         parts=[
             part for tid, row in rows.items() for part in _parts(row, [each for each in events if each["tid"] == tid])
         ],
-        waits=_waits([*events, *_untimed(trace)], steps),
+        waits=_waits([*events, *_untimed(trace)], steps, trace["otherData"].get("verdicts", {})),
         slowest=_slowest([*events, *_untimed(trace)], steps, slowest),
         threads=_numbers(trace),
     )
@@ -163,7 +163,9 @@ def _parts(row: str, events: Sequence[dict[str, Any]]) -> list[Part]:
     return made
 
 
-def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> list[Wait]:
+def _waits(
+    events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], verdicts: Mapping[str, str]
+) -> list[Wait]:
     steps_us = sum(step["dur"] for step in steps)
     names = dict.fromkeys(each["args"]["pipeline"] for each in events if "pipeline" in each["args"])
     made = []
@@ -184,26 +186,10 @@ def _waits(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) ->
                 steps_waited_share=share,
                 feeders_waited_secs=feeders / 1e6,
                 source_secs=source / 1e6,
-                verdict=_verdict(share, source, feeders),
+                verdict=verdicts.get(name, _NO_VERDICT),
             )
         )
     return made
-
-
-def _verdict(waited_share: float | None, source_us: float, feeders_us: float) -> str:
-    if waited_share is None:
-        return f"unknown who waited for whom: {NOT_MEASURED}"
-    if waited_share < BOUND:
-        # A timeline does not show who has the GIL; the verdict of `stats()` knows.
-        if 0 < feeders_us < source_us:
-            return (
-                "the input keeps up, but the feed threads were mostly in the source: if it holds the GIL, the steps "
-                "wait for that, so use processes (num_processes=)"
-            )
-        return "the feed threads waited for the steps: the input keeps up"
-    if source_us >= feeders_us:
-        return "the steps waited for the source: make it faster, or add feed threads (num_threads=)"
-    return "the steps waited for the puts: a larger capacity= evens out the source's slow batches"
 
 
 def _slowest(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], most: int) -> list[Slow]:

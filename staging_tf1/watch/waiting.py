@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.sink import Sink
 
@@ -65,13 +66,15 @@ class WaitMeter:
                 self._lock.release()
 
     def _measure(self, now: float) -> None:
+        # The figures of others are not initialized yet. TensorFlow logs each run that fails.
+        started = [each for each in self._sinks if not each[0].on_demand or run_in(self._session, each[0]) is not None]
         try:
-            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in self._sinks])
+            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in started]) if started else []
         except (tf.errors.OpError, RuntimeError):
-            # The session is gone, or the pipeline has not started. The step says so.
+            # The session is gone. The step says so.
             return
         secs = now - self._last_at
-        for (pipeline, tower, sink), of_sink in zip(self._sinks, sums, strict=True):
+        for (pipeline, tower, sink), of_sink in zip(started, sums, strict=True):
             figures = sink.stats.figures(of_sink)
             read_secs = sum(each.source_secs for each in self._reading(pipeline)[tower : tower + 1])
             total = _Total(figures.batches, (figures.wait_secs or 0.0) + read_secs)

@@ -35,7 +35,7 @@ def test_the_help_of_each_command_has_an_example(name: str, capsys: pytest.Captu
     assert f"  staging-tf1 {name}" in re.split(r"^examples?:$", out, flags=re.MULTILINE)[1]
 
 
-@pytest.mark.parametrize(("words", "got"), [(["trian"], "'trian'"), (["trian", "--help"], "'trian'"), ([""], "''")])
+@pytest.mark.parametrize(("words", "got"), [(["xyz"], "'xyz'"), (["xyz", "--help"], "'xyz'"), ([""], "''")])
 def test_a_command_that_is_not_there(words: list[str], got: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(words)

@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 from hypothesis import given, settings
 from running import feed_threads
 
@@ -98,7 +99,7 @@ def test_what_does_not_help_is_tried_ever_more_rarely() -> None:
 def test_a_simulated_loop_settles_near_the_best(
     step_ms: float, source_ms: float, cpu: float, cores: int, dice: random.Random
 ) -> None:
-    """Threads share the cores; every window is off by up to a tenth."""
+    """Threads share the cores; every window is off by up to 3 %."""
 
     def loop_ms(number: int) -> float:
         at_once = min(number, cores / cpu)
@@ -298,6 +299,47 @@ def test_parked_threads_end(way: str, graph: Any) -> None:
         coord.join(threads, stop_grace_period_secs=LIMIT_SECS)
     sess.close()
     until(lambda: not feed_threads())
+
+
+SIGNALLED = """
+import os, signal, sys, threading, time, numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+from staging_tf1.feed.threads import PARKED
+
+made = threading.Event()
+if sys.argv[1] == "SIGTERM":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+def transform(batch):
+    if batch[0] == 1:
+        # The step waits for this batch, and the signal must reach the parked threads while it does.
+        made.wait(60)
+        run, = sess._hook.runs
+        while sum(state.doing == PARKED for state in run.states) < len(run.states) - 1:
+            time.sleep(0.001)
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+        print("told:", run.producers[0].crew.wait_for_end(60), flush=True)
+    return batch
+
+try:
+    with tf.Graph().as_default():
+        source = staging.sources.ArraySource(np.arange(9), batch_size=1, transform=transform)
+        x = staging.staged(source, num_threads=tf.data.AUTOTUNE)
+        with staging.StagingSession(stop_grace_period_secs=60) as sess:
+            made.set()
+            while True:
+                sess.run(x)
+except KeyboardInterrupt:
+    print("left:", [each.name for each in threading.enumerate() if each.name.startswith("feed:")], flush=True)
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_parked_threads(fork_server: ForkServer, signal_name: str) -> None:
+    done = fork_server.run("-W", "error", "-c", SIGNALLED, signal_name, whole_end=True)
+    assert (done.returncode, done.stdout.splitlines()) == (7, ["told: True", "left: []"]), done.stderr[-2000:]
 
 
 # What is refused.

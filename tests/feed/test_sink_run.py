@@ -255,6 +255,18 @@ def test_cancelling_wakes_every_put_and_keeps_what_is_there(
         assert rest(sess, taken) == [0, 1]
 
 
+def test_a_put_that_a_cancel_wakes_does_not_fail(graph: Any, pool: ThreadPoolExecutor) -> None:
+    """TensorFlow logs each run that fails, also after a loop that went well."""
+    (sink,), (taken,) = area()
+    with begun(sink) as sess:
+        run = SinkRun(sink, sess, 1)
+        for number in range(sink.capacity):
+            run.put(batch(number))
+        put = pool.submit(sess.run, [sink.slot, sink.put], {sink.placeholders[0]: batch(9)})
+        sess.run(sink.cancel)
+        assert put.result(LIMIT_SECS)[0] == [0] and rest(sess, taken) == [0, 1]
+
+
 @pytest.fixture(params=[False, True])
 def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
     """Graphs as they are built: TensorFlow's optimizer changes which ops of a run come first."""

@@ -12,8 +12,10 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1 import sources
 from staging_tf1.arguments import only_known
+from staging_tf1.cli.main import main
 
 Options = dict[str, Any]
+SOURCE = sources.ArraySource(np.arange(4), batch_size=2)
 ROWS: list[tuple[Callable[..., Any], Options, str]] = [
     (staging.staged, {"values": 1, "capcity": 2}, "staged() got unknown argument 'capcity'. Did you mean 'capacity'?"),
     (
@@ -66,6 +68,46 @@ ROWS: list[tuple[Callable[..., Any], Options, str]] = [
         {"files": "r", "epoch": 2},
         "TFRecordSource got unknown argument 'epoch'. Did you mean 'epochs'?",
     ),
+    (
+        staging.staged,
+        {"values": 1, "num_workers": 2},
+        "staged() got unknown argument 'num_workers'. Did you mean 'num_processes'?",
+    ),
+    (
+        sources.MapSource,
+        {"dataset": [1], "drop_last": True},
+        "MapSource got unknown argument 'drop_last'. Did you mean 'drop_remainder'?",
+    ),
+    (
+        sources.SequenceSource,
+        {"sequence": [1], "num_epochs": 2},
+        "SequenceSource got unknown argument 'num_epochs'. Did you mean 'epochs'?",
+    ),
+    (SOURCE.with_options, {"shufle": 1}, "with_options() got unknown argument 'shufle'. Did you mean 'shuffle'?"),
+    (SOURCE.weighted, {"weigths": [1]}, "weighted() got unknown argument 'weigths'. Did you mean 'weights'?"),
+    (sources.mix, {"source": [SOURCE]}, "mix() got unknown argument 'source'. Did you mean 'sources'?"),
+    (sources.cached, {"pth": "x"}, "cached() got unknown argument 'pth'. Did you mean 'path'?"),
+    (
+        staging.StagingArea.from_tensors,
+        {"tensors": 1, "capcity": 2},
+        "from_tensors() got unknown argument 'capcity'. Did you mean 'capacity'?",
+    ),
+    (
+        staging.StagingSummaryHook,
+        {"save_step": 1},
+        "StagingSummaryHook got unknown argument 'save_step'. Did you mean 'save_steps'?",
+    ),
+    (staging.start, {"session": 1}, "start() got unknown argument 'session'. Did you mean 'sess'?"),
+    (
+        staging.auto_stage,
+        {"num_thread": 1},
+        "auto_stage() got unknown argument 'num_thread'. Did you mean 'num_threads'?",
+    ),
+    (
+        staging.Cluster,
+        {"silence_sec": 1},
+        "Cluster got unknown argument 'silence_sec'. Did you mean 'silence_secs'?",
+    ),
 ]
 
 
@@ -82,8 +124,44 @@ def test_a_misspelled_argument_of_a_session() -> None:
         staging.StagingSession(stal_secs=1)
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "cure"),
+    [
+        (lambda: SOURCE, "cache", "ArraySource has no cache(). sources.cached(path, source) keeps"),
+        (lambda: SOURCE, "make_one_shot_iterator", "ArraySource has no make_one_shot_iterator(). staged(source)"),
+        (lambda: sources.GeneratorSource(list), "zip", "GeneratorSource has no zip(). A stream is read in order"),
+        (lambda: staging.StagingArea([tf.int32]), "dequeue", "StagingArea has no dequeue(). area.get() returns"),
+        (lambda: staging.CustomRunner(SOURCE), "get_next", "CustomRunner has no get_next(). get_inputs() returns"),
+        (staging.StagingSession, "fit", "StagingSession has no fit(). Write the loop: "),
+    ],
+)
+def test_a_name_of_another_library(graph: Any, make: Callable[[], Any], name: str, cure: str) -> None:
+    made = make()
+    with pytest.raises(AttributeError) as raised:
+        getattr(made, name)
+    assert str(raised.value).startswith(cure) and not hasattr(made, name)
+    if isinstance(made, staging.StagingSession):
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["trian"], "expected one of "),
+        (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
+        (["train", "--epoch=1"], "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see "),
+        (["trace", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
+        (["run", "--auto_stage", "x.py"], "unrecognized arguments: --auto_stage. Did you mean '--auto-stage'? (see "),
+    ],
+)
+def test_a_misspelled_command(argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2 and hint in capsys.readouterr().err
+
+
 def test_an_argument_like_none_lists_all() -> None:
-    @only_known("f()")
+    @only_known
     def f(first: int, *, second: int = 2) -> int:
         return first + second
 
@@ -102,6 +180,7 @@ def test_an_argument_like_none_lists_all() -> None:
         (staging, "ArraySource", ". Sources are in staging_tf1.sources"),
         (sources, "ArraySorce", ". Did you mean 'ArraySource'?"),
         (sources, "TFRecordDataset", ". Did you mean 'TFRecordSource'?"),
+        (sources, "DataLoader", ". Did you mean 'MapSource'?"),
         (sources, "__wrapped__", ""),
     ],
 )

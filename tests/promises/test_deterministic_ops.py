@@ -59,7 +59,7 @@ def test_no_text_draws_a_conclusion(figures: tuple[Any, Any], name: str) -> None
         # How far an area has read ahead from a queue is a matter of time.
         assert wait["batches"] == timed["batches"] or wait["pipeline"] == "queue" != name
         assert wait["steps_waited_secs"] is wait["steps_waited_share"] is None
-        assert wait["verdict"] == f"unknown who waited for whom: {UNKNOWN}"
+        assert wait["verdict"] == f"bottleneck unknown: {UNKNOWN}"
     slow, timed = deterministic["trace"]["slowest"], ordinary["trace"]["slowest"]
     assert len(slow) == len(timed) > 0
     assert all(each["waited_ms"] is None for each in slow if each["batch"] != -1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -266,3 +269,56 @@ def test_a_ctrl_c_while_the_threads_are_started_leaves_none(graph: Any) -> None:
         for thread in registered[:2]:
             thread.join(LIMIT_SECS * slowdown())
     assert feed_threads() == []
+
+
+QUIET_ENDS = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline_run import runs_in
+
+tf.disable_v2_behavior()
+
+def until_full(sess):
+    # The feed threads hold a batch each, and wait for a slot.
+    (run,) = runs_in(sess, pipelines_of(sess.graph))
+    (sink,) = run.sinks
+    while not (sink.puts()[0] - sink.puts()[1] and sess.run(sink.sink.repair.free) == 0):
+        pass
+
+def train(way):
+    source = staging.sources.ArraySource(np.arange(9), batch_size=1)
+    if way == "auto":
+        tensors = tf.data.make_one_shot_iterator(tf.data.Dataset.range(10**6)).get_next()
+        step = tf.assign_add(tf.get_variable("x", [], tf.int64), 2 * tensors)
+        staging.auto_stage(step)
+    else:
+        step = staging.staged(source)
+    if way == "session":
+        with staging.StagingSession() as sess:
+            sess.run(step)
+            until_full(sess._hook.session)
+        return
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        coord = tf.train.Coordinator()
+        threads = tf.train.start_queue_runners(sess, coord)
+        sess.run(step)
+        until_full(sess)
+        coord.request_stop()
+        coord.join(threads)
+
+for way in ("session", "plain", "auto"):
+    with tf.Graph().as_default():
+        train(way)
+    print(way, flush=True)
+"""
+
+
+def test_a_run_that_went_well_ends_without_a_word_of_tensorflow() -> None:
+    """TensorFlow warns of each run that fails: "Local rendezvous is aborting with status: CANCELLED"."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    done = subprocess.run([sys.executable, "-c", QUIET_ENDS], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["session", "plain", "auto"], done.stderr[-2000:]
+    assert "is aborting" not in done.stderr

@@ -390,7 +390,7 @@ def test_no_arrow_leads_to_a_step_that_ended_before_the_put() -> None:
     ]
     steps = [Event("step", f"stepper {number}", 0, ended, number=number) for number, ended in ((0, 6), (1, 2))]
     gets = [Event("get", f"stepper {number}", 0, 1, feed, element=number, number=number) for number in (0, 1)]
-    dump([*puts, *steps, *gets], 0.0, 0, text)
+    dump([*puts, *steps, *gets], 0.0, 0, {}, text)
     flows = [(event["id"], event["ph"]) for event in json.loads(text.getvalue())["traceEvents"] if event["ph"] in "stf"]
     assert flows == [(1, "s"), (1, "t"), (1, "f")]
 
@@ -409,12 +409,12 @@ def _event(name: str, tid: int, ts: float, dur: float, **args: Any) -> dict[str,
     }
 
 
-def _timeline(*events: dict[str, Any]) -> dict[str, Any]:
+def _timeline(*events: dict[str, Any], **verdicts: str) -> dict[str, Any]:
     names = [
         {"name": "thread_name", "ph": "M", "tid": tid, "args": {"name": name}}
         for tid, name in ((1, "feed:train:0"), (2, "MainThread"))
     ]
-    return {"traceEvents": [*names, *events], "otherData": {"legend": {}, "events not kept": 2}}
+    return {"traceEvents": [*names, *events], "otherData": {"legend": {}, "events not kept": 2, "verdicts": verdicts}}
 
 
 # A source of 3 s, a put of 1 s, and a step of 4 s that waited 3 s.
@@ -427,6 +427,7 @@ _INPUT_BOUND = _timeline(
     _event("step", 2, 5, 1, step=1, batch=1),
     _event("get", 2, 5, 0, pipeline="train", batch=1),
     _event("run", 2, 6, 2, batch=-1),
+    train="input-bound",
 )
 
 
@@ -454,7 +455,7 @@ def test_the_report_of_a_timeline() -> None:
         0.6,
         1.0,
     )
-    assert wait.verdict.startswith("the steps waited for the source")
+    assert wait.verdict == "input-bound"
     (slow,) = report.slowest
     assert (slow.step, slow.ms, slow.waited_ms) == (0, 4000.0, 3000.0)
     text = as_text(report)
@@ -462,23 +463,33 @@ def test_the_report_of_a_timeline() -> None:
     assert text.endswith("1 batches were read and not delivered\n2 earlier events were not kept")
 
 
-@pytest.mark.parametrize(
-    ("source", "put", "get", "verdict"),
-    [
-        (3, 1, 3, "the steps waited for the source"),
-        (0.5, 3, 3, "the steps waited for the puts"),
-        (0.5, 3, 0.1, "the feed threads waited for the steps: the input keeps up"),
-        (3, 0.5, 0.1, "the input keeps up, but the feed threads were mostly in the source: if it holds the GIL, "),
-    ],
-)
-def test_the_verdict_of_a_timeline(source: float, put: float, get: float, verdict: str) -> None:
-    events = (
-        _event("source", 1, 0, source, pipeline="train"),
-        _event("put", 1, source, put, pipeline="train"),
-        _event("step", 2, 0, 4, step=0),
-        _event("get", 2, 0, get, pipeline="train"),
-    )
-    assert report_on(_timeline(*events)).waits[0].verdict.startswith(verdict)
+@pytest.mark.parametrize("values", ["tensors", "source", "lockstep"])
+def test_the_verdict_is_that_of_stats(graph: Any, tmp_path: Path, values: str) -> None:
+    """Also its advice: more threads would change the order of tensors."""
+    slow = _source(transform=lambda batch: (threading.Event().wait(0.01), batch)[1])
+    tensors = tf.py_func(lambda: (threading.Event().wait(0.01), 1)[1], [], tf.int64, stateful=True)
+    path = tmp_path / "trace.json"
+    x = staging.staged(tensors if values == "tensors" else slow, lockstep=values == "lockstep", name="train")
+    with staging.StagingSession(trace_file=str(path)) as sess:
+        for _ in range(_BATCHES):
+            sess.run(x)
+    (wait,), (stats,) = report_on(json.loads(path.read_text())).waits, sess.stats()
+    assert wait.verdict == stats.verdict and wait.verdict.startswith("input-bound: ")
+    assert ("num_threads" in wait.verdict) == (values == "source")
+    assert wait.verdict.endswith("(unsure: measured for under 2 s)")
+
+
+def test_an_error_leaves_a_verdict_too(graph: Any, tmp_path: Path) -> None:
+    x = staging.staged(_source(), name="train")
+    path = tmp_path / "trace.json"
+    with pytest.raises(KeyError), tf.train.MonitoredSession(hooks=[staging.StagingHook(trace_file=str(path))]) as sess:
+        sess.run(x)
+        raise KeyError
+    (wait,) = report_on(json.loads(path.read_text())).waits
+    assert re.match("(input|compute)-bound: ", wait.verdict)
+    told = _timeline(_event("get", 2, 0, 1, pipeline="train"))
+    del told["otherData"]["verdicts"]
+    assert report_on(told).waits[0].verdict.startswith("bottleneck unknown: ")
 
 
 def test_the_report_of_a_timeline_without_events() -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from staging_tf1.arguments import only_known
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
 from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.replacing import replacing_path
@@ -18,6 +19,7 @@ ARRAY_RECORD_SUFFIXES = (".array_record", ".arrayrecord")
 _OPTIONS = "group_size:1"
 
 
+@only_known
 def write_array_records(
     arrays: Mapping[str, Any] | Iterable[bytes],
     out: str | os.PathLike[str],

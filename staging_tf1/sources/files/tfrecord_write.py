@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.arguments import only_known
 from staging_tf1.sources.files.crc32c import masked_crcs
 from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.replacing import replacing
@@ -21,6 +22,7 @@ __all__ = ["write_tfrecords"]
 _BATCH = 256
 
 
+@only_known
 def write_tfrecords(
     arrays: Mapping[str, Any] | Iterable[bytes],
     out: str | os.PathLike[str],
