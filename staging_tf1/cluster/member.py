@@ -45,7 +45,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Bells, Pauses, Settled, Watch
 from staging_tf1.cluster.pulse import Pulse, beat_secs
-from staging_tf1.cluster.reach import await_servers, is_listening
+from staging_tf1.cluster.reach import await_servers, cut_off, is_listening, unreachable
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
@@ -59,6 +59,7 @@ _CHECK_SECS = 1.0
 _PAUSE_SECS = 0.02
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
+_SERVER_CURE = "Start {server} again, and then {task}: the chief restores the last checkpoint."
 
 
 class Shared(Protocol):
@@ -116,8 +117,8 @@ class Member:
         self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
         # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
         self._jobs, self._different = layout.to_json(), ""
-        # For how long this process had stood still when the ledger answered last.
-        self._still_secs = 0.0
+        # When the ledger answered last, and for how long this process had stood still then.
+        self._answered, self._still_secs = self.clock.now(), 0.0
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
         self._variables: str | None = None
@@ -134,7 +135,7 @@ class Member:
                 return
             self.signs.forget()
             # Until now nobody has looked at the clock.
-            self._still_secs = self.clock.stood_still_secs
+            self._note_answer()
             self._ticks.start()
             self._pulse.start()
             if self._watch is not None:
@@ -174,6 +175,10 @@ class Member:
                 self.on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
+        for server in self._silent_servers():
+            if unreachable(self.layout, [server]):
+                # Otherwise a run that needs it would wait forever.
+                cut_off(self.layout, server)
 
     @property
     def silence_secs(self) -> float:
@@ -206,12 +211,15 @@ class Member:
         """
         entries = self._ledger.read()
         self.signs.note(entries)
-        self._still_secs = self.clock.stood_still_secs
+        self._note_answer()
         done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
         different = self._different_layout(entries)
         with self._lock:
             self._finished, self._different = done, different
         return entries
+
+    def _note_answer(self) -> None:
+        self._answered, self._still_secs = self.clock.now(), self.clock.stood_still_secs
 
     def _different_layout(self, entries: dict[str, Any]) -> str:
         for server in self.layout.servers:
@@ -254,6 +262,7 @@ class Member:
         Raises:
           ClusterError: one does not answer, or has other addresses.
         """
+        self.check_servers()
         looks = self._ticks.is_beating
         first = self.layout.servers[0]
 
@@ -267,6 +276,32 @@ class Member:
         with self.telling_failures() if self.task == self.layout.chief else nullcontext():
             await_servers(self.layout, self.layout.servers, patience, self.clock if looks else None)
             self.check_layout(read=True)
+
+    def check_servers(self) -> None:
+        """Checks that no parameter server has been silent for longer than this task waits.
+
+        Raises:
+          ClusterError: one has.
+        """
+        for server in self._silent_servers():
+            for said in unreachable(self.layout, [server]):
+                raise ClusterError(
+                    f"{self.task}: {said}, and has been silent for {self._silent_secs(server):.0f} s. "
+                    f"{self.patience().reason or _SERVER_CURE.format(server=server, task=self.task)}"
+                )
+
+    def _silent_servers(self) -> list[Task]:
+        """Returns the parameter servers that have been silent for longer than this task waits."""
+        most = self.patience().secs
+        others = [task for task in self.layout.servers if task != self.task and self._pulse.is_beating]
+        return [task for task in others if self._silent_secs(task) > most]
+
+    def _silent_secs(self, server: Task) -> float:
+        """Returns for how long a parameter server has been silent, as far as this task knows."""
+        if server == self.layout.servers[0]:
+            return self.clock.now() - self._answered
+        # One that does not run this package gives no signs.
+        return self.signs.silent_secs(server) if self.signs.knows(server) else 0.0
 
     def has_finished(self, task: Task) -> bool:
         """Returns whether `task` has finished the present run, as far as this task knows."""

@@ -66,7 +66,7 @@ class InStep:
 
         Raises:
           tf.errors.OutOfRangeError: the data of another worker has ended.
-          ClusterError: another worker is gone.
+          ClusterError: another worker is gone, or a parameter server does not answer.
         """
         began = time.monotonic()
         while True:
@@ -104,6 +104,7 @@ class InStep:
             try:
                 return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
             except tf.errors.DeadlineExceededError:
+                self._cluster.member.check_servers()
                 # The watchdog does not see this run, which is no step.
                 layout = self._cluster.layout
                 silent = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
@@ -136,4 +137,4 @@ class InStep:
         self._stopped = {member.layout.workers.index(task) for task in ended}
         alone = bool(ended or gone or self._is_behind)
         if alone and self._is_waiting() and self._tokens is not None:
-            run_unwrapped(self._session, self._tokens.wake)
+            run_unwrapped(self._session, self._tokens.wake, options=_BOUNDED)
