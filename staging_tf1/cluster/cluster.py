@@ -291,9 +291,10 @@ class Cluster:
 
     def close(self) -> None:
         """Stops the thread that gives signs of life. A later use starts it again."""
-        with self._lock:
-            if self._member is not None:
-                self._member.stop()
+        member = self._member
+        if member is not None:
+            # Not under the lock, which one of its threads may want before it ends.
+            member.stop()
 
     def __enter__(self) -> Cluster:
         return self

@@ -126,20 +126,24 @@ class Member:
         self.token = ""
         self._shared: dict[str, Shared] = {}
         self._finished: set[str] = set()
+        self._is_started = False
+        # Held for a moment only. A session that is collected as garbage is closed in any thread, also in one that has
+        # just been started, or is waited for.
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Starts to give signs of life. May be called again."""
         with self._lock:
-            if self._pulse.is_beating:
-                return
-            self.signs.forget()
-            # Until now nobody has looked at the clock.
-            self._note_answer()
-            self._ticks.start()
-            self._pulse.start()
-            if self._watch is not None:
-                self._watch.start()
+            was_started, self._is_started = self._is_started, True
+        if was_started:
+            return
+        self.signs.forget()
+        # Until now nobody has looked at the clock.
+        self._note_answer()
+        self._ticks.start()
+        self._pulse.start()
+        if self._watch is not None:
+            self._watch.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
 
@@ -151,6 +155,7 @@ class Member:
         self._ticks.stop()
         self._stop_watching()
         self._ledger.close()
+        self._is_started = False
         atexit.unregister(self.stop)
 
     def _tick(self, number: int) -> None:
@@ -171,8 +176,9 @@ class Member:
             if self.task.job == "ps" and f"layout/{self.task}" not in entries:
                 # Not in each sign of life, because it is long in a large cluster.
                 self._ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
-            if self.on_news is not None:
-                self.on_news(entries)
+            on_news = self.on_news
+            if on_news is not None:
+                on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
         for server in self._silent_servers():
@@ -212,10 +218,10 @@ class Member:
         entries = self._ledger.read()
         self.signs.note(entries)
         self._note_answer()
-        done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
-        different = self._different_layout(entries)
-        with self._lock:
-            self._finished, self._different = done, different
+        self._finished = {
+            str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None
+        }
+        self._different = self._different_layout(entries)
         return entries
 
     def _note_answer(self) -> None:
@@ -250,11 +256,10 @@ class Member:
             return
         if read:
             entries = self._ledger.read([f"layout/{server}" for server in self.layout.servers])
-            with self._lock:
-                self._different = self._different_layout(entries)
-        with self._lock:
-            if self._different:
-                raise ClusterError(self._different)
+            self._different = self._different_layout(entries)
+        different = self._different
+        if different:
+            raise ClusterError(different)
 
     def await_servers(self) -> None:
         """Waits until the parameter servers answer. The other workers are told if the chief waits in vain.
@@ -305,8 +310,7 @@ class Member:
 
     def has_finished(self, task: Task) -> bool:
         """Returns whether `task` has finished the present run, as far as this task knows."""
-        with self._lock:
-            return str(task) in self._finished
+        return str(task) in self._finished
 
     # The chief.
 
