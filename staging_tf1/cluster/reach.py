@@ -1,4 +1,4 @@
-"""Whether a task's server answers, and whether it is the task that it should be."""
+"""Whether a task's server answers and is the task that it should be; and how to break with one that does not."""
 
 from __future__ import annotations
 
