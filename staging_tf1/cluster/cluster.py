@@ -60,7 +60,8 @@ class Cluster:
       job_name: the job of this process.
       task_index: its index in the job.
       sync: whether all workers make the same number of steps, as `tf.train.SyncReplicasOptimizer` needs.
-      start_timeout_secs: seconds to wait for the parameter servers, and for the chief to initialize the variables.
+      start_timeout_secs: seconds to wait for the chief to initialize the variables, and for a parameter server that
+        does not answer, also in the middle of the run.
       silence_secs: seconds without a sign of life after which a task counts as gone. At the end, the chief and the
         parameter servers do not wait for it any longer. With `staged(share="dynamic")`, the other workers get what it
         had not consumed.
@@ -291,9 +292,10 @@ class Cluster:
 
     def close(self) -> None:
         """Stops the thread that gives signs of life. A later use starts it again."""
-        with self._lock:
-            if self._member is not None:
-                self._member.stop()
+        member = self._member
+        if member is not None:
+            # Not under the lock, which one of its threads may want before it ends.
+            member.stop()
 
     def __enter__(self) -> Cluster:
         return self
@@ -400,13 +402,14 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
 
 
 def check_not_left_behind(cluster: Cluster) -> None:
-    """Waits for the parameter servers, if this process stood still for so long that the run may be over.
+    """Checks that no parameter server has been silent for too long, and waits for them if this process stood still.
 
-    A MonitoredSession that nobody has told otherwise would create session after session.
+    A MonitoredSession that nobody has told otherwise would create session after session, or wait once more.
 
     Raises:
       ClusterError: one does not answer.
     """
+    cluster.member.check_servers()
     if cluster.member.patience().reason:
         cluster.member.await_servers()
 

@@ -25,7 +25,8 @@ class Connection:
         self.target, self.device = target, device
         self._graph = tf.Graph()
         self._session: Any = None
-        self._lock = threading.Lock()
+        # In the middle of a run, the garbage collector may close a session that writes to the ledger.
+        self._lock = threading.RLock()
 
     @contextmanager
     def building(self) -> Iterator[None]:

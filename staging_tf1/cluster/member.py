@@ -45,7 +45,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Bells, Pauses, Settled, Watch
 from staging_tf1.cluster.pulse import Pulse, beat_secs
-from staging_tf1.cluster.reach import await_servers, is_listening
+from staging_tf1.cluster.reach import await_servers, cut_off, is_listening, unreachable
 from staging_tf1.cluster.signs import Signs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
@@ -59,6 +59,7 @@ _CHECK_SECS = 1.0
 _PAUSE_SECS = 0.02
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
+_SERVER_CURE = "Start {server} again, and then {task}: the chief restores the last checkpoint."
 
 
 class SharedInput(Protocol):
@@ -116,8 +117,8 @@ class Member:
         self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
         # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
         self._jobs, self._different = layout.to_json(), ""
-        # For how long this process had stood still when the ledger answered last.
-        self._still_secs = 0.0
+        # When the ledger answered last, and for how long this process had stood still then.
+        self._answered, self._still_secs = self.clock.now(), 0.0
         self._process = uuid.uuid4().hex
         self._run_id: str | None = None
         self._variables: str | None = None
@@ -125,20 +126,24 @@ class Member:
         self.fence_key = ""
         self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
+        self._is_started = False
+        # Held for a moment only. A session that is collected as garbage is closed in any thread, also in one that has
+        # just been started, or is waited for.
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Starts to give signs of life. May be called again."""
         with self._lock:
-            if self._pulse.is_beating:
-                return
-            self.signs.forget()
-            # Until now nobody has looked at the clock.
-            self._still_secs = self.clock.stood_still_secs
-            self._ticks.start()
-            self._pulse.start()
-            if self._watch is not None:
-                self._watch.start()
+            was_started, self._is_started = self._is_started, True
+        if was_started:
+            return
+        self.signs.forget()
+        # Until now nobody has looked at the clock.
+        self._note_answer()
+        self._ticks.start()
+        self._pulse.start()
+        if self._watch is not None:
+            self._watch.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
 
@@ -150,6 +155,7 @@ class Member:
         self._ticks.stop()
         self._stop_watching()
         self._ledger.close()
+        self._is_started = False
         atexit.unregister(self.stop)
 
     def _tick(self, number: int) -> None:
@@ -170,10 +176,15 @@ class Member:
             if self.task.job == "ps" and f"layout/{self.task}" not in entries:
                 # Not in each sign of life, because it is long in a large cluster.
                 self._ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
-            if self.on_news is not None:
-                self.on_news(entries)
+            on_news = self.on_news
+            if on_news is not None:
+                on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
+        for server in self._silent_servers():
+            if unreachable(self.layout, [server]):
+                # Otherwise a run that needs it would wait forever.
+                cut_off(self.layout, server)
 
     @property
     def silence_secs(self) -> float:
@@ -206,12 +217,15 @@ class Member:
         """
         entries = self._ledger.read()
         self.signs.note(entries)
-        self._still_secs = self.clock.stood_still_secs
-        done = {str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None}
-        different = self._different_layout(entries)
-        with self._lock:
-            self._finished, self._different = done, different
+        self._note_answer()
+        self._finished = {
+            str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None
+        }
+        self._different = self._different_layout(entries)
         return entries
+
+    def _note_answer(self) -> None:
+        self._answered, self._still_secs = self.clock.now(), self.clock.stood_still_secs
 
     def _different_layout(self, entries: dict[str, Any]) -> str:
         for server in self.layout.servers:
@@ -242,11 +256,10 @@ class Member:
             return
         if read:
             entries = self._ledger.read([f"layout/{server}" for server in self.layout.servers])
-            with self._lock:
-                self._different = self._different_layout(entries)
-        with self._lock:
-            if self._different:
-                raise ClusterError(self._different)
+            self._different = self._different_layout(entries)
+        different = self._different
+        if different:
+            raise ClusterError(different)
 
     def await_servers(self) -> None:
         """Waits until the parameter servers answer. The other workers are told if the chief waits in vain.
@@ -254,6 +267,7 @@ class Member:
         Raises:
           ClusterError: one does not answer, or has other addresses.
         """
+        self.check_servers()
         looks = self._ticks.is_beating
         first = self.layout.servers[0]
 
@@ -268,10 +282,35 @@ class Member:
             await_servers(self.layout, self.layout.servers, patience, self.clock if looks else None)
             self.check_layout(read=True)
 
+    def check_servers(self) -> None:
+        """Checks that no parameter server has been silent for longer than this task waits.
+
+        Raises:
+          ClusterError: one has.
+        """
+        for server in self._silent_servers():
+            for said in unreachable(self.layout, [server]):
+                raise ClusterError(
+                    f"{self.task}: {said}, and has been silent for {self._silent_secs(server):.0f} s. "
+                    f"{self.patience().reason or _SERVER_CURE.format(server=server, task=self.task)}"
+                )
+
+    def _silent_servers(self) -> list[Task]:
+        """Returns the parameter servers that have been silent for longer than this task waits."""
+        most = self.patience().secs
+        others = [task for task in self.layout.servers if task != self.task and self._pulse.is_beating]
+        return [task for task in others if self._silent_secs(task) > most]
+
+    def _silent_secs(self, server: Task) -> float:
+        """Returns for how long a parameter server has been silent, as far as this task knows."""
+        if server == self.layout.servers[0]:
+            return self.clock.now() - self._answered
+        # One that does not run this package gives no signs.
+        return self.signs.silent_secs(server) if self.signs.knows(server) else 0.0
+
     def has_finished(self, task: Task) -> bool:
         """Returns whether `task` has finished the present run, as far as this task knows."""
-        with self._lock:
-            return str(task) in self._finished
+        return str(task) in self._finished
 
     # The chief.
 

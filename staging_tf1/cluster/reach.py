@@ -1,10 +1,12 @@
-"""Whether a task's server answers, and whether it is the task that it should be."""
+"""Whether a task's server answers and is the task that it should be; and how to break with one that does not."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from absl import logging
 
@@ -17,6 +19,8 @@ from staging_tf1.errors import ClusterError
 
 _CONNECT_SECS = 2.0
 _PROBE_SECS = 5.0
+# What this process has open.
+_OPEN = "/proc/self/fd"
 
 
 def await_servers(
@@ -97,6 +101,29 @@ def is_listening(layout: Layout, task: Task) -> bool:
     except OSError:
         return True
     return True
+
+
+def cut_off(layout: Layout, task: Task) -> None:
+    """Breaks the connections of this process to `task`. What waits for it fails, as if its process had ended.
+
+    A run cannot be ended otherwise: `Session.close` waits for the servers, and the run for the close.
+    """
+    host, _, port = layout.address(task).rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        descriptors = os.listdir(_OPEN)
+    except OSError:
+        # An unknown host, or no Linux.
+        return
+    # A socket for IPv6 may have a peer with IPv4.
+    peers = {(f"{prefix}{address[0]}", address[1]) for *_, address in found for prefix in ("", "::ffff:")}
+    for each in descriptors:
+        # Some are closed by now.
+        with suppress(OSError):
+            if os.readlink(f"{_OPEN}/{each}").startswith("socket:"):
+                with socket.fromfd(int(each), socket.AF_INET6, socket.SOCK_STREAM) as copy:
+                    if copy.getpeername()[:2] in peers:
+                        copy.shutdown(socket.SHUT_RDWR)
 
 
 def incarnation_of(layout: Layout, task: Task, target: str | None = None) -> int:

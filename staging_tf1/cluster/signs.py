@@ -58,13 +58,14 @@ class Signs:
 
     def is_gone(self, task: Task) -> bool:
         """Returns whether `task` has been silent for too long."""
-        return self.silent_secs(task) > (self._silence_secs if self._knows(task) else self._start_secs)
+        return self.silent_secs(task) > (self._silence_secs if self.knows(task) else self._start_secs)
 
     def described(self, task: Task) -> str:
         """Returns `task` with its address and its last sign of life, for messages."""
-        said = f"silent for {self.silent_secs(task):.0f} s" if self._knows(task) else "never seen"
+        said = f"silent for {self.silent_secs(task):.0f} s" if self.knows(task) else "never seen"
         return f"{task} at {self._layout.address(task)} ({said})"
 
-    def _knows(self, task: Task) -> bool:
+    def knows(self, task: Task) -> bool:
+        """Returns whether `task` has given a sign of life."""
         with self._lock:
             return task in self._seen

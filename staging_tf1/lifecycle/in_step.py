@@ -52,6 +52,7 @@ class InStep:
         ends_with_first: bool,
     ) -> None:
         self._cluster, self._session, self._is_waiting = cluster, session, is_waiting
+        self._member = cluster.member
         self._position, self._ends_with_first = position, ends_with_first
         self._stopped: set[int] = set()
         # Whether the others have begun more steps than this worker.
@@ -59,14 +60,14 @@ class InStep:
         self._sync_tokens = sync_tokens_of(session.graph)
         self._reason = ""
         self._error: ClusterError | None = None
-        cluster.member.on_news = self._note
+        self._member.on_news = self._note
 
     def before_step(self) -> None:
         """Waits until the other workers have begun as many steps as this one.
 
         Raises:
           tf.errors.OutOfRangeError: the data of another worker has ended.
-          ClusterError: another worker is gone.
+          ClusterError: another worker is gone, or a parameter server does not answer.
         """
         began = time.monotonic()
         while True:
@@ -104,6 +105,7 @@ class InStep:
             try:
                 return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
             except tf.errors.DeadlineExceededError:
+                self._member.check_servers()
                 # The watchdog does not see this run, which is no step.
                 layout = self._cluster.layout
                 silent = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
@@ -112,14 +114,16 @@ class InStep:
     def this_one_ended(self) -> None:
         """Tells the other workers that the data of this one has ended."""
         if not self._reason:
-            self._cluster.member.mark_ended()
+            self._member.mark_ended()
 
     def stop(self) -> None:
         """Stops watching."""
-        self._cluster.member.on_news = None
+        # A session that failed at its start may be closed after the next one was created.
+        if self._member.on_news == self._note:
+            self._member.on_news = None
 
     def _note(self, entries: dict[str, Any]) -> None:
-        member = self._cluster.member
+        member = self._member
         ended, gone = member.stopped_workers(entries)
         if ended and self._ends_with_first and not self._reason:
             self._reason = (
@@ -136,4 +140,4 @@ class InStep:
         self._stopped = {member.layout.workers.index(task) for task in ended}
         alone = bool(ended or gone or self._is_behind)
         if alone and self._is_waiting() and self._sync_tokens is not None:
-            run_unwrapped(self._session, self._sync_tokens.wake)
+            run_unwrapped(self._session, self._sync_tokens.wake, options=_BOUNDED)

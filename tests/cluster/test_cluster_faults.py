@@ -165,6 +165,44 @@ def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluste
     two.join()
 
 
+# A step ends in the same way, whatever the other cases wait for.
+@pytest.mark.slow_cases("0-in step")
+@pytest.mark.parametrize(
+    ("server", "how"),
+    [
+        (1, "static"),
+        (0, "in step"),
+        pytest.param(0, "dynamic", marks=long_form),
+        pytest.param(1, "in step", marks=long_form),
+        pytest.param(1, "by hand", marks=long_form),
+    ],
+)
+def test_a_parameter_server_that_stands_still_for_good_ends_the_workers(
+    two: TestCluster, server: int, how: str
+) -> None:
+    start_servers(two)
+    for index in range(2):
+        two.await_notes(f"ps{index}", "serving")
+    gates = [two.gate(2), two.gate(2)]
+    for index, gate in enumerate(gates):
+        options = {"options": {"start_timeout_secs": 8.0}}
+        if how == "in step":
+            two.start("train_in_step", f"worker{index}", two.jobs, index, gate, **options)
+        else:
+            share = {"share": "dynamic" if how == "dynamic" else "static"}
+            two.start_worker(index, gate, staged_options=share, by_hand=how == "by hand", **options)
+    for index in range(2):
+        two.await_notes(f"worker{index}", "got", 2)
+    two.kill(f"ps{server}", signal.SIGSTOP)
+    for gate in gates:
+        gate.release(200)
+    for index in range(2):
+        two.await_notes(f"worker{index}", "raised")
+        (message,) = two.notes(f"worker{index}", "raised")
+        assert re.match(rf"ClusterError: worker {index}.* ps {server} .*silent for \d+ s\. (Start|Restart)", message)
+        assert two.processes[f"worker{index}"].wait() == 1
+
+
 SHARES = [("static", "dynamic"), ("own", "static")]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.cluster.layout import Layout, Task
+from staging_tf1.cluster.reach import cut_off
 from staging_tf1.errors import ClusterError
 
 JOBS = {"ps": ["a:1"], "chief": ["b:1"], "worker": ["c:1", "d:1"]}
@@ -220,3 +224,26 @@ def test_each_worker_builds_the_same_variables() -> None:
     assert names[0] == names[1] == names[2]
     assert set(names[0]) == {"staged/position", "staged/fingerprint"}
     assert {device for device, _ in names[0].values()} == {"/job:ps/task:0/device:CPU:0"}
+
+
+def test_only_the_connections_to_one_task_are_cut_off() -> None:
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        first, second = (each.getsockname()[1] for each in listening)
+        layout = Layout({"ps": {0: f"localhost:{first}", 1: "unknown.invalid:1"}, "worker": {0: "h:1"}}, None)
+
+        def connected(family: int, *address: Any) -> socket.socket:
+            made = stack.enter_context(socket.socket(family))
+            made.settimeout(10)
+            made.connect(address)
+            return made
+
+        cut = [connected(socket.AF_INET, "127.0.0.1", first), connected(socket.AF_INET6, "::ffff:127.0.0.1", first)]
+        kept = connected(socket.AF_INET, "127.0.0.1", second)
+        before = os.listdir("/proc/self/fd")
+        cut_off(layout, Task("ps", 0))
+        cut_off(layout, Task("ps", 1))
+        assert len(os.listdir("/proc/self/fd")) == len(before)
+        assert [each.recv(1) for each in cut] == [b"", b""]
+        kept.sendall(b"x")
+        assert stack.enter_context(listening[1].accept()[0]).recv(1) == b"x"

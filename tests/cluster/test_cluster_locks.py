@@ -1,0 +1,110 @@
+"""Locks of a cluster that the close of a session wants. The garbage collector may close one anywhere, at any time."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from clusters import free_addresses
+
+import staging_tf1 as staging
+from staging_tf1.cluster.connection import Connection
+from staging_tf1.lifecycle.in_step import InStep
+
+# Only detects deadlocks.
+LIMIT_SECS = 60.0
+
+
+def in_time(call: Callable[[], Any]) -> Any:
+    """Returns what `call` returns. Fails if it hangs, and leaves its thread behind."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    thread.start()
+    thread.join(LIMIT_SECS)
+    assert not thread.is_alive(), "a deadlock"
+    return results[0]
+
+
+class Dropped:
+    """Garbage that calls something when it is collected."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.itself, self.call = self, call
+
+    def __del__(self) -> None:
+        self.call()
+
+
+class Collects:
+    """An array. Whoever reads it collects the garbage."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        gc.collect()
+        return np.array(1, dtype)
+
+
+@pytest.fixture
+def cluster() -> staging.Cluster:
+    """The only worker of a cluster, and its parameter server, in this process."""
+    addresses = free_addresses(2)
+    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
+    tf.train.Server(jobs, job_name="ps", task_index=0)
+    return staging.Cluster(jobs, "worker", 0)
+
+
+def test_a_session_that_is_collected_in_a_run_can_use_the_same_connection(cluster: staging.Cluster) -> None:
+    server = cluster.layout.servers[0]
+    connection = Connection(f"grpc://{cluster.layout.address(server)}", server.device)
+    with connection.building():
+        x = tf.placeholder(tf.int64, [])
+        y = x + 1
+    of_garbage: list[int] = []
+    Dropped(lambda: of_garbage.append(connection.run(y, {x: 2})))
+    assert in_time(lambda: connection.run(y, {x: Collects()})) == 2
+    assert of_garbage == [3]
+    connection.close()
+
+
+def test_a_thread_that_is_being_started_or_joined_waits_for_no_lock(
+    cluster: staging.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, began, stopping, looked = cluster.member, threading.Event(), threading.Event(), []
+    set_ident = threading.Thread._set_ident  # type: ignore[attr-defined]
+
+    def look(thread: threading.Thread) -> None:
+        set_ident(thread)
+        if thread.name.startswith("cluster:"):
+            looked.append(member.has_finished(member.task))
+            member.check_layout()
+
+    def hear(entries: Any) -> None:
+        began.set()
+        assert stopping.wait(LIMIT_SECS)
+        looked.append(cluster.member is member)
+
+    monkeypatch.setattr(threading.Thread, "_set_ident", look)
+    member.on_news = hear
+    member.share("train", SimpleNamespace(stop=stopping.set, give_back=lambda: None))
+    in_time(member.start)
+    assert began.wait(LIMIT_SECS)
+    in_time(cluster.close)
+    assert looked == [False, False, False, True]
+
+
+def test_a_session_that_is_closed_late_leaves_the_news_to_the_next_one(cluster: staging.Cluster) -> None:
+    def in_step() -> InStep:
+        return InStep(cluster, tf.Session(graph=tf.Graph()), None, lambda: False, ends_with_first=False)
+
+    first, second = in_step(), in_step()
+    news = cluster.member.on_news
+    first.stop()
+    assert cluster.member.on_news == news is not None
+    second.stop()
+    assert cluster.member.on_news is None
+    cluster.close()
