@@ -65,13 +65,15 @@ def text(batches: int = 1000) -> Model:
     )
 
 
-def queues(batches: int = 1000) -> Model:
-    """`tf.train.batch` with queue runners, and preprocessing after the dequeue."""
+def queues(batches: int = 1000, more_ops: int = 0) -> Model:
+    """`tf.train.batch` with queue runners, and preprocessing after the dequeue, of that many more ops."""
     number = tf.train.range_input_producer(100_000, num_epochs=None, shuffle=True, seed=2, capacity=8).dequeue()
     numbers = tf.train.batch([number], 4, num_threads=1, capacity=16)
     noise = tf.random_uniform([4, 3], seed=6)
     x = tf.cast(numbers, tf.float32)[:, None] / 1e5 + noise
     x = (x - tf.reduce_mean(x, 0)) / 2.0
+    for _ in range(more_ops):
+        x = tf.tanh(x)
     loss, train = _trained(x, numbers % 3)
     return Model(train, [loss, numbers, tf.summary.scalar("noise", tf.reduce_mean(x))], [])
 
