@@ -115,6 +115,21 @@ def test_the_first_error_is_told(lab: argparse.Namespace) -> None:
     assert run(lab, small_row())[0] == "UNEXPECTED: stops: ValueError: a bad batch"
 
 
+def test_data_that_the_oracle_made_is_kept(lab: argparse.Namespace) -> None:
+    change(lab, "import sys\nprint('loss', 1.5 if open(sys.argv[1]).read() == 'False' else 2.5)\n")
+    make = "import sys\nopen(sys.argv[1], 'w').write(str('staging_tf1' in sys.modules))\n"
+    (lab.clones / "program" / "make.py").write_text(make)
+
+    def driver(clone: Path, data: Path) -> Job:
+        return Job(["train.py", "{data}/made"], prepare=[["make.py", "{data}/made"]])
+
+    row = small_row(driver=driver, steps=1)
+    assert run(lab, row)[0] == "equal, 1 figures"
+    lab.oracle = None
+    said, known = run(lab, row)
+    assert said == "runs" and [result["figures"] for result in known.values()] == [("1.5",)]
+
+
 def test_a_clone_at_another_commit_is_refused(lab: argparse.Namespace) -> None:
     said, _ = run(lab, small_row(commit="0" * 40))
     assert said.startswith("UNEXPECTED: ") and said.endswith(f"checkout {'0' * 40}")
