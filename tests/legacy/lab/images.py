@@ -166,5 +166,6 @@ def tensorpack(clone: Path, data: Path) -> Job:
 def nvidia_resnet(clone: Path, data: Path) -> Job:
     """Synthetic pictures, as in the README."""
     return Job(
-        "main.py --arch=resnet50 --mode=train --iter_unit=batch --num_iter=5 --batch_size=4 --results_dir={out}".split()
+        "main.py --arch=resnet50 --mode=training_benchmark --iter_unit=batch --num_iter=5 --warmup_steps=1 "
+        "--display_every=1 --batch_size=4 --synthetic_data_size=64 --results_dir={out}".split()
     )
