@@ -28,6 +28,7 @@ MODULES: dict[str, dict[str, str]] = {
     "inspect": {"getargspec": "staging_tf1.legacy.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
     "fractions": {"gcd": "math:gcd"},
+    "keras.utils": {"np_utils": "keras.utils"},  # what to_categorical and normalize were in
     **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gzip
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).with_name("lab")))
 import run_lab
 import run_unit_tests
 import unit_file
-from jobs import Job
+from jobs import Job, mnist
 from table import ROWS, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -115,9 +116,35 @@ def test_the_first_error_is_told(lab: argparse.Namespace) -> None:
     assert run(lab, small_row())[0] == "UNEXPECTED: stops: ValueError: a bad batch"
 
 
+def test_data_that_the_oracle_made_is_kept(lab: argparse.Namespace) -> None:
+    change(lab, "import sys\nprint('loss', 1.5 if open(sys.argv[1]).read() == 'False' else 2.5)\n")
+    make = "import sys\nopen(sys.argv[1], 'w').write(str('staging_tf1' in sys.modules))\n"
+    (lab.clones / "program" / "make.py").write_text(make)
+
+    def driver(clone: Path, data: Path) -> Job:
+        return Job(["train.py", "{data}/made"], prepare=[["make.py", "{data}/made"]])
+
+    row = small_row(driver=driver, steps=1)
+    assert run(lab, row)[0] == "equal, 1 figures"
+    lab.oracle = None
+    said, known = run(lab, row)
+    assert said == "runs" and [result["figures"] for result in known.values()] == [("1.5",)]
+
+
 def test_a_clone_at_another_commit_is_refused(lab: argparse.Namespace) -> None:
     said, _ = run(lab, small_row(commit="0" * 40))
     assert said.startswith("UNEXPECTED: ") and said.endswith(f"checkout {'0' * 40}")
+
+
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        mnist(tmp_path, 8, 4)
+    labels = tmp_path / "t10k-labels-idx1-ubyte.gz"
+    assert gzip.decompress(labels.read_bytes())[:8] == b"\0\0\x08\x01\0\0\0\x04"
+    labels.write_bytes(gzip.compress(b"others"))
+    with pytest.raises(FileExistsError, match="Move it away"):
+        mnist(tmp_path, 8, 4)
+    assert gzip.decompress(labels.read_bytes()) == b"others"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,6 @@ CAUSES = (
     Cause(
         "DropStaleGradient",
         "ended|not found",
-        "It hangs. It runs two sessions of several servers in one process; the reason was not found.",
+        "It hangs, also without staging-tf1: no device is set in a cluster. See [out_of_reach.md](out_of_reach.md).",
     ),
 )

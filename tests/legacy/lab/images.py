@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-from jobs import MAKERS, Job, picture, write
+from jobs import MAKERS, Job, mnist, picture, write
 
 
 def _cifar(data: Path) -> None:
@@ -155,3 +155,17 @@ def gazeml(clone: Path, data: Path) -> Job:
             ),
         )
     return Job(["elg_train.py"])
+
+
+def tensorpack(clone: Path, data: Path) -> Job:
+    """MNIST's files."""
+    mnist(data / "mnist_data", 640, 256)
+    return Job(["mnist-keras.py"])
+
+
+def nvidia_resnet(clone: Path, data: Path) -> Job:
+    """Synthetic pictures, as in the README."""
+    return Job(
+        "main.py --arch=resnet50 --mode=training_benchmark --iter_unit=batch --num_iter=5 --warmup_steps=1 "
+        "--display_every=1 --batch_size=4 --synthetic_data_size=64 --results_dir={out}".split()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import wave
 from collections.abc import Sequence
@@ -48,14 +49,38 @@ def picture(path: Path, height: int, width: int, seed: int, low: int = 0) -> Non
     Image.fromarray(small).resize((width, height), Image.Resampling.BILINEAR).save(path)
 
 
-def sound(path: Path, secs: float, seed: int, rate: int = 16000) -> None:
-    """Write a wav file of 16 bits: a tone with noise."""
+def sound(path: Path, secs: float, seed: int, rate: int = 16000, channels: int = 1) -> None:
+    """Write a wav file of 16 bits: a tone with noise, the same in all channels."""
     draw = np.random.RandomState(seed)
     times = np.arange(int(secs * rate)) / rate
     values = 0.3 * np.sin(2 * np.pi * (200 + 50 * seed) * times) + 0.05 * draw.randn(len(times))
     path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
+        file.setnchannels(channels)
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes((values * 32767).astype("<i2").tobytes())
+        file.writeframes(np.repeat((values * 32767).astype("<i2"), channels).tobytes())
+
+
+def mnist(folder: Path, train: int, test: int) -> None:
+    """Write MNIST's four files, of pictures whose class can be seen, where the folder does not have them.
+
+    Raises FileExistsError if it has others.
+    """
+    draw = np.random.RandomState(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("train", train), ("t10k", test)):
+        labels = draw.randint(0, 10, count).astype(np.uint8)
+        pictures = draw.randint(0, 64, [count, 28, 28]).astype(np.uint8)
+        for picture_of, label in zip(pictures, labels):
+            picture_of[2 * label : 2 * label + 8, 4:24] += 128
+        sizes = np.array([count, 28, 28], ">i4").tobytes()
+        images = b"\0\0\x08\x03" + sizes + pictures.tobytes()
+        for file, content in (
+            (folder / f"{name}-images-idx3-ubyte.gz", images),
+            (folder / f"{name}-labels-idx1-ubyte.gz", b"\0\0\x08\x01" + sizes[:4] + labels.tobytes()),
+        ):
+            if not file.exists():
+                file.write_bytes(gzip.compress(content, 1))
+            elif gzip.decompress(file.read_bytes()) != content:
+                raise FileExistsError(f"{file} is another file. Move it away for the time of the run.")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from jobs import Job, sentences, sound, write
+from jobs import Job, mnist, sentences, sound, write
 
 
 def wavenet(clone: Path, data: Path) -> Job:
@@ -46,6 +47,68 @@ def tacotron(clone: Path, data: Path) -> Job:
     write(folder / "train.txt", *lines)
     small = "batch_size=4,embed_depth=16,attention_depth=16,decoder_depth=16"
     return Job(["train.py", "--base_dir={data}", "--name={out}", f"--hparams={small}", "--summary_interval=1000"])
+
+
+def tacotron_2(clone: Path, data: Path) -> Job:
+    """What the program's preprocess.py writes: spectrograms, and lines of text."""
+    draw = np.random.RandomState(1)
+    for folder in ("mels", "linear"):
+        (data / folder).mkdir()
+    lines = []
+    for number, text in enumerate(sentences(40, 24, ["hello", "world", "good", "morning"], 4)):
+        frames = 20 + number % 5 * 5
+        np.save(data / "mels" / f"mel-{number}.npy", draw.uniform(-4, 4, [frames, 80]).astype(np.float32))
+        np.save(data / "linear" / f"linear-{number}.npy", draw.uniform(-4, 4, [frames, 1025]).astype(np.float32))
+        lines.append(f"audio-{number}.npy|mel-{number}.npy|linear-{number}.npy|{275 * frames}|{frames}|{text}")
+    write(data / "train.txt", *lines)
+    small = (
+        "tacotron_batch_size=4,tacotron_test_size=0.1,embedding_dim=16,enc_conv_channels=16,encoder_lstm_units=16,"
+        "attention_dim=16,prenet_layers=[16,16],decoder_lstm_units=16,postnet_channels=16,cbhg_conv_channels=16,"
+        "cbhg_projection=16,cbhg_highway_units=16,cbhg_rnn_units=16,"
+        "GL_on_GPU=False"  # it calls librosa as it was before 0.10
+    )
+    return Job(
+        ["train.py", "--model=Tacotron", "--base_dir={out}", "--tacotron_input={data}/train.txt", f"--hparams={small}"]
+    )
+
+
+def spleeter(clone: Path, data: Path) -> Job:
+    """Songs of 2 s in stereo, with their parts, and the program's settings for a small network."""
+    parts = ["vocals", "accompaniment"]
+    names = ["mix", *parts]
+    for song in range(4):
+        for number, name in enumerate(names):
+            sound(data / "songs" / f"{song}_{name}.wav", 2.0, 3 * song + number, 8000, 2)
+    songs = [",".join([*(f"{song}_{name}.wav" for name in names), "2.0"]) for song in range(4)]
+    write(data / "songs.csv", ",".join([*(f"{name}_path" for name in names), "duration"]), *songs)
+    settings = dict(
+        train_csv="{data}/songs.csv",
+        validation_csv="{data}/songs.csv",
+        model_dir="model",
+        training_cache="cache/training",
+        mix_name="mix",
+        instrument_list=parts,
+        sample_rate=8000,
+        frame_length=256,
+        frame_step=249,  # 64 frames in 2 s, so that there is nothing to crop
+        chunk_duration=2.0,
+        n_chunks_per_song=1,
+        T=64,
+        F=64,
+        n_channels=2,
+        separation_exponent=2,
+        mask_extension="zeros",
+        learning_rate=1e-4,
+        batch_size=2,
+        train_max_steps=11,
+        throttle_secs=600,
+        random_seed=3,
+        save_checkpoints_steps=300,
+        save_summary_steps=100,
+        model=dict(type="unet.unet", params={}),
+    )
+    write(data / "settings.json", json.dumps(settings).replace("{data}", str(data)))
+    return Job("-m spleeter train -p {data}/settings.json -d {data}/songs --verbose".split())
 
 
 def timegan(clone: Path, data: Path) -> Job:
@@ -98,10 +161,11 @@ def stable_baselines(clone: Path, data: Path) -> Job:
     return Job(["first.py"])
 
 
-def examples(folder: str, name: str) -> object:
-    """Return a driver of one of the examples, which bring their own data."""
+def example(name: str) -> Callable[[Path, Path], Job]:
+    """Return a driver of one of TensorFlow-Examples. All read MNIST in a fixed folder."""
 
     def driver(clone: Path, data: Path) -> Job:
-        return Job([f"tensorflow_v1/examples/{folder}/{name}.py"])
+        mnist(Path("/tmp/data"), 6144, 512)
+        return Job([f"tensorflow_v1/examples/{name}.py"])
 
     return driver

@@ -8,8 +8,8 @@ program's own format and says how to start it. What the programs print is compar
     python tests/legacy/lab/run_lab.py --clones ~/lab --python ~/tf215/bin/python --only bert_classifier nmt
     python tests/legacy/lab/run_lab.py --page docs/compatibility.md
 
-Without --oracle, the figures of 1.15.5 are those in results.json. New results are added to that file, and --page writes
-its table into the page.
+Without --oracle, the figures of 1.15.5 are those in results.json, and the data is that of the last run. New results are
+added to that file, and --page writes its table into the page.
 
 exit code: 0 every program does what results.json and the table say, 1 otherwise, 2 a clone is missing.
 """
@@ -91,17 +91,24 @@ def run_row(row: Row, options: argparse.Namespace, known: dict[str, Any]) -> str
     head = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True)
     if row.commit and head.stdout.strip() != row.commit:
         return f"UNEXPECTED: {clone} is at {head.stdout.strip()[:9]}; git -C {clone} checkout {row.commit}"
-    # Data that a program of the repository makes is made once, so that both read the same.
-    shutil.rmtree(work / "data", ignore_errors=True)
-    (work / "data").mkdir(parents=True)
-    job = row.driver(clone, work / "data")
     ours = [options.python, "-W", "ignore", "-m", "staging_tf1", "run", *row.flags]
     theirs = [options.oracle, "-W", "ignore"] if options.oracle else None
-    silent = replace(row, figures="(?!)", steps=0, to_the_end=True)
-    for command in job.prepare:
-        made = _start(silent, theirs or ours, command, clone, work, "prepared")
-        if made.error:
-            return f"UNEXPECTED: its data could not be made: {made.error}"
+    # All must read the same data. What programs make differs with the release of Python and its packages, so without an
+    # oracle the data of the last run is kept.
+    made = work / "data.made"
+    keep = theirs is None and made.exists()
+    data = work / ("unused" if keep else "data")
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True)
+    job = row.driver(clone, data)
+    if not keep:
+        made.unlink(missing_ok=True)
+        silent = replace(row, figures="(?!)", steps=0, to_the_end=True)
+        for command in job.prepare:
+            found = _start(silent, theirs or ours, command, clone, work, "prepared")
+            if found.error:
+                return f"UNEXPECTED: its data could not be made: {found.error}"
+        made.touch()
     if theirs:
         known[ORACLE] = asdict(_start(row, theirs, job.command, clone, work, ORACLE))
     version = version_of(options.python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zipfile
 from pathlib import Path
 
 from jobs import MAKERS, WORDS, Job, sentences, write
@@ -175,6 +176,15 @@ def cnn_text(clone: Path, data: Path) -> Job:
         "train.py --positive_data_file={data}/positive --negative_data_file={data}/negative --embedding_dim=16 "
         "--num_filters=8 --batch_size=16 --num_epochs=1 --evaluate_every=5 --checkpoint_every=5".split()
     )
+
+
+def word2vec(clone: Path, data: Path) -> Job:
+    """The zip file of one text that the program downloads otherwise, of 400,000 words."""
+    folder = data / "overlay" / "examples" / "data"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "text8.zip", "w") as file:
+        file.writestr("text8", " ".join(sentences(4000, 25, length=100)))
+    return Job(["04_word2vec.py"])
 
 
 def ptb(clone: Path, data: Path) -> Job:

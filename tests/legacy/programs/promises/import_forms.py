@@ -131,12 +131,14 @@ report["private names"] = {
 
 import numpy as np
 import collections, inspect
+from keras.utils import np_utils
 
 report["old names"] = {
     "np": [np.object is object, np.float is float, np.int is int, np.zeros(2, np.bool).dtype.name],
     "again": np.object is object,
     "collections": collections.Mapping is collections.abc.Mapping,
     "getargspec": inspect.getargspec(lambda a, b=2, *c: 0).args,
+    "np_utils": np_utils.to_categorical([1, 0]).tolist(),
 }
 
 # Old test suites monkeypatch; the patch must affect the program only.
