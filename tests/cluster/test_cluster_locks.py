@@ -90,7 +90,7 @@ def test_a_thread_that_is_being_started_or_joined_waits_for_no_lock(
 
     monkeypatch.setattr(threading.Thread, "_set_ident", look)
     member.on_news = hear
-    member.share("train", SimpleNamespace(stop=stopping.set, give_back=lambda: None))
+    member.register("train", SimpleNamespace(stop=stopping.set, give_back=lambda: None))
     in_time(member.start)
     assert began.wait(LIMIT_SECS)
     in_time(cluster.close)
