@@ -29,7 +29,7 @@ import staging_tf1 as staging
 
 
 def build(ops: int) -> None:
-    """Adds a graph of at least `ops` ops to the default graph, with a train op in its collection."""
+    """Add a graph of at least `ops` ops to the default graph, with a train op in its collection."""
     graph = tf.get_default_graph()
     data = tf.data.Dataset.range(1000).batch(8)
     numbers = tf.cast(tf.data.make_one_shot_iterator(data).get_next(), tf.float32)
@@ -49,7 +49,7 @@ def build(ops: int) -> None:
 
 
 def measured(ops: int) -> tuple[int, int, float]:
-    """Returns the number of ops of a graph, how many of them would run ahead, and the seconds of the analysis."""
+    """Return the number of ops of a graph, how many of them would run ahead, and the seconds of the analysis."""
     with tf.Graph().as_default():
         # The first call also imports the package.
         build(100)
@@ -65,7 +65,7 @@ WAYS = ("unstaged", "staged() by hand", "auto_stage()")
 
 
 def gain(steps: int = 50, rounds: int = 3) -> dict[str, float]:
-    """Returns the milliseconds of a step, for each of `WAYS`: the medians of some rounds."""
+    """Return the milliseconds of a step, for each of `WAYS`: the medians of some rounds."""
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way in WAYS:
@@ -103,7 +103,7 @@ def _step_ms(way: str, steps: int) -> float:
 
 
 def main() -> None:
-    """Prints a row for each size of a graph, and one for each way to feed a step."""
+    """Print a row for each size of a graph, and one for each way to feed a step."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("sizes", nargs="*", type=int, metavar="OPS", help="numbers of ops of the graphs to analyze")
     flags.add_argument("--gain", action="store_true", help="measure only the gain")

@@ -24,7 +24,7 @@ WAYS = ("float32", "cast=float16", "uint8, converted after the area")
 
 
 def main(argv: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Prints and returns, for each way, the bytes of a full area and the time per step relative to float32."""
+    """Print and return, for each way, the bytes of a full area and the time per step relative to float32."""
     options = flags(__doc__).parse_args(argv)
     records = FACTS["W2"].quick_records if options.quick else FACTS["W2"].records
     with ExitStack() as stack:

@@ -62,7 +62,7 @@ class Tasks:
         self._processes: dict[str, Any] = {}
 
     def start(self, task: str, program: str, *arguments: Any) -> Any:
-        """Starts a process, and returns the pipe to it."""
+        """Start a process, and return the pipe to it."""
         ours, theirs = CONTEXT.Pipe()
         log = os.path.join(self._folder, f"{task}.log")
         process = CONTEXT.Process(target=run, args=(program, theirs, log, self.jobs, *arguments), daemon=True)
@@ -72,7 +72,7 @@ class Tasks:
         return ours
 
     def start_ps(self) -> int:
-        """Starts the parameter server, and returns its process id."""
+        """Start the parameter server, and return its process id."""
         self.ps = self.start("ps", "serve", 0)
         return int(received(self.ps))
 
@@ -112,7 +112,7 @@ def received(pipe: Any) -> Any:
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Prints and returns the figures of each part."""
+    """Print and return the figures of each part."""
     words = flags(__doc__, rounds=15)
     words.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)} (default: all)")
     options = words.parse_args(argv)
@@ -128,7 +128,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def start_fork_server() -> None:
-    """Starts it with this process's path, so that it finds the module to preload."""
+    """Start it with this process's path, so that it finds the module to preload."""
     CONTEXT.set_forkserver_preload(["cluster_tasks"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(__file__)), *filter(None, sys.path)])

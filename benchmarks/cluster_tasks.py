@@ -27,7 +27,7 @@ SILENCE_SECS, PATIENCE_SECS = 60.0, 600.0
 
 
 def main(program: str, pipe: Any, log: str, *arguments: Any) -> None:
-    """Runs `program` in this process. What TensorFlow prints goes to the file `log`."""
+    """Run `program` in this process. What TensorFlow prints goes to the file `log`."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 2)
     globals()[program](pipe, *arguments)
@@ -181,7 +181,7 @@ def save_and_stand_still(pipe: Any, jobs: Any, index: int, megabytes: int, use_r
 
 
 def watched_gate(gate: Any) -> list[float]:
-    """Returns a list, to which the seconds of each time that the gate is closed are added."""
+    """Return a list, to which the seconds of each time that the gate is closed are added."""
     close, opened, secs, began = gate.close, gate.open, [], [0.0]
 
     def watched_close(*holder: Any) -> None:

@@ -82,7 +82,7 @@ def ratio(found: Mapping[str, list[float]], over: str, under: str) -> tuple[floa
 
 
 def finish(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Writes the figures and a description of the machine to the file of `--json`."""
+    """Write the figures and a description of the machine to the file of `--json`."""
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": describe_machine(), **result}, file, indent=1)

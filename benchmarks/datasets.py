@@ -41,7 +41,7 @@ LENGTHS = np.random.default_rng(0).lognormal(3.5, 0.6, RECORDS).astype(np.int64)
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Prints the figures of a part, and returns those that it is about."""
+    """Print the figures of a part, and return those that it is about."""
     parser = flags(__doc__, rounds=21)
     parser.add_argument("--part", choices=PARTS, default="compose", help="what to measure (default: %(default)s)")
     options = parser.parse_args(argv)
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Measures one of the other parts, and returns its figures."""
+    """Measure one of the other parts, and return its figures."""
     if options.part == "cache":  # a round takes some ten seconds
         return datasets_caches.measure(1 if options.quick else min(options.rounds, 7), options.quick)
     if options.part == "torch":
@@ -62,7 +62,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def compose(options: argparse.Namespace) -> dict[str, Any]:
-    """Prints what each layer adds; returns its median, minimum and maximum in microseconds."""
+    """Print what each layer adds; return its median, minimum and maximum in microseconds."""
     sources = layers(10_000 if options.quick else RECORDS)
     found = in_turn({name: next_records(source) for name, source in sources.items()}, **turns(options, 0.1))
     over = {name: difference(found, name, "one source") for name in sources if name != "one source"}

@@ -30,7 +30,7 @@ COMPARED = {
 
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
-    """Prints each comparison; returns its median, minimum and maximum, in microseconds."""
+    """Print each comparison; return its median, minimum and maximum, in microseconds."""
     options = flags(__doc__).parse_args(argv)
     with ExitStack() as stack:
         found = in_turn(

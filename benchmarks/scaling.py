@@ -41,7 +41,7 @@ VARIED: dict[str, tuple[list[int], list[int]]] = {
 
 
 def main(argv: list[str] | None = None) -> dict[str, dict[int, float]]:
-    """Prints and returns the median milliseconds per step for each value of each quantity."""
+    """Print and return the median milliseconds per step for each value of each quantity."""
     words = flags(__doc__, plot=True)
     words.add_argument("varied", nargs="*", metavar="WHAT", help=f"some of {', '.join(VARIED)} (default: all)")
     options = words.parse_args(argv)
@@ -129,7 +129,7 @@ def one_step(source: Any, secs: float, *, steps: int | None = None, **arguments:
 
 
 def draw(medians: dict[str, dict[int, float]], path: str) -> None:
-    """Plots each quantity, on a logarithmic axis if its values are powers."""
+    """Plot each quantity, on a logarithmic axis if its values are powers."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -20,7 +20,7 @@ from staging_tf1.bench.workloads.facts import FACTS
 
 
 def main(argv: list[str] | None = None) -> dict[str, tuple[float, float, float]]:
-    """Prints the ratio of shuffled to in-order time for each workload; returns its median, minimum and maximum."""
+    """Print the ratio of shuffled to in-order time for each workload; return its median, minimum and maximum."""
     options = flags(__doc__, rounds=71).parse_args(argv)
     over, found = {}, {}
     for name in ("W1", "W2"):

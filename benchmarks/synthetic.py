@@ -30,7 +30,7 @@ MOVES = np.array(
 
 
 def main(argv: list[str] | None = None) -> dict[int, tuple[float, float, float]]:
-    """Prints real over synthetic for each batch size; returns the median, minimum and maximum."""
+    """Print real over synthetic for each batch size; return the median, minimum and maximum."""
     options = flags(__doc__, rounds=31).parse_args(argv)
     over, found = {}, {}
     for batch_size in BATCH_SIZES[:1] if options.quick else BATCH_SIZES:
@@ -74,7 +74,7 @@ def synthetic_step(batch_size: int, stack: ExitStack) -> Step:
 
 
 def moved_and_scaled(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Moves each image by up to two pixels and scales it to float32 from 0 to 1, in one gather and one more pass."""
+    """Move each image by up to two pixels and scale it to float32 from 0 to 1, in one gather and one more pass."""
     image = batch["image"]
     pixels = MOVES[rng.integers(len(MOVES), size=len(image))]
     pixels += np.arange(0, image.size, 64)[:, np.newaxis]

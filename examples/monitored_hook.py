@@ -14,7 +14,7 @@ from staging_tf1.data import load_images
 
 
 def main(steps: int = 60) -> None:
-    """Trains for `steps` steps, stops, and trains for as many more in a second run."""
+    """Train for `steps` steps, stop, and train for as many more in a second run."""
     with tempfile.TemporaryDirectory() as checkpoints:
         train(checkpoints, last_step=steps)
         train(checkpoints, last_step=2 * steps)

@@ -9,7 +9,7 @@ import staging_tf1 as staging
 
 
 def main(epochs: int = 20) -> None:
-    """Learns y = 3x + 1 from 1,000 points."""
+    """Learn y = 3x + 1 from 1,000 points."""
     x = np.random.default_rng(0).uniform(-1, 1, size=1000).astype(np.float32)
     source = staging.sources.ArraySource({"x": x, "y": 3 * x + 1}, batch_size=50, shuffle=True, seed=1, epochs=epochs)
     with tf.Graph().as_default():

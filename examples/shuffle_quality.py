@@ -21,7 +21,7 @@ BUFFER = 1_000
 
 
 def main(records: int = RECORDS, buffer: int = BUFFER, plot: str | None = None) -> dict[str, float]:
-    """Prints the mean displacement of each shuffle; returns it relative to that of a uniform permutation."""
+    """Print the mean displacement of each shuffle; return it relative to that of a uniform permutation."""
     orders = {
         "ArraySource(shuffle=True)": source_order(records),
         f"shuffle buffer of {buffer:,}": buffer_order(records, buffer),
@@ -58,7 +58,7 @@ def buffer_order(records: int, buffer: int) -> np.ndarray:
 
 
 def draw(orders: dict[str, np.ndarray], path: str) -> None:
-    """Plots the new place of each record, if matplotlib is installed."""
+    """Plot the new place of each record, if matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:

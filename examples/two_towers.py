@@ -21,7 +21,7 @@ DEVICES = ["/cpu:0", "/cpu:1"]
 
 
 def main(records: int = 1441, batch_size: int = 20) -> list[list[int]]:
-    """Trains on `records` digits for one epoch; returns the ids of the records that each tower saw."""
+    """Train on `records` digits for one epoch; return the ids of the records that each tower saw."""
     digits = load_images()
     # 1,441 digits do not divide evenly: tower 0 gets 721, tower 1 gets 720. So tower 0 has one batch more.
     source = staging.sources.ArraySource(

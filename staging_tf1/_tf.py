@@ -130,7 +130,7 @@ tf.get_logger().addFilter(_OwnDeprecations())
 
 
 def list_physical_devices() -> list[bytes]:
-    """Returns the names of the devices of this machine, without choosing or occupying one."""
+    """Return the names of the devices of this machine, without choosing or occupying one."""
     found: list[bytes] = _pywrap_tfe.TF_ListPhysicalDevices()
     return found
 
@@ -197,7 +197,7 @@ def abandon(session: Any) -> None:
 
 
 def never_free_sessions() -> None:
-    """Makes the deletion of any session free nothing; see `abandon`.
+    """Make the deletion of any session free nothing; see `abandon`.
 
     For a forked process, where the next garbage collection deletes sessions that nothing refers to.
     """

@@ -217,7 +217,7 @@ def seconds(what: str, argument: str, value: Any) -> float:
 
 
 def stall_secs_or_default(what: str, stall_secs: float | None, default: float = _STALL_SECS) -> float:
-    """Returns the seconds after which a step counts as stalled: the argument, the environment's, or else the default.
+    """Return the seconds after which a step counts as stalled: the argument, the environment's, or else the default.
 
     0 is never.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Keeps Python from searching for garbage in the block."""
+    """Keep Python from searching for garbage in the block."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

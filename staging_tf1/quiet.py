@@ -36,7 +36,7 @@ _HEADINGS = re.compile(
 
 
 def without_noise(text: bytes) -> bytes:
-    """Returns the text without those lines of TensorFlow's log that are noise.
+    """Return the text without those lines of TensorFlow's log that are noise.
 
     The noise is all lines of the levels INFO and WARNING, and two harmless errors. If TF_CPP_MIN_LOG_LEVEL is 2,
     TensorFlow leaves out INFO and WARNING itself, except for lines that it logs before it reads that variable. A
@@ -54,7 +54,7 @@ def _unless_error(line: re.Match[bytes]) -> bytes:
 
 
 def import_quietly() -> None:
-    """Imports TensorFlow, unless that has happened."""
+    """Import TensorFlow, unless that has happened."""
     if "tensorflow" in sys.modules:
         return
     with importing():
@@ -64,7 +64,7 @@ def import_quietly() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Returns a context in which to import TensorFlow. From then on TensorFlow logs errors only.
+    """Return a context in which to import TensorFlow. From then on TensorFlow logs errors only.
 
     Does nothing about the log if the user has chosen its level (TF_CPP_MIN_LOG_LEVEL).
     """
@@ -76,7 +76,7 @@ def importing() -> Iterator[None]:
 
 
 def find_devices() -> None:
-    """Lets TensorFlow log now, while its log is filtered, that this machine has no GPU, if that is certain.
+    """Let TensorFlow log now, while its log is filtered, that this machine has no GPU, if that is certain.
 
     Otherwise the first session logs it. With a driver it would be too early: a program may still choose its GPUs.
     """
@@ -90,7 +90,7 @@ def find_devices() -> None:
 
 @contextmanager
 def _filtered() -> Iterator[None]:
-    """Shows at the end of the block what was written to stderr in it, without the noise; after an error, all of it."""
+    """Show at the end of the block what was written to stderr in it, without the noise; after an error, all of it."""
     if os.environ.get(_LEVEL) != os.environ.get(_OWN_LEVEL):
         yield
         return

@@ -190,7 +190,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fork_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """Runs programs as `run_python` does, without the seconds that TensorFlow takes to load; see `forked.py`."""
+    """Run programs as `run_python` does, without the seconds that TensorFlow takes to load; see `forked.py`."""
     address, cwd = shared_folder / "fork_server", tmp_path_factory.mktemp("elsewhere")
     server = ForkServer(address, cwd, whole_ends=with_slow())
     yield server

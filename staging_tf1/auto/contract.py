@@ -65,7 +65,7 @@ class Contraction:
                         self._join(number, earlier)
 
     def _join_until_merge(self, switch: int) -> None:
-        """Joins what may be dead because of a Switch that belongs to no cond."""
+        """Join what may be dead because of a Switch that belongs to no cond."""
         index = self._index
 
         def users(number: int) -> list[int]:

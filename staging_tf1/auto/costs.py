@@ -22,14 +22,14 @@ class Costs:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def time_of(self, op: Any, rounds: int = 1) -> int:
-        """Returns how many nanoseconds an op takes in one step; `rounds` is how often an estimate counts."""
+        """Return how many nanoseconds an op takes in one step; `rounds` is how often an estimate counts."""
         measured = self.times.get(op.name)
         if measured is not None:
             return measured
         return rounds * kinds.time_of(op.type, sum(map(self.size_of, op.outputs)))
 
     def size_of(self, tensor: Any) -> int:
-        """Returns the bytes of a tensor. If estimated, an unknown dimension counts as 32 and a string as 64 bytes."""
+        """Return the bytes of a tensor. If estimated, an unknown dimension counts as 32 and a string as 64 bytes."""
         measured = self.sizes.get(tensor.name)
         if measured is not None:
             return measured
@@ -38,5 +38,5 @@ class Costs:
         return kinds.bytes_of(None if tensor.shape.rank is None else tensor.shape.as_list(), item)
 
     def carrying_time(self, tensor: Any) -> int:
-        """Returns how many nanoseconds it costs to carry a tensor across the boundary."""
+        """Return how many nanoseconds it costs to carry a tensor across the boundary."""
         return kinds.carrying_time(self.size_of(tensor))

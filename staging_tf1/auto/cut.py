@@ -24,21 +24,21 @@ class Network:
         self._edges: list[list[int]] = [[], []]
 
     def number(self, node: Hashable) -> int:
-        """Returns the number of `node`, a new one the first time."""
+        """Return the number of `node`, a new one the first time."""
         number = self._numbers.setdefault(node, len(self._edges))
         if number == len(self._edges):
             self._edges.append([])
         return number
 
     def add(self, tail: int, head: int, capacity: int) -> None:
-        """Adds an edge."""
+        """Add an edge."""
         self._edges[tail].append(len(self._to))
         self._edges[head].append(len(self._to) + 1)
         self._to += (head, tail)
         self._room += (capacity, 0)
 
     def cut(self) -> tuple[int, set[int]]:
-        """Returns the cost of a minimum cut, and the largest set of nodes that is on the source's side of one."""
+        """Return the cost of a minimum cut, and the largest set of nodes that is on the source's side of one."""
         flow = 0
         while (levels := self._levels())[1] >= 0:
             flow += self._blocking_flow(levels)
@@ -58,7 +58,7 @@ class Network:
         return levels
 
     def _blocking_flow(self, levels: list[int]) -> int:
-        """Fills paths along the levels until there is none left."""
+        """Fill paths along the levels until there is none left."""
         to, room, edges = self._to, self._room, self._edges
         tried = [0] * len(edges)
         flow, node = 0, 0

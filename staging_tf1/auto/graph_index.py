@@ -41,7 +41,7 @@ class GraphIndex:
                 self.after[earlier].append(number)
 
     def numbers_of(self, elements: Iterable[Any]) -> list[int]:
-        """Returns the numbers of the ops of some ops and tensors."""
+        """Return the numbers of the ops of some ops and tensors."""
         return [self.number_of[(each if isinstance(each, tf.Operation) else each.op).name] for each in elements]
 
     def has_resource(self, number: int) -> bool:

@@ -73,7 +73,7 @@ def may_move(kind: str, *, stateful: bool, has_resource: bool) -> bool:
 
 
 def time_of(kind: str, result_bytes: int) -> int:
-    """Returns how many nanoseconds a run takes, roughly."""
+    """Return how many nanoseconds a run takes, roughly."""
     fixed = _fixed_time(kind)
     return _EACH_NS + result_bytes // _BYTES_PER_NS if fixed is None else fixed
 
@@ -87,12 +87,12 @@ def _fixed_time(kind: str) -> int | None:
 
 
 def carrying_time(result_bytes: int) -> int:
-    """Returns how many nanoseconds it costs to carry a tensor across the boundary."""
+    """Return how many nanoseconds it costs to carry a tensor across the boundary."""
     return _STAGING_NS + result_bytes // 10
 
 
 def bytes_of(shape: Sequence[int | None] | None, item: int) -> int:
-    """Returns the size of a tensor. An unknown dimension counts as 32, an unknown shape as two such dimensions."""
+    """Return the size of a tensor. An unknown dimension counts as 32, an unknown shape as two such dimensions."""
     total = item
     for dim in [None, None] if shape is None else shape:
         total *= UNKNOWN_DIM if dim is None else int(dim)

@@ -56,7 +56,7 @@ class Meaning:
     def of_run(
         self, fetches: Any, feed_dict: Any, compute: Callable[[Sequence[Any], Any], Sequence[Any]]
     ) -> tuple[Any, Any]:
-        """Returns the fetches and feeds of the staged graph for those of the program.
+        """Return the fetches and feeds of the staged graph for those of the program.
 
         Args:
           fetches: as in `Session.run`.
@@ -76,7 +76,7 @@ class Meaning:
         return translation.fetches, fed
 
     def fetches(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Any:
-        """Returns the fetches of a callable.
+        """Return the fetches of a callable.
 
         Raises:
           AutoStageError: a fed tensor runs ahead, or as in `of_run`.
@@ -201,7 +201,7 @@ def _op_of(element: Any) -> Any:
 
 
 def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
-    """Returns the containers that `Session.run` looks into, with other leaves; the same object if none changed."""
+    """Return the containers that `Session.run` looks into, with other leaves; the same object if none changed."""
     if isinstance(fetches, Mapping):
         changed = {key: _mapped(value, fetched) for key, value in fetches.items()}
         if all(changed[key] is value for key, value in fetches.items()):
@@ -221,11 +221,11 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
 
 
 def meaning_of(graph: Any) -> Meaning | None:
-    """Returns what runs of a staged graph mean; None for any other graph."""
+    """Return what runs of a staged graph mean; None for any other graph."""
     found: Meaning | None = state_of(graph).meaning
     return found
 
 
 def set_meaning(graph: Any, meaning: Meaning) -> None:
-    """Notes that a graph was staged."""
+    """Note that a graph was staged."""
     state_of(graph).meaning = meaning

@@ -29,13 +29,13 @@ class Part:
             self.clear = tf.raw_ops.MapClear(**self._store)
 
     def put(self, number: Any) -> Any:
-        """Returns the op that stores the components."""
+        """Return the op that stores the components."""
         with tf.device(self._device):
             indices = tf.range(len(self._tensors))
             return tf.raw_ops.MapStage(key=number, indices=indices, values=list(self._tensors.values()), **self._store)
 
     def get(self, number: Any) -> dict[str, Any]:
-        """Returns the components that were stored under a number, by name."""
+        """Return the components that were stored under a number, by name."""
         with tf.device(self._device):
             values = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
         for output, tensor in zip(values, self._tensors.values(), strict=True):
@@ -44,12 +44,12 @@ class Part:
 
 
 def home_of(tensor: Any, device: str) -> str:
-    """Returns where a tensor of a device can be stored: on the device's host if the device cannot hold strings."""
+    """Return where a tensor of a device can be stored: on the device's host if the device cannot hold strings."""
     return host_of(device) if tensor.dtype == tf.string else device
 
 
 def device_of(op: Any) -> str:
-    """Returns the device that the program has chosen for an op of this process, as "/device:GPU:1"; empty if none."""
+    """Return the device that the program has chosen for an op of this process, as "/device:GPU:1"; empty if none."""
     spec = tf.DeviceSpec.from_string(op.device or "")
     if spec.device_type is None or spec.job not in (None, "localhost"):
         return ""

@@ -23,7 +23,7 @@ class Rules:
         self._written = _written_tables(index)
 
     def why(self, number: int) -> str:
-        """Returns why an op, neither a source nor replicable, belongs to the step; empty if it does not."""
+        """Return why an op, neither a source nor replicable, belongs to the step; empty if it does not."""
         index = self._index
         op, kind = index.ops[number], index.kinds[number]
         if kind in kinds.PLACEHOLDERS:
@@ -50,7 +50,7 @@ class Rules:
         return f"'{op.name}' calls a function with a resource" if self._index.has_resource(number) else ""
 
     def _stateful_inside(self, node: Any, seen: set[str]) -> str:
-        """Returns the type of an op in the functions of a NodeDef that cannot move; empty if there is none."""
+        """Return the type of an op in the functions of a NodeDef that cannot move; empty if there is none."""
         for name in functions_of(node):
             if name in seen:
                 continue
@@ -68,7 +68,7 @@ class Rules:
         return ""
 
     def replicable(self, alone: Collection[int]) -> set[int]:
-        """Returns the constants, the handles, and what is computed from these alone: they may run on both sides.
+        """Return the constants, the handles, and what is computed from these alone: they may run on both sides.
 
         Args:
           alone: the ops that are a node by themselves.
@@ -93,7 +93,7 @@ def _is_pure(index: GraphIndex, number: int, kind: str) -> bool:
 
 
 def _written_tables(index: GraphIndex) -> set[str]:
-    """Returns the names of tables that are written by something else than their initializers."""
+    """Return the names of tables that are written by something else than their initializers."""
     writers = [
         number
         for number, kind in enumerate(index.kinds)

@@ -46,7 +46,7 @@ class StagingPlan:
 
 
 def plan_of(graph: Any, train_ops: Sequence[Any], keep: Sequence[Any], measure: Measure | None) -> StagingPlan:
-    """Chooses what runs ahead of a step.
+    """Choose what runs ahead of a step.
 
     Args:
       graph: the graph.
@@ -101,7 +101,7 @@ def _boundary(
 
 
 def _check_worth(plan: StagingPlan) -> None:
-    """Raises NothingToStageError if the input is ready before the step, and little is computed from it."""
+    """Raise NothingToStageError if the input is ready before the step, and little is computed from it."""
     if not all(gives_what_is_ready(plan.reader, op) for op in plan.sources):
         return
     saved = sum(plan.free[node].time for node in {plan.reader.node_of(op) for ops in plan.groups for op in ops})

@@ -28,11 +28,11 @@ class PutMeter:
 
     @staticmethod
     def made() -> PutMeter | None:
-        """Returns a new one; None with deterministic ops, where TensorFlow refuses to read the clock."""
+        """Return a new one; None with deterministic ops, where TensorFlow refuses to read the clock."""
         return None if deterministic_ops() else PutMeter()
 
     def count(self, values: Sequence[Any]) -> Any:
-        """Returns the op that counts a put when `values` are computed."""
+        """Return the op that counts a put when `values` are computed."""
         with tf.control_dependencies(values):
             spent = tf.timestamp() - self._began
         return self._sums.assign_add(tf.stack([tf.constant(1.0, tf.float64), spent]), read_value=False)

@@ -46,11 +46,11 @@ class GraphReader:
         self.pinned = closure(self.blocked, self._needed_users)
 
     def node_of(self, op: Any) -> int:
-        """Returns the number of the node of an op."""
+        """Return the number of the node of an op."""
         return self._roots[self.index.number_of[op.name]]
 
     def ops_of(self, nodes: Iterable[int]) -> list[Any]:
-        """Returns the ops of some nodes, in the order of the graph."""
+        """Return the ops of some nodes, in the order of the graph."""
         return [self.index.ops[number] for number in sorted(each for node in nodes for each in self._members[node])]
 
     def is_source(self, op: Any) -> bool:
@@ -63,11 +63,11 @@ class GraphReader:
         return {self._roots[number] for number in self.sources}
 
     def handle_of(self, op: Any) -> Any:
-        """Returns what names the input that a source takes from: the op of its handle, or its own."""
+        """Return what names the input that a source takes from: the op of its handle, or its own."""
         return op if op.type in kinds.PYTHON else op.inputs[0].op
 
     def _needed_with(self, number: int) -> Iterable[int]:
-        """Returns what an op of the step needs, what must stay with it, and the pure readers of its variants."""
+        """Return what an op of the step needs, what must stay with it, and the pure readers of its variants."""
         index, members = self.index, self._members[self._roots[number]]
         needed = index.before[number] + (members if len(members) > 1 else [])
         if any(output.dtype == tf.variant for output in index.ops[number].outputs):
@@ -75,7 +75,7 @@ class GraphReader:
         return needed
 
     def _needed_users(self, node: int) -> Iterable[int]:
-        """Returns the nodes that follow a node."""
+        """Return the nodes that follow a node."""
         return {
             self._roots[user] for each in self._members[node] for user in self.index.after[each] if user in self.needed
         }
@@ -86,14 +86,14 @@ class GraphReader:
         return bool(takes) and all(earlier in self.replicable for earlier in self.index.before[number])
 
     def free_ops(self) -> list[Any]:
-        """Returns the ops that follow no blocked one, in the order of the graph."""
+        """Return the ops that follow no blocked one, in the order of the graph."""
         return [self.index.ops[number] for number in sorted(self._free())]
 
     def _free(self) -> set[int]:
         return {each for each in self.needed - self.replicable if self._roots[each] not in self.pinned}
 
     def free_nodes(self, costs: Costs) -> dict[int, Node]:
-        """Returns the nodes that can run ahead, by number, with their times: those that follow no blocked node."""
+        """Return the nodes that can run ahead, by number, with their times: those that follow no blocked node."""
         return {root: self._node(root, costs) for root in sorted({self._roots[number] for number in self._free()})}
 
     def _node(self, root: int, costs: Costs) -> Node:
@@ -117,7 +117,7 @@ class GraphReader:
         return node
 
     def _value(self, output: Any, root: int, costs: Costs, inside: bool) -> Value | None:
-        """Returns a tensor as the nodes outside of its own see it; None if none uses it."""
+        """Return a tensor as the nodes outside of its own see it; None if none uses it."""
         users = {
             self._user(number)
             for user in output.consumers()

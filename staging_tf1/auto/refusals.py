@@ -16,7 +16,7 @@ WHAT = "auto_stage()"
 
 
 def check_graph(graph: Any) -> None:
-    """Checks the state of the graph.
+    """Check the state of the graph.
 
     Raises:
       AutoStageError: it can no longer be changed, or its input runs ahead already.
@@ -34,7 +34,7 @@ def check_graph(graph: Any) -> None:
 
 
 def check_input(reader: GraphReader) -> None:
-    """Checks that the input can run ahead.
+    """Check that the input can run ahead.
 
     Raises:
       AutoStageError: the step has no input that computes, or it runs ahead already, or its state is saved.
@@ -59,7 +59,7 @@ def check_input(reader: GraphReader) -> None:
 
 
 def _check_devices(reader: GraphReader) -> None:
-    """Checks that the step runs in this process: on a server, areas outlive the session."""
+    """Check that the step runs in this process: on a server, areas outlive the session."""
     devices = {reader.index.ops[number].device for number in reader.needed}
     servers = sorted(device for device in devices if tf.DeviceSpec.from_string(device).job not in (None, "localhost"))
     if servers:
@@ -86,14 +86,14 @@ def _without_source(reader: GraphReader) -> str:
 
 
 def nothing_moves(reader: GraphReader) -> AutoStageError:
-    """Returns the error for a graph in which no source can run ahead."""
+    """Return the error for a graph in which no source can run ahead."""
     nodes = sorted(reader.source_nodes)
     reasons = dict.fromkeys(reader.blocked.get(node) or why_stuck(reader, node) for node in nodes)
     return AutoStageError(f"{WHAT}: nothing can run ahead of the step: {'; '.join(reasons)}.")
 
 
 def why_stuck(reader: GraphReader, node: int) -> str:
-    """Returns why the node of a source belongs to the step."""
+    """Return why the node of a source belongs to the step."""
     op = reader.ops_of([node])[0]
     if node in reader.pinned:
         return f"'{op.name}' runs after ops of the step"
@@ -101,7 +101,7 @@ def why_stuck(reader: GraphReader, node: int) -> str:
 
 
 def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) -> None:
-    """Checks that nothing else uses an input that will be read ahead.
+    """Check that nothing else uses an input that will be read ahead.
 
     Raises:
       AutoStageError: an op outside of the region reads it, the step fills it, or it may begin again unnoticed.
@@ -136,7 +136,7 @@ def check_others(reader: GraphReader, sources: Sequence[Any], region: set[str]) 
 
 
 def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]:
-    """Returns the tensors of `keep` that would run ahead.
+    """Return the tensors of `keep` that would run ahead.
 
     Raises:
       AutoStageError: one is not of this graph, or cannot be carried.

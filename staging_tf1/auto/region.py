@@ -33,7 +33,7 @@ class Node:
 
 
 def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
-    """Chooses the nodes that run ahead.
+    """Choose the nodes that run ahead.
 
     Args:
       nodes: the nodes that may run ahead, by number. A user that is not among them belongs to the step.
@@ -71,7 +71,7 @@ def region_of(nodes: Mapping[int, Node]) -> tuple[set[int], int]:
 
 
 def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int, object]) -> list[set[int]]:
-    """Divides the region into the sets that share a source or a node. `together` names what sources share."""
+    """Divide the region into the sets that share a source or a node. `together` names what sources share."""
     parent = {number: number for number in region}
 
     def root(number: int) -> int:
@@ -93,7 +93,7 @@ def groups_of(nodes: Mapping[int, Node], region: set[int], together: Mapping[int
 
 
 def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
-    """Returns for each node those that run after it."""
+    """Return for each node those that run after it."""
     users: dict[int, set[int]] = {number: set() for number in nodes}
     for number, node in nodes.items():
         for earlier in node.before & nodes.keys():
@@ -102,7 +102,7 @@ def _users(nodes: Mapping[int, Node]) -> dict[int, set[int]]:
 
 
 def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int]:
-    """Returns the nodes that cannot run ahead: their results cannot be carried, or they follow such a node."""
+    """Return the nodes that cannot run ahead: their results cannot be carried, or they follow such a node."""
     pinned: set[int] = set()
     kept_with: dict[int, set[int]] = {number: set() for number in nodes}
     for number, node in nodes.items():
@@ -118,7 +118,7 @@ def _pinned(nodes: Mapping[int, Node], users: Mapping[int, set[int]]) -> set[int
 
 
 def closure(first: Iterable[int], more: Callable[[int], Iterable[int]]) -> set[int]:
-    """Returns `first`, what `more` returns for each of them, and so on."""
+    """Return `first`, what `more` returns for each of them, and so on."""
     reached = set(first)
     pending = list(reached)
     while pending:

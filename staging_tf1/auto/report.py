@@ -74,7 +74,7 @@ class AutoStageReport:
         return "\n".join(lines)
 
     def to_dot(self) -> str:
-        """Returns the cut as a graph in the language of Graphviz: sources, carried tensors and who uses them."""
+        """Return the cut as a graph in the language of Graphviz: sources, carried tensors and who uses them."""
         lines = ["digraph auto_stage {", "  rankdir=LR;", "  subgraph cluster_ahead {", '    label="runs ahead";']
         ahead = dict.fromkeys([*self.sources, *(edge[0] for edge in self.edges)])
         lines += [f'    "{name}";' for name in ahead]
@@ -85,7 +85,7 @@ class AutoStageReport:
         return "\n".join([*lines, "}"])
 
     def to_svg(self, title: str = "Where auto_stage() cuts the graph", shown: Sequence[str] = ()) -> str:
-        """Returns the cut as an SVG picture: what runs ahead, what is carried, and what the step keeps.
+        """Return the cut as an SVG picture: what runs ahead, what is carried, and what the step keeps.
 
         Args:
           title: for readers who do not see the picture.
@@ -129,7 +129,7 @@ def _draw_kept(picture: Picture, reasons: list[str]) -> None:
 
 
 def report_of(plan: StagingPlan) -> AutoStageReport:
-    """Describes a plan. Its pipelines are made later."""
+    """Describe a plan. Its pipelines are made later."""
     moved = [op for ops in plan.groups for op in ops]
     reasons = Counter(map(_without_name, plan.reader.blocked.values()))
     examples = {_without_name(reason): reason for reason in reversed(plan.reader.blocked.values())}

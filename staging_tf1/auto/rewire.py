@@ -28,7 +28,7 @@ class Boundary:
     controls: list[tuple[Any, list[Any]]] = field(default_factory=list)
 
     def devices(self, chosen: str | None) -> dict[str, set[str]]:
-        """Returns the devices that must hold each tensor, by its name.
+        """Return the devices that must hold each tensor, by its name.
 
         Args:
           chosen: the device for all; None keeps each where it is used, if the program says where.
@@ -50,13 +50,13 @@ class Connection:
     meter: PutMeter | None
 
     def output(self, name: str, device: str = "") -> Any:
-        """Returns what the step reads for a tensor: from that device, or else from the first that holds it."""
+        """Return what the step reads for a tensor: from that device, or else from the first that holds it."""
         outputs = self.outputs[name]
         return outputs[device] if device in outputs else next(iter(outputs.values()))
 
 
 def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra: Iterable[Any]) -> Boundary:
-    """Finds what leaves the ops `ahead`, which are in `region`, a set of names; with `extra` tensors to carry."""
+    """Find what leaves the ops `ahead`, which are in `region`, a set of names; with `extra` tensors to carry."""
     boundary = Boundary({tensor.name: tensor for tensor in extra})
     controls: dict[int, list[Any]] = {}
     for op in ahead:
@@ -74,7 +74,7 @@ def boundary_of(index: GraphIndex, ahead: Sequence[Any], region: set[str], extra
 
 
 def connect(boundary: Boundary, name: str, region: set[str], capacity: int, device: str | None) -> Connection:
-    """Makes the area of one group, and lets the step read from it."""
+    """Make the area of one group, and let the step read from it."""
     connection = _area(boundary, name, capacity, device)
     for user, index, tensor in boundary.uses:
         home = home_of(boundary.tensors[tensor], device_of(user) or HOST)
@@ -105,7 +105,7 @@ def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> C
 
 
 def _metered(values: dict[str, Any], first: Sequence[Any]) -> tuple[dict[str, Any], PutMeter | None]:
-    """Returns values that wait for the ops `first`, and what measures how long they take."""
+    """Return values that wait for the ops `first`, and what measures how long they take."""
     meter = PutMeter.made()
     before = [*first, *([] if meter is None else [meter.count([*values.values(), *first])])]
     if not before:
@@ -117,7 +117,7 @@ def _metered(values: dict[str, Any], first: Sequence[Any]) -> tuple[dict[str, An
 def _spread(
     name: str, main: str, held: dict[str, Any], parts: Sequence[Part], devices: Sequence[str], how: Staging
 ) -> tuple[Sink, dict[str, dict[str, Any]]]:
-    """Makes an area whose elements also lie on other devices: one put fills all, and each get empties all."""
+    """Make an area whose elements also lie on other devices: one put fills all, and each get empties all."""
     counter = tf.Variable(0, dtype=tf.int64, trainable=False, collections=[], use_resource=True, name="numbers")
     # Atomic, because feed threads count at the same time.
     number = tf.raw_ops.ResourceCountUpTo(resource=counter.handle, limit=2**62, T=tf.int64)
@@ -145,7 +145,7 @@ def _spread(
 
 
 def check_disjoint(train_ops: Sequence[Any], region: set[str]) -> None:
-    """Raises AssertionError if a training step still computes something that runs ahead."""
+    """Raise AssertionError if a training step still computes something that runs ahead."""
     both = [op.name for op in ancestors(train_ops) if op.name in region]
     if both:
         raise AssertionError(f"auto_stage(): {both[:5]} run ahead, and the step still depends on them")

@@ -32,7 +32,7 @@ class AutoOptions:
 
 
 def stage_graph(graph: Any, train_ops: Sequence[Any], options: AutoOptions, site: CallSite) -> AutoStageReport:
-    """Stages the input of `train_ops`; see `staging_tf1.auto_stage`. Changes nothing if it raises AutoStageError."""
+    """Stage the input of `train_ops`; see `staging_tf1.auto_stage`. Change nothing if it raises AutoStageError."""
     plan = plan_of(graph, train_ops, options.keep, options.measure)
     report = report_of(plan)
     if options.dry_run:
@@ -77,7 +77,7 @@ def _register(plan: StagingPlan, sources: Sequence[Any], sink: Sink, options: Au
 
 
 def _sources_of(ops: Sequence[Any], sources: set[str]) -> dict[str, frozenset[str]]:
-    """Returns for each of `ops` the sources that it depends on."""
+    """Return for each of `ops` the sources that it depends on."""
     own = {op.name for op in ops}
     sources_of: dict[str, frozenset[str]] = {op.name: frozenset({op.name} & sources) for op in ops}
     changed = True

@@ -34,7 +34,7 @@ class Clock:
         self._lost = 0.0
 
     def now(self) -> float:
-        """Returns the seconds, from any moment on."""
+        """Return the seconds, from any moment on."""
         with self._lock:
             now = self._monotonic()
             passed, self._last = now - self._last, now

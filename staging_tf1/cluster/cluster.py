@@ -123,7 +123,7 @@ class Cluster:
 
     @classmethod
     def from_environment(cls, **options: Any) -> Cluster:
-        """Returns the cluster that the environment variable TF_CONFIG describes; without it, a cluster of one.
+        """Return the cluster that the environment variable TF_CONFIG describes; without it, a cluster of one.
 
         Kubernetes' TFJob, Cloud ML and `staging-tf1 launch` set TF_CONFIG. It is described with
         `tf.distribute.cluster_resolver.TFConfigClusterResolver`.
@@ -139,7 +139,7 @@ class Cluster:
 
     @classmethod
     def from_resolver(cls, resolver: Any, **options: Any) -> Cluster:
-        """Returns the cluster of a `tf.distribute.cluster_resolver.ClusterResolver`, such as that for Slurm.
+        """Return the cluster of a `tf.distribute.cluster_resolver.ClusterResolver`, such as that for Slurm.
 
         Some resolvers, such as that for Kubernetes, know the cluster but not which task this process is. Set their
         `task_type` and `task_id`.
@@ -229,7 +229,7 @@ class Cluster:
         return True
 
     def device_scope(self) -> AbstractContextManager[Any]:
-        """Returns a scope that places variables on the parameter servers, and everything else on this task.
+        """Return a scope that places variables on the parameter servers, and everything else on this task.
 
         As `tf.device(tf.train.replica_device_setter(...))`. In a cluster of one, it does nothing.
         """
@@ -242,7 +242,7 @@ class Cluster:
         return scope
 
     def session_config(self, config: Any = None) -> Any:
-        """Returns `config`, or a new `tf.ConfigProto`, with device filters: the parameter servers and this task.
+        """Return `config`, or a new `tf.ConfigProto`, with device filters: the parameter servers and this task.
 
         A session that connects to all tasks waits for workers that are gone
         (https://github.com/tensorflow/tensorflow/issues/21745).
@@ -257,7 +257,7 @@ class Cluster:
         return made
 
     def finish(self) -> None:
-        """Tells the other tasks that this worker has ended. The chief first waits until all workers have.
+        """Tell the other tasks that this worker has ended. The chief first waits until all workers have.
 
         The others wait until the chief has ended, too, and so has saved its last checkpoint. `StagingSession` and
         `StagingHook` call it. A program with a plain session calls it after its loop.
@@ -291,7 +291,7 @@ class Cluster:
         await_workers(self, lambda: None)
 
     def close(self) -> None:
-        """Stops the thread that gives signs of life. A later use starts it again."""
+        """Stop the thread that gives signs of life. A later use starts it again."""
         member = self._member
         if member is not None:
             # Not under the lock, which one of its threads may want before it ends.
@@ -324,7 +324,7 @@ class Cluster:
             self.member.await_last_save()
 
     def missing_error(self) -> ClusterError | None:
-        """Returns what the chief raises at the end if a worker is gone that may not be missing."""
+        """Return what the chief raises at the end if a worker is gone that may not be missing."""
         if not self.missed or self.may_miss:
             return None
         return ClusterError(
@@ -377,7 +377,7 @@ class Cluster:
         return self.layout.task
 
     def _started(self) -> Any:
-        """Returns this task's server; the first call starts it."""
+        """Return this task's server; the first call starts it."""
         with self._lock:
             if self._server is None:
                 self._server = start_server(self.layout)
@@ -402,7 +402,7 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
 
 
 def check_not_left_behind(cluster: Cluster) -> None:
-    """Checks that no parameter server has been silent for too long, and waits for them if this process stood still.
+    """Check that no parameter server has been silent for too long, and wait for them if this process stood still.
 
     A MonitoredSession that nobody has told otherwise would create session after session, or wait once more.
 
@@ -415,7 +415,7 @@ def check_not_left_behind(cluster: Cluster) -> None:
 
 
 def _as_dict(jobs: Any) -> Any:
-    """Returns the jobs of a `tf.train.ClusterSpec` as a dict of dicts; anything else as it is."""
+    """Return the jobs of a `tf.train.ClusterSpec` as a dict of dicts; anything else as it is."""
     if not isinstance(jobs, tf.train.ClusterSpec):
         return jobs
     return {job: {index: jobs.task_address(job, index) for index in jobs.task_indices(job)} for job in jobs.jobs}

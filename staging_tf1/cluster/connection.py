@@ -35,7 +35,7 @@ class Connection:
             yield
 
     def run(self, fetches: Any, feed: dict[Any, Any] | None = None) -> Any:
-        """Runs ops. The first run connects, and so does a run after an error.
+        """Run ops. The first run connects, and so does a run after an error.
 
         Raises:
           tf.errors.OpError: the server does not answer within seconds.
@@ -60,7 +60,7 @@ class Connection:
                 raise
 
     def wait(self, fetches: Any, secs: float) -> Any:
-        """Runs ops that may wait. Returns None after `secs` seconds; otherwise as `run`."""
+        """Run ops that may wait. Return None after `secs` seconds; otherwise as `run`."""
         with self._lock:
             try:
                 return self._connected().run(fetches, options=tf.RunOptions(timeout_in_ms=int(1000 * secs)))
@@ -71,7 +71,7 @@ class Connection:
                 raise
 
     def close(self) -> None:
-        """Closes the session. A later run connects again."""
+        """Close the session. A later run connects again."""
         with self._lock:
             self._close()
 
@@ -91,7 +91,7 @@ class Connection:
 
 
 def bounded_config(device: str, secs: float = _RUN_SECS) -> Any:
-    """Returns the options of a session that uses one task only, and whose runs fail after `secs`."""
+    """Return the options of a session that uses one task only, and whose runs fail after `secs`."""
     config = tf.ConfigProto(device_filters=[device], operation_timeout_in_ms=int(1000 * secs))
     # A few ops that run once or now and then: optimizing them costs the server more than running them.
     config.graph_options.rewrite_options.disable_meta_optimizer = True

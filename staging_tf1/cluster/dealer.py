@@ -40,11 +40,11 @@ class Dealer:
         self._thread = threading.Thread(target=self._deal, name=f"cluster:deal:{pipeline}", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends and joins the thread. May be called again."""
+        """End and join the thread. May be called again."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -68,7 +68,7 @@ class Dealer:
                 failure = f"{type(error).__name__}: {error}"
 
     def _round(self) -> bool:
-        """Deals once. Returns whether there is nothing left to deal."""
+        """Deal once. Return whether there is nothing left to deal."""
         member, ledger = self._member, self._member.ledger
         entries = member.read()
         if not member.leads(entries, self._run_id):
@@ -93,7 +93,7 @@ class Dealer:
         return dealing.over
 
     def _silent(self) -> list[str]:
-        """Returns the workers that are silent."""
+        """Return the workers that are silent."""
         member = self._member
         return [worker for worker, task in self._workers.items() if task != member.task and member.signs.is_gone(task)]
 
@@ -117,13 +117,13 @@ class _Variable:
         self._window = 0
 
     def read(self) -> Acked:
-        """Returns all of it."""
+        """Return all of it."""
         acked = Acked(self._connection.run(self._all))
         self._window = int(acked.cells.size)
         return acked
 
     def acked(self, batches: Sequence[int]) -> list[int]:
-        """Returns those of `batches` that are acknowledged. Call `read` before."""
+        """Return those of `batches` that are acknowledged. Call `read` before."""
         if not batches:
             return []
         found = self._connection.run(self._some, {self._cells: [batch % self._window for batch in batches]})

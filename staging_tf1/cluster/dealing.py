@@ -27,12 +27,12 @@ class Lease:
     spans: list[tuple[int, int, int]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what the ledger holds."""
+        """Return what the ledger holds."""
         return {"token": self.fence_key, "given": self.given, "spans": self.spans}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Lease:
-        """Reads what `to_json` returned."""
+        """Read what `to_json` returned."""
         return cls(entry["token"], entry["given"], [tuple(span) for span in entry["spans"]])
 
 
@@ -109,7 +109,7 @@ class Dealing:
         return self._num_batches is not None and self._next >= self._num_batches and not self._free and not self.held
 
     def note(self, acked: Iterable[int]) -> None:
-        """Records that those of `held` are acknowledged."""
+        """Record that those of `held` are acknowledged."""
         acked = set(acked)
         for worker, held in self._held.items():
             held -= acked
@@ -117,11 +117,11 @@ class Dealing:
             lease.spans = [span for span in lease.spans if not held.isdisjoint(range(span[1], span[2]))]
 
     def leaving(self, entries: Mapping[str, Any], silent: Iterable[str]) -> list[str]:
-        """Returns the workers among `silent` whose steps must fail from now on: they have a lease and a fence."""
+        """Return the workers among `silent` whose steps must fail from now on: they have a lease and a fence."""
         return [worker for worker in silent if worker in self._leases and self._names.fence(worker) in entries]
 
     def round(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Takes leases back, and gives what is asked for. Returns the entries to write, all at once.
+        """Take leases back, and give what is asked for. Return the entries to write, all at once.
 
         Args:
           entries: of the ledger, without the fences that have been removed.
@@ -169,7 +169,7 @@ class Dealing:
         return True
 
     def _draw(self, most: int) -> list[int]:
-        """Returns up to `most` batches that are nobody's, those that were given before first."""
+        """Return up to `most` batches that are nobody's, those that were given before first."""
         # Two batches of one cell must not be under way at once.
         end = min([*self._free[:1], *self.held, self._next]) + self._window
         if self._num_batches is not None:
@@ -184,7 +184,7 @@ class Dealing:
 
 
 def _spans(batches: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the unbroken parts of an ascending sequence.
+    """Return the unbroken parts of an ascending sequence.
 
     >>> _spans([2, 3, 7])
     [(2, 4), (7, 8)]

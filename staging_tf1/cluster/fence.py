@@ -27,7 +27,7 @@ class Fence:
             self._fence_key = tf.Variable("", trainable=False, collections=[], use_resource=True, name="staging_fence")
 
     def check(self) -> Any:
-        """Returns an op that fails unless the fence key is the present one."""
+        """Return an op that fails unless the fence key is the present one."""
         # Only the key crosses the network. Its arrival also says that what it waits for has happened: each further
         # tensor or control edge would cost the server as much again.
         fence_key = self._fence_key.read_value()
@@ -47,7 +47,7 @@ class Fence:
             )
 
     def take(self, session: Any) -> None:
-        """Lets steps of `session` count, and those of no other process for this task."""
+        """Let steps of `session` count, and those of no other process for this task."""
         fence_key = text_of(self._entry, self.cluster.member.take_fence())
         assign = self._fence_key.initializer
         # The second input of an assignment is its value.
@@ -55,7 +55,7 @@ class Fence:
 
 
 def fence_of(cluster: Cluster, graph: Any) -> Fence:
-    """Returns the fence of `graph`, which must be open for the first call."""
+    """Return the fence of `graph`, which must be open for the first call."""
     state = state_of(graph)
     if state.fence is None:
         state.fence = Fence(cluster)
@@ -69,7 +69,7 @@ def refused(error: BaseException) -> bool:
 
 
 def after_refusal(cluster: Cluster) -> Exception:
-    """Returns what a step that failed at the fence raises.
+    """Return what a step that failed at the fence raises.
 
     A MonitoredSession recovers from an AbortedError: it waits for the chief, and begins again at the new position.
     """

@@ -47,24 +47,24 @@ class Gate:
         return self._clock.now() - self._closed_at
 
     def close(self, holder: int | None = None) -> None:
-        """Lets no further run begin, but those of the thread `holder`."""
+        """Let no further run begin, but those of the thread `holder`."""
         with self._changed:
             self._closed, self._holder, self._closed_at = True, holder, self._clock.now()
 
     def open(self) -> None:
-        """Lets runs begin."""
+        """Let runs begin."""
         with self._changed:
             self._closed, self._holder = False, None
             self._changed.notify_all()
 
     def await_open(self, secs: float) -> None:
-        """Waits until the gate is open, for at most `secs` seconds."""
+        """Wait until the gate is open, for at most `secs` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed, secs)
 
     @contextmanager
     def passing(self, *, takes: bool) -> Iterator[None]:
-        """Returns a context for a run, which waits at a closed gate. `takes` tells whether the run takes a batch."""
+        """Return a context for a run, which waits at a closed gate. `takes` tells whether the run takes a batch."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed or self._holder == threading.get_ident())
             self._add(takes, 1)
@@ -91,7 +91,7 @@ class Gate:
         return self.only_wait()
 
     def await_rest(self, secs: float) -> bool:
-        """Waits until the runs under way have ended, for at most `secs` seconds. Returns `is_at_rest()`."""
+        """Wait until the runs under way have ended, for at most `secs` seconds. Return `is_at_rest()`."""
         end = self._clock.now() + secs
         while not self.is_at_rest():
             if self._clock.now() > end:

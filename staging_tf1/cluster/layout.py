@@ -54,7 +54,7 @@ class Layout:
 
     @classmethod
     def from_tf_config(cls, text: str | None) -> Layout:
-        """Reads the value of the environment variable TF_CONFIG; None or "" is a cluster of one.
+        """Read the value of the environment variable TF_CONFIG; None or "" is a cluster of one.
 
         Raises:
           ClusterError: it is no JSON, lacks something, or names a task that the cluster does not have.
@@ -87,7 +87,7 @@ class Layout:
 
     @classmethod
     def checked(cls, what: str, jobs: Any, job: Any, index: Any) -> Layout:
-        """Checks jobs, addresses and task.
+        """Check jobs, addresses and task.
 
         Raises:
           ClusterError: something is invalid; the message names it.
@@ -114,7 +114,7 @@ class Layout:
         return cls(found, Task(job, number))._complete(what)
 
     def _complete(self, what: str) -> Layout:
-        """Checks that the tasks make a cluster. One worker without a parameter server is a cluster of one."""
+        """Check that the tasks make a cluster. One worker without a parameter server is a cluster of one."""
         if not self.workers:
             raise ClusterError(f"{what}: the cluster has no chief and no worker, so nothing would train. Add one.")
         if "ps" in self.jobs:
@@ -164,15 +164,15 @@ class Layout:
         return self.workers.index(self.task) if self.task in self.workers else None
 
     def address(self, task: Task) -> str:
-        """Returns the address of `task`: "host:port"."""
+        """Return the address of `task`: "host:port"."""
         return self.jobs[task.job][task.index]
 
     def addresses(self) -> dict[str, dict[int, str]]:
-        """Returns the jobs as `tf.train.ClusterSpec` takes them."""
+        """Return the jobs as `tf.train.ClusterSpec` takes them."""
         return {job: dict(tasks) for job, tasks in self.jobs.items()}
 
     def differences(self, other: Mapping[str, Mapping[str, str]]) -> str:
-        """Returns how the jobs of `other`, as `to_json` made them, differ from these; "" if they do not."""
+        """Return how the jobs of `other`, as `to_json` made them, differ from these; "" if they do not."""
         mine = self.to_json()
         parts = []
         for job in sorted({*mine, *other}):
@@ -185,7 +185,7 @@ class Layout:
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, dict[str, str]]:
-        """Returns the jobs with keys that JSON can hold."""
+        """Return the jobs with keys that JSON can hold."""
         return {job: {str(index): address for index, address in tasks.items()} for job, tasks in self.jobs.items()}
 
 
@@ -216,7 +216,7 @@ def _checked_jobs(what: str, jobs: Any) -> dict[str, dict[int, str]]:
 
 
 def _numbered(what: str, job: str, addresses: Any) -> Iterator[tuple[int, str]]:
-    """Yields the index and address of each task. As in `tf.train.ClusterSpec`, a dict leaves tasks out."""
+    """Yield the index and address of each task. As in `tf.train.ClusterSpec`, a dict leaves tasks out."""
     if isinstance(addresses, Mapping):
         pairs: Sequence[tuple[Any, Any]] = sorted(addresses.items())
     elif isinstance(addresses, (list, tuple)):

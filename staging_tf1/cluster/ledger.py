@@ -46,7 +46,7 @@ class Ledger:
                 self._export = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Returns all entries, or those with `names` that exist, which costs the server much less."""
+        """Return all entries, or those with `names` that exist, which costs the server much less."""
         if names is None:
             texts = self._run(self._export).values
         else:
@@ -54,18 +54,18 @@ class Ledger:
         return dict(json.loads(text) for text in texts if text)
 
     def write(self, entries: Mapping[str, Any]) -> None:
-        """Sets entries, each a value that JSON can hold."""
+        """Set entries, each a value that JSON can hold."""
         names = list(entries)
         texts = [text_of(name, entries[name]) for name in names]
         self._run(self._insert, {self._keys: [key(name) for name in names], self._texts: texts})
 
     def remove(self, names: Sequence[str]) -> None:
-        """Removes entries. Names without an entry are ignored."""
+        """Remove entries. Names without an entry are ignored."""
         if names:
             self._run(self._remove, {self._keys: [key(name) for name in names]})
 
     def close(self) -> None:
-        """Closes the connection. A later access opens it again."""
+        """Close the connection. A later access opens it again."""
         self._connection.close()
 
     def _run(self, fetches: Any, feed: dict[Any, Any] | None = None) -> Any:
@@ -73,15 +73,15 @@ class Ledger:
 
 
 def table_op() -> Any:
-    """Makes the handle of the ledger's table, on the current device."""
+    """Make the handle of the ledger's table, on the current device."""
     return tf.raw_ops.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.string, shared_name=TABLE)
 
 
 def key(name: str) -> int:
-    """Returns the key of an entry. TensorFlow has no table from strings to strings."""
+    """Return the key of an entry. TensorFlow has no table from strings to strings."""
     return int(np.frombuffer(hashlib.blake2b(name.encode(), digest_size=8).digest(), "<i8")[0])
 
 
 def text_of(name: str, value: Any) -> str:
-    """Returns the text that the table holds for an entry."""
+    """Return the text that the table holds for an entry."""
     return json.dumps([name, value])

@@ -66,10 +66,10 @@ class SharedInput(Protocol):
     """What a pipeline with dynamic shares has in this task."""
 
     def stop(self) -> None:
-        """Ends its threads. May be called again."""
+        """End its threads. May be called again."""
 
     def give_back(self) -> None:
-        """Lets others have the batches that this task has been given and has not consumed."""
+        """Let others have the batches that this task has been given and has not consumed."""
 
 
 class Member:
@@ -132,7 +132,7 @@ class Member:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Starts to give signs of life. May be called again."""
+        """Start to give signs of life. May be called again."""
         with self._lock:
             was_started, self._is_started = self._is_started, True
         if was_started:
@@ -148,7 +148,7 @@ class Member:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stops giving signs of life, and disconnects. May be called again."""
+        """Stop giving signs of life, and disconnect. May be called again."""
         for each in self._inputs.values():
             each.stop()
         self._pulse.stop()
@@ -169,7 +169,7 @@ class Member:
         self._watch.stop()
 
     def _tell(self, number: int) -> None:
-        """Gives a sign of life, and passes on the news."""
+        """Give a sign of life, and pass on the news."""
         try:
             self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self._run_id}})
             entries = self.read()
@@ -211,7 +211,7 @@ class Member:
         return {"process": self._process, "host": socket.gethostname(), "pid": os.getpid()}
 
     def read(self) -> dict[str, Any]:
-        """Returns all entries of the ledger, and takes note of the signs of life among them.
+        """Return all entries of the ledger, and take note of the signs of life among them.
 
         Each entry costs the server time. To wait for a few of them, use `await_entries` with their names.
         """
@@ -241,7 +241,7 @@ class Member:
         )
 
     def check_layout(self, *, read: bool = False) -> None:
-        """Checks that the parameter servers have the same addresses for all tasks, as far as they have told.
+        """Check that the parameter servers have the same addresses for all tasks, as far as they have told.
 
         Otherwise they would get the tensors of one worker from another.
 
@@ -262,7 +262,7 @@ class Member:
             raise ClusterError(different)
 
     def await_servers(self) -> None:
-        """Waits until the parameter servers answer. The other workers are told if the chief waits in vain.
+        """Wait until the parameter servers answer. The other workers are told if the chief waits in vain.
 
         Raises:
           ClusterError: one does not answer, or has other addresses.
@@ -283,7 +283,7 @@ class Member:
             self.check_layout(read=True)
 
     def check_servers(self) -> None:
-        """Checks that no parameter server has been silent for longer than this task waits.
+        """Check that no parameter server has been silent for longer than this task waits.
 
         Raises:
           ClusterError: one has.
@@ -296,20 +296,20 @@ class Member:
                 )
 
     def _silent_servers(self) -> list[Task]:
-        """Returns the parameter servers that have been silent for longer than this task waits."""
+        """Return the parameter servers that have been silent for longer than this task waits."""
         most = self.patience().secs
         others = [task for task in self.layout.servers if task != self.task and self._pulse.is_beating]
         return [task for task in others if self._silent_secs(task) > most]
 
     def _silent_secs(self, server: Task) -> float:
-        """Returns for how long a parameter server has been silent, as far as this task knows."""
+        """Return for how long a parameter server has been silent, as far as this task knows."""
         if server == self.layout.servers[0]:
             return self.clock.now() - self._answered
         # One that does not run this package gives no signs.
         return self.signs.silent_secs(server) if self.signs.knows(server) else 0.0
 
     def has_finished(self, task: Task) -> bool:
-        """Returns whether `task` has finished the present run, as far as this task knows."""
+        """Return whether `task` has finished the present run, as far as this task knows."""
         return str(task) in self._finished
 
     # The chief.
@@ -325,7 +325,7 @@ class Member:
         return True
 
     def begin_run(self, variables: str | None = None) -> None:
-        """Begins a new run. Steps of workers that belong to an earlier one fail from now on.
+        """Begin a new run. Steps of workers that belong to an earlier one fail from now on.
 
         Args:
           variables: a digest of the variables in the chief's graph; None if it is that of the run before, or unknown.
@@ -346,7 +346,7 @@ class Member:
                 return
 
     def pause(self, secs: float | None = None, settled: Settled = lambda secs: True) -> AbstractContextManager[str]:
-        """Returns a context in which all workers stand still, but for this thread; see `Pauses.pause`.
+        """Return a context in which all workers stand still, but for this thread; see `Pauses.pause`.
 
         Args:
           secs: how long to wait for a step to end; None is `silence_secs`.
@@ -355,13 +355,13 @@ class Member:
         return self._pauses.pause(self._silence_secs if secs is None else secs, settled)
 
     def mark_initialized(self, ready: Sequence[str] = ()) -> None:
-        """Tells the workers that the variables have their values, and that the positions of pipelines are right."""
+        """Tell the workers that the variables have their values, and that the positions of pipelines are right."""
         self._ledger.write({f"ready/{name}": self._run_id for name in ready})
         self._write_run("initialized")
 
     @contextmanager
     def telling_failures(self) -> Iterator[None]:
-        """Returns a context in which the chief begins. The workers, which wait for it, are told of an error."""
+        """Return a context in which the chief begins. The workers, which wait for it, are told of an error."""
         try:
             yield
         except RECOVERED:
@@ -386,7 +386,7 @@ class Member:
         return {"id": self._run_id, "state": state, **told, **self._identity}
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
-        """Waits until every other worker has finished. Returns those that have not, and are silent.
+        """Wait until every other worker has finished. Return those that have not, and are silent.
 
         Args:
           check: called now and then; raises if the variables are lost.
@@ -420,7 +420,7 @@ class Member:
     # Every worker.
 
     def await_run(self, pipelines: Sequence[str], secs: float) -> str:
-        """Waits until the chief has initialized the variables and the positions. Returns the id of the run.
+        """Wait until the chief has initialized the variables and the positions. Return the id of the run.
 
         Raises:
           ClusterError: it takes longer than `secs` seconds, or the chief describes the cluster differently.
@@ -450,7 +450,7 @@ class Member:
         return str(self._run_id)
 
     def check_chief(self, run: dict[str, Any]) -> None:
-        """Checks that the chief, as it has told of its `run`, has the same addresses for all tasks.
+        """Check that the chief, as it has told of its `run`, has the same addresses for all tasks.
 
         Raises:
           ClusterError: it has others.
@@ -459,7 +459,7 @@ class Member:
             raise ClusterError(self._differs(f"the chief (process {run['pid']} on {run['host']})", run["cluster"]))
 
     def await_everybody(self, secs: float) -> None:
-        """Waits until all workers have joined the run. Otherwise the first would make the steps of the others.
+        """Wait until all workers have joined the run. Otherwise the first would make the steps of the others.
 
         Raises:
           ClusterError: it takes longer than `secs` seconds; the message names who is missing.
@@ -493,7 +493,7 @@ class Member:
         return run is not None and run["id"] == run_id and run["state"] == "initialized"
 
     def take_fence(self) -> str:
-        """Lets this process step for its task, and no other process. Returns the fence key that its steps must show."""
+        """Let this process step for its task, and no other process. Return the fence key that its steps must show."""
         self.fence_key = uuid.uuid4().hex
         # It may have finished before, and have been started again.
         self._ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
@@ -501,13 +501,13 @@ class Member:
         return self.fence_key
 
     def await_no_pause(self) -> None:
-        """Waits until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
+        """Wait until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
         end = self.clock.now() + self._silence_secs
         while PAUSE in self._ledger.read([PAUSE]) and self.clock.now() < end:
             time.sleep(_PAUSE_SECS)
 
     def register(self, pipeline: str, shared: SharedInput) -> None:
-        """Keeps what a pipeline with dynamic shares has in this task, until the end. Stops what it had before."""
+        """Keep what a pipeline with dynamic shares has in this task, until the end. Stop what it had before."""
         if pipeline in self._inputs:
             self._inputs[pipeline].stop()
         self._inputs[pipeline] = shared
@@ -518,12 +518,12 @@ class Member:
         return list(self._inputs.values())
 
     def give_back(self) -> None:
-        """Lets others have the batches that this task has been given and has not consumed. It must step no more."""
+        """Let others have the batches that this task has been given and has not consumed. It must step no more."""
         for each in self._inputs.values():
             each.give_back()
 
     def rival(self) -> str | None:
-        """Returns another process that steps for this task; None if there is none."""
+        """Return another process that steps for this task; None if there is none."""
         sign = self._ledger.read().get(f"task/{self.task}")
         if sign is None or sign["process"] == self._process:
             return None
@@ -535,11 +535,11 @@ class Member:
         return sign is None or entries.get(f"away/{task}") == sign["process"] or self.signs.is_gone(task)
 
     def mark_ended(self) -> None:
-        """Tells the other workers that the data of this one has ended."""
+        """Tell the other workers that the data of this one has ended."""
         self._ledger.write({f"ended/{self.task}": self._run_id})
 
     def stopped_workers(self, entries: dict[str, Any]) -> tuple[list[Task], list[Task]]:
-        """Returns the other workers that take no further steps: those whose data has ended, and those that are gone."""
+        """Return the other workers that take no further steps: those whose data has ended, and those that are gone."""
         others = [task for task in self.layout.workers if task != self.task]
         words = ("ended", "done")
         ended = [task for task in others if self._run_id in (entries.get(f"{word}/{task}") for word in words)]
@@ -547,7 +547,7 @@ class Member:
         return ended, gone
 
     def finish(self) -> None:
-        """Tells the others that this worker has finished the run; on the chief, that it has ended.
+        """Tell the others that this worker has finished the run; on the chief, that it has ended.
 
         Raises:
           ClusterError: the first parameter server does not answer.
@@ -564,7 +564,7 @@ class Member:
         self._await(lambda _: True, write, lambda _: None)
 
     def await_last_save(self) -> None:
-        """Waits, on a worker that has finished, until the chief has saved the last checkpoint and ended the run.
+        """Wait, on a worker that has finished, until the chief has saved the last checkpoint and ended the run.
 
         Raises:
           ClusterError: the chief is gone, or begins again because a parameter server has lost the model: the restored
@@ -599,7 +599,7 @@ class Member:
         what: Callable[[dict[str, Any]], str | None],
         names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Reads the ledger until `done`, and returns its entries. Logs now and then `what` this task waits for.
+        """Read the ledger until `done`, and return its entries. Log now and then `what` this task waits for.
 
         Args:
           done: whether to return.
@@ -622,7 +622,7 @@ class Member:
         return wait_until(done, checked, self.layout, self.clock, waits_for=what, patience=self.patience)
 
     def patience(self) -> Patience:
-        """Returns how long this task waits for a parameter server that does not answer."""
+        """Return how long this task waits for a parameter server that does not answer."""
         still = self.clock.stood_still_secs - self._still_secs
         # Its last sign of life was older than the moment from which it stood still.
         if still <= self._silence_secs - self._beat_secs:
@@ -636,7 +636,7 @@ class Member:
 
 
 def recovered_from(error: Exception) -> Exception | None:
-    """Returns `error` as one after which a MonitoredSession begins again; None if it is none.
+    """Return `error` as one after which a MonitoredSession begins again; None if it is none.
 
     A step that a lost server interrupts may have been cancelled first.
 
@@ -654,7 +654,7 @@ def recovered_from(error: Exception) -> Exception | None:
 
 
 def model_lost(task: Task, reason: str) -> str:
-    """Returns what the chief says whose data has ended, when the model is lost before the others have finished."""
+    """Return what the chief says whose data has ended, when the model is lost before the others have finished."""
     return (
         f"{task} has no batch left and waits for the other workers, but {reason} and lost the model. Start {task} "
         f"again: it restores the last checkpoint, for which the other workers wait."

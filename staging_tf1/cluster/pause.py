@@ -71,7 +71,7 @@ class Bells:
             self._resume = resume_op(layout.num_workers)
 
     def await_pause(self, secs: float) -> bytes:
-        """Waits until it is rung, for at most `secs` seconds. Returns the text of the pause; b"" if there is none."""
+        """Wait until it is rung, for at most `secs` seconds. Return the text of the pause; b"" if there is none."""
         return self._find(self._asked, secs)
 
     def await_end(self, secs: float) -> bytes:
@@ -87,11 +87,11 @@ class Bells:
         return self.look() if found is None else bytes(found)
 
     def ask(self, tasks: Sequence[Task]) -> None:
-        """Wakes workers that wait for a pause."""
+        """Wake workers that wait for a pause."""
         self._rings.run([self._ask[task] for task in tasks])
 
     def resume(self) -> None:
-        """Wakes workers that wait for the end of a pause."""
+        """Wake workers that wait for the end of a pause."""
         self._rings.run(self._resume)
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Bells:
 
 
 def resume_op(workers: int) -> Any:
-    """Returns an op that wakes so many workers at the end of a pause, on the current device."""
+    """Return an op that wakes so many workers at the end of a pause, on the current device."""
     return _enqueue("resume", workers)
 
 
@@ -142,7 +142,7 @@ class Watch:
         return self._thread is not None
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run,
@@ -153,7 +153,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and opens the gate. May be called again."""
+        """End the thread and open the gate. May be called again."""
         self._stop.set()
         thread, self._thread = self._thread, None
         if thread is None:
@@ -223,7 +223,7 @@ class Pauses:
     def pause(
         self, secs: float, settled: Settled = lambda secs: True, only: Collection[Task] | None = None
     ) -> Iterator[str]:
-        """Returns a context in which all workers stand still, but for this thread. Its value is the pause's text.
+        """Return a context in which all workers stand still, but for this thread. Its value is the pause's text.
 
         Args:
           secs: how long to wait for a step to end.
@@ -253,7 +253,7 @@ class Pauses:
                     self._member.bells.resume()
 
     def _asked(self, workers: Collection[Task]) -> dict[Task, Any]:
-        """Returns those of `workers` that are there, without this one, with their fences."""
+        """Return those of `workers` that are there, without this one, with their fences."""
         member, entries = self._member, self._member.ledger.read()
         run = entries.get("run", {"id": ""})["id"]
         asked = {}
@@ -265,7 +265,7 @@ class Pauses:
         return asked
 
     def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float, settled: Settled) -> None:
-        """Waits until the workers that were asked, with their fences, stand still; for some of them in vain."""
+        """Wait until the workers that were asked, with their fences, stand still; for some of them in vain."""
         member, began, waiting = self._member, self._member.clock.now(), list(asked)
         given_up: set[Task] = set()
         if not member.gate.await_rest(_STUCK_SECS if member.task in self._stuck else secs):
@@ -291,7 +291,7 @@ class Pauses:
             time.sleep(_POLL_SECS)
 
     def _give_up(self, task: Task, fence: Any = None) -> None:
-        """Does without a worker. If it has not answered, its steps must fail: it may go on at any moment."""
+        """Do without a worker. If it has not answered, its steps must fail: it may go on at any moment."""
         member, name = self._member, f"fence/{task}"
         if fence is not None and member.ledger.read([name]) == {name: fence}:
             member.ledger.remove([name])

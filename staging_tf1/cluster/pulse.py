@@ -9,7 +9,7 @@ _BEAT_SECS, _SYNC_BEAT_SECS = 2.0, 0.5
 
 
 def beat_secs(workers: int, *, sync: bool = False) -> float:
-    """Returns the seconds between two signs of life of a task, in a cluster with so many workers.
+    """Return the seconds between two signs of life of a task, in a cluster with so many workers.
 
     Each task reads the signs of all others, so what they cost the server grows with the square of their number. From
     100 workers on they come less often.
@@ -37,13 +37,13 @@ class Pulse:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(self._stop,), name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and waits for it. May be called again."""
+        """End the thread and wait for it. May be called again."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -26,7 +26,7 @@ _OPEN = "/proc/self/fd"
 def await_servers(
     layout: Layout, tasks: Sequence[Task], patience: Callable[[], Patience], clock: Clock | None = None
 ) -> None:
-    """Waits until the servers of `tasks` answer. Logs what it waits for.
+    """Wait until the servers of `tasks` answer. Log what it waits for.
 
     TensorFlow itself would wait forever, without a word, when the session is created.
 
@@ -59,7 +59,7 @@ def await_servers(
 
 
 def why_unreachable(layout: Layout, task: Task) -> str | None:
-    """Returns why the server of `task` does not answer; None if it does.
+    """Return why the server of `task` does not answer; None if it does.
 
     Raises:
       ClusterError: the server there says that it is another task.
@@ -79,7 +79,7 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
 
 
 def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
-    """Returns those of `tasks` whose servers do not answer, each with its address and the reason."""
+    """Return those of `tasks` whose servers do not answer, each with its address and the reason."""
     found = []
     for task in tasks:
         try:
@@ -92,7 +92,7 @@ def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
 
 
 def is_listening(layout: Layout, task: Task) -> bool:
-    """Returns False if nothing listens at the address of `task`, so that its process is gone; True if in doubt."""
+    """Return False if nothing listens at the address of `task`, so that its process is gone; True if in doubt."""
     host, _, port = layout.address(task).rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
@@ -127,7 +127,7 @@ def cut_off(layout: Layout, task: Task) -> None:
 
 
 def incarnation_of(layout: Layout, task: Task, target: str | None = None) -> int:
-    """Returns the random number that the server of `task` drew when it started.
+    """Return the random number that the server of `task` drew when it started.
 
     Args:
       layout: the cluster.

@@ -21,7 +21,7 @@ _RETURN_SECS = 10.0
 
 
 def start_server(layout: Layout) -> Any:
-    """Starts the server of this task and returns it.
+    """Start the server of this task and return it.
 
     Raises:
       ClusterError: the port is taken, or this process has started the task before.
@@ -47,7 +47,7 @@ def start_server(layout: Layout) -> Any:
 
 
 def check_claim(layout: Layout, server: Any) -> None:
-    """Checks that the address of this task leads to `server`, which is in this process.
+    """Check that the address of this task leads to `server`, which is in this process.
 
     Raises:
       ClusterError: it leads to another process.
@@ -118,7 +118,7 @@ def _why(run: dict[str, Any]) -> str:
 
 
 def _leave(member: Member, run_id: str) -> None:
-    """Waits until the workers have read that the run has ended, and closed their sessions; for a while."""
+    """Wait until the workers have read that the run has ended, and closed their sessions; for a while."""
     first, *others = member.layout.servers
     is_first = member.task == first
     # The first parameter server holds the ledger.

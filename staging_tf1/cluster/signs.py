@@ -32,7 +32,7 @@ class Signs:
         self.forget()
 
     def forget(self) -> None:
-        """Begins again, as if no task had given a sign."""
+        """Begin again, as if no task had given a sign."""
         with self._lock:
             # The last sign of each task, and how long this one had listened when it came.
             self._seen: dict[Task, tuple[Any, float]] = {}
@@ -40,7 +40,7 @@ class Signs:
             self._heard_at = self._clock.now()
 
     def note(self, entries: dict[str, Any]) -> None:
-        """Takes note of the signs among the entries that the ledger has just answered."""
+        """Take note of the signs among the entries that the ledger has just answered."""
         with self._lock:
             now = self._clock.now()
             self._listened += min(now - self._heard_at, _MOST_BETWEEN * self._silence_secs)
@@ -52,20 +52,20 @@ class Signs:
                     self._seen[task] = (sign, self._listened)
 
     def silent_secs(self, task: Task) -> float:
-        """Returns for how many seconds this task has listened without a sign of life of `task`."""
+        """Return for how many seconds this task has listened without a sign of life of `task`."""
         with self._lock:
             return self._listened - (self._seen[task][1] if task in self._seen else 0.0)
 
     def is_gone(self, task: Task) -> bool:
-        """Returns whether `task` has been silent for too long."""
+        """Return whether `task` has been silent for too long."""
         return self.silent_secs(task) > (self._silence_secs if self.knows(task) else self._start_secs)
 
     def described(self, task: Task) -> str:
-        """Returns `task` with its address and its last sign of life, for messages."""
+        """Return `task` with its address and its last sign of life, for messages."""
         said = f"silent for {self.silent_secs(task):.0f} s" if self.knows(task) else "never seen"
         return f"{task} at {self._layout.address(task)} ({said})"
 
     def knows(self, task: Task) -> bool:
-        """Returns whether `task` has given a sign of life."""
+        """Return whether `task` has given a sign of life."""
         with self._lock:
             return task in self._seen

@@ -36,7 +36,7 @@ class Copies:
             self.pause = tf.placeholder_with_default(tf.constant(""), [], name="staging_pause")
 
     def add(self, scope: str, saves: list[Any]) -> None:
-        """Makes the ops of one saver write copies, if all its values can be copied."""
+        """Make the ops of one saver write copies, if all its values can be copied."""
         values = [(op, index, tensor) for op in saves for index, tensor in enumerate(op.inputs) if _is_value(op, index)]
         if not all(_is_snapshot(tensor) or _can_copy(tensor) for _, _, tensor in values):
             return
@@ -52,7 +52,7 @@ class Copies:
         self.savers.add(scope)
 
     def _go_on(self, copied: Any) -> Any:
-        """Returns an op that lets the workers go on. It fails if one of them has not waited for the copies."""
+        """Return an op that lets the workers go on. It fails if one of them has not waited for the copies."""
         with tf.device(None), tf.device(self._cluster.shared_device), tf.control_dependencies([copied]):
             # Not tf.identity: Grappler moves control edges from an identity to its input.
             pause = tf.ensure_shape(self.pause, [])
@@ -73,7 +73,7 @@ class Copies:
 
 
 def copy_before_saving(cluster: Cluster, graph: Any) -> None:
-    """Makes the savers of the chief's graph write copies, when the graph is finalized."""
+    """Make the savers of the chief's graph write copies, when the graph is finalized."""
     if not (cluster.is_distributed and cluster.is_chief and cluster.save_copies):
         return
     state = state_of(graph)
@@ -98,7 +98,7 @@ def _copy_all(cluster: Cluster, graph: Any) -> None:
 
 
 def copies_of(graph: Any) -> Copies | None:
-    """Returns the savers of `graph` that write copies; None if there are none."""
+    """Return the savers of `graph` that write copies; None if there are none."""
     found: Copies | None = state_of(graph).copies
     return found
 
@@ -109,12 +109,12 @@ def is_save(op: Any) -> bool:
 
 
 def saver_of(op: Any) -> str:
-    """Returns the name scope of the saver that `op` belongs to."""
+    """Return the name scope of the saver that `op` belongs to."""
     return str(op.name.rpartition("/")[0])
 
 
 def saved_from(graph: Any, variable: Any) -> list[Any]:
-    """Returns the tensors that the savers of `graph` write for a resource variable."""
+    """Return the tensors that the savers of `graph` write for a resource variable."""
     inputs = [tensor for op in graph.get_operations() if is_save(op) for tensor in op.inputs]
     return [each for each in inputs if any(read is variable.handle for read in _read_by(each).inputs)]
 
@@ -135,7 +135,7 @@ def _is_snapshot(tensor: Any) -> bool:
 
 
 def _read_by(tensor: Any) -> Any:
-    """Returns the op that computes the value."""
+    """Return the op that computes the value."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor.op

@@ -38,11 +38,11 @@ class Backoff:
         self.restart()
 
     def restart(self) -> None:
-        """Begins again with a short pause."""
+        """Begin again with a short pause."""
         self._next = _FIRST * self._most
 
     def next(self) -> float:
-        """Returns the next pause, in seconds."""
+        """Return the next pause, in seconds."""
         pause = self._next
         self._next = min(self._most, _GROWTH * pause)
         return pause
@@ -65,7 +65,7 @@ def wait_until(
     waits_for: Callable[[dict[str, Any]], str | None],
     patience: Callable[[], Patience],
 ) -> dict[str, Any]:
-    """Reads entries of the ledger until they are `done`, and returns them.
+    """Read entries of the ledger until they are `done`, and return them.
 
     Args:
       done: whether to return.

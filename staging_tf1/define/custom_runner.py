@@ -197,7 +197,7 @@ class CustomRunner:
 
     @only_known
     def get_inputs(self, batch_size: int | None = None) -> Any:
-        """Returns the tensors of the next batch, in the structure of the source's batches.
+        """Return the tensors of the next batch, in the structure of the source's batches.
 
         Args:
           batch_size: records to take; None takes the constructor's `batch_size`.
@@ -228,7 +228,7 @@ class CustomRunner:
 
     @only_known
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
-        """Starts the feed threads in `sess`. A second call for the same session starts none.
+        """Start the feed threads in `sess`. A second call for the same session starts none.
 
         Args:
           sess: a `tf.Session` in which the variables are initialized.
@@ -253,7 +253,7 @@ class CustomRunner:
         return html_of([self._pipeline])
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
-        """Packs tensors into the structure of a batch."""
+        """Pack tensors into the structure of a batch."""
         return tf.nest.pack_sequence_as(self._type_specs(), list(tensors), expand_composites=True)
 
     def _type_specs(self) -> Any:
@@ -261,13 +261,13 @@ class CustomRunner:
 
     @staticmethod
     def _producers(one: Producer, sources: Sequence[Source | StreamSource]) -> tuple[Producer, ...]:
-        """Returns `one` with its source, or one producer per source, each with one thread."""
+        """Return `one` with its source, or one producer per source, each with one thread."""
         if len(sources) == 1:
             return (replace(one, source=sources[0]),)
         return tuple(replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources))
 
     def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
-        """Checks a whole number, unless it is None."""
+        """Check a whole number, unless it is None."""
         return None if value is None else whole(self._what, argument, value, least, most, meaning)
 
     def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:

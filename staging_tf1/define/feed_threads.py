@@ -9,7 +9,7 @@ from staging_tf1.feed.autotune import most_threads
 
 
 def check_threads(what: str, num_threads: Any, most: int) -> int:
-    """Returns the number of feed threads, or AUTOTUNE.
+    """Return the number of feed threads, or AUTOTUNE.
 
     Raises:
       TypeError, ValueError: it is neither a number from 1 to `most` nor AUTOTUNE.
@@ -23,12 +23,12 @@ def check_threads(what: str, num_threads: Any, most: int) -> int:
 
 
 def threads_of(num_threads: int, source: object, most: int) -> int:
-    """Returns how many feed threads to make for a source. With AUTOTUNE, some of them are parked."""
+    """Return how many feed threads to make for a source. With AUTOTUNE, some of them are parked."""
     return most_threads(source, most) if num_threads == AUTOTUNE else num_threads
 
 
 def refuse_computed(what: str) -> NoReturn:
-    """Raises the error for AUTOTUNE with values that the graph computes."""
+    """Raise the error for AUTOTUNE with values that the graph computes."""
     raise ValueError(
         f"{what} got num_threads={NAMED_AUTOTUNE} with values that the graph computes, whose order depends on "
         f"the number of threads. Use num_threads=1 and parallel ops (tf.data: num_parallel_calls=tf.data.AUTOTUNE), or "

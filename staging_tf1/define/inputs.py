@@ -64,7 +64,7 @@ class TowerInput:
     service: str = ""
 
     def tensors(self, position: Position | None) -> Tensors:
-        """Makes the tensors of one batch. Called once, while the graph is open.
+        """Make the tensors of one batch. Called once, while the graph is open.
 
         Args:
           position: the position of the pipeline, if it has one.
@@ -131,7 +131,7 @@ class _SourceInput(TowerInput):
 
 
 def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[TowerInput]:
-    """Returns one input for each tower. Makes no op.
+    """Return one input for each tower. Make no op.
 
     Args:
       values: the argument of `staged()`.
@@ -156,7 +156,7 @@ def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bo
 
 
 def fitted(given: TowerInput, spec: Any, cast: Any, what: str) -> TowerInput:
-    """Returns the input with the shapes that `spec` declares and the dtypes that `cast` names. Makes no op.
+    """Return the input with the shapes that `spec` declares and the dtypes that `cast` names. Make no op.
 
     Raises:
       TypeError, SpecError: the values do not fit `spec`, or cannot be cast.
@@ -169,7 +169,7 @@ def fitted(given: TowerInput, spec: Any, cast: Any, what: str) -> TowerInput:
 
 
 def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
-    """Converts one component to the shape and dtype of `wanted`."""
+    """Convert one component to the shape and dtype of `wanted`."""
     if specs.is_dense(wanted) and str(had.shape) != str(wanted.shape):
         leaf = tf.ensure_shape(leaf, wanted.shape, name=_op_name("declared", path))
     if getattr(had, "dtype", None) != getattr(wanted, "dtype", None):
@@ -288,7 +288,7 @@ def _source_input(
 
 
 def _placeholders(type_spec: Any, name: str | None) -> Any:
-    """Makes a tensor to feed; a sparse or ragged one is made of several."""
+    """Make a tensor to feed; a sparse or ragged one is made of several."""
     parts = tf.nest.flatten(type_spec, expand_composites=True)
     names = [_op_name(name or "batch", *([str(i)] if len(parts) > 1 else [])) for i in range(len(parts))]
     fed = [tf.placeholder(part.dtype, part.shape, name=each) for part, each in zip(parts, names)]
@@ -296,5 +296,5 @@ def _placeholders(type_spec: Any, name: str | None) -> Any:
 
 
 def _op_name(*parts: str) -> str:
-    """Makes an op name from a component's path."""
+    """Make an op name from a component's path."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", "_".join(filter(None, parts))).strip("_") or "batch"

@@ -19,7 +19,7 @@ _MOST_PROCESSES = MOST_THREADS // LANES_EACH
 
 
 def check_processes(what: str, num_processes: Any, num_threads: int, towers: int = 1) -> int:
-    """Returns the number of worker processes for each tower; 0 for none.
+    """Return the number of worker processes for each tower; 0 for none.
 
     Raises:
       TypeError, ValueError: the number is invalid, or cannot be combined with another argument or used on this system.
@@ -43,7 +43,7 @@ def check_processes(what: str, num_processes: Any, num_threads: int, towers: int
 
 
 def check_in_processes(what: str, sources: Iterable[Any]) -> None:
-    """Checks that worker processes can read the sources. Warns of random generators that each of them would copy.
+    """Check that worker processes can read the sources. Warn of random generators that each of them would copy.
 
     Raises:
       TypeError: they have no random access, or cannot be moved to another process.
@@ -63,7 +63,7 @@ def check_in_processes(what: str, sources: Iterable[Any]) -> None:
 
 
 def threads_for(num_processes: int, num_threads: int) -> int:
-    """Returns the number of feed threads: enough to keep all worker processes busy."""
+    """Return the number of feed threads: enough to keep all worker processes busy."""
     return num_processes * LANES_EACH or num_threads
 
 

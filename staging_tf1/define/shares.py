@@ -38,7 +38,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(cluster: Cluster | None, share: str, towers: int) -> Parts:
-    """Returns the parts that the towers of this process get."""
+    """Return the parts that the towers of this process get."""
     if share == DYNAMIC:
         # Also without a cluster, so that the checkpoint is the same.
         return Parts(0, 1, 1, dealt=True)
@@ -50,7 +50,7 @@ def parts_of(cluster: Cluster | None, share: str, towers: int) -> Parts:
 
 
 def check_cluster(what: str, cluster: Any) -> Cluster | None:
-    """Returns the cluster; None for none, and for a cluster of one.
+    """Return the cluster; None for none, and for a cluster of one.
 
     Raises:
       TypeError: it is no `Cluster`.
@@ -69,7 +69,7 @@ def check_cluster(what: str, cluster: Any) -> Cluster | None:
 
 
 def check_own_device(what: str, device: str | None, cluster: Cluster | None) -> None:
-    """Raises ValueError if `device` is on another task: an area feeds the worker on whose task it is."""
+    """Raise ValueError if `device` is on another task: an area feeds the worker on whose task it is."""
     if device is None or cluster is None:
         return
     spec, own = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(cluster.own_device)
@@ -81,7 +81,7 @@ def check_own_device(what: str, device: str | None, cluster: Cluster | None) -> 
 
 
 def check_dealt(what: str, cluster: Cluster | None, towers: int, *, lockstep: bool) -> None:
-    """Checks what share="dynamic" does not support.
+    """Check what share="dynamic" does not support.
 
     Raises:
       ValueError: several devices, or lockstep.
@@ -104,7 +104,7 @@ def check_dealt(what: str, cluster: Cluster | None, towers: int, *, lockstep: bo
 
 
 def check_divisible(what: str, values: str, parts: Parts) -> None:
-    """Raises ClusterError for an input that cannot be divided among the workers."""
+    """Raise ClusterError for an input that cannot be divided among the workers."""
     if parts.dealt:
         raise ClusterError(
             f"{what} got share='dynamic' and {values}, which can only be read in order: the chief could not hand out "
@@ -119,7 +119,7 @@ def check_divisible(what: str, values: str, parts: Parts) -> None:
 
 
 def divided(source: Source | StreamSource, parts: Parts, what: str, *, saves_seed: bool) -> list[Source | StreamSource]:
-    """Returns what each tower of this process reads: a shard of a source, or the same stream.
+    """Return what each tower of this process reads: a shard of a source, or the same stream.
 
     Args:
       source: the input of all workers and towers.
@@ -161,7 +161,7 @@ def divided(source: Source | StreamSource, parts: Parts, what: str, *, saves_see
 
 
 def common_batches(source: Source | StreamSource, parts: Parts, what: str) -> int | None:
-    """Returns how many batches each part may have, so that all have the same number; None if there is no limit.
+    """Return how many batches each part may have, so that all have the same number; None if there is no limit.
 
     Warns of the batches that are left over.
     """
@@ -193,7 +193,7 @@ def _check_enough(source: Source, parts: Parts, what: str) -> None:
 
 
 def fingerprint_of(fingerprint: dict[str, int | str], parts: Parts) -> dict[str, int | str]:
-    """Returns what the checkpoint keeps of the source that the workers share, or of their own sources."""
+    """Return what the checkpoint keeps of the source that the workers share, or of their own sources."""
     if not parts.own_inputs:
         return fingerprint
     # The sources of the workers may differ in the rest.

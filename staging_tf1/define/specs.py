@@ -28,17 +28,17 @@ _ABSENT = "-"
 
 
 def of_tensors(values: Any) -> Any:
-    """Returns the specs of a nest of tensors, variables and values that convert to tensors."""
+    """Return the specs of a nest of tensors, variables and values that convert to tensors."""
     return map_structure(_of_value, values)
 
 
 def of_dataset(dataset: Any) -> Any:
-    """Returns the specs of a `tf.data.Dataset`'s elements."""
+    """Return the specs of a `tf.data.Dataset`'s elements."""
     return dataset.element_spec
 
 
 def of_source(source: Source | StreamSource, spec: Any) -> Any:
-    """Returns the specs of a source's batches as the graph sees them: parsed, if the graph parses them."""
+    """Return the specs of a source's batches as the graph sees them: parsed, if the graph parses them."""
     if source.features is None:
         return map_structure(as_type_spec, spec)
     with tf.Graph().as_default():  # not the caller's: parse_example makes ops
@@ -47,7 +47,7 @@ def of_source(source: Source | StreamSource, spec: Any) -> Any:
 
 
 def as_type_spec(leaf: Any) -> Any:
-    """Returns the `tf.TypeSpec` of one component of a source."""
+    """Return the `tf.TypeSpec` of one component of a source."""
     dtype = as_tf_dtype(leaf.dtype)
     if isinstance(leaf, SparseSpec):
         return tf.SparseTensorSpec(leaf.shape, dtype)
@@ -57,7 +57,7 @@ def as_type_spec(leaf: Any) -> Any:
 
 
 def as_tf_dtype(dtype: Any) -> Any:
-    """Converts a numpy dtype to TensorFlow's; `object` is strings.
+    """Convert a numpy dtype to TensorFlow's; `object` is strings.
 
     Raises:
       SpecError: the installed TensorFlow lacks the dtype.
@@ -80,7 +80,7 @@ def can_be_split(dtype: np.dtype[Any]) -> bool:
 
 
 def element_bytes(components: Any, batch_size: int | None) -> int | None:
-    """Returns the bytes of one element; None if the specs do not determine it.
+    """Return the bytes of one element; None if the specs do not determine it.
 
     Args:
       components: a nest of specs.
@@ -91,7 +91,7 @@ def element_bytes(components: Any, batch_size: int | None) -> int | None:
 
 
 def narrowed(spec: Any, declared: Any) -> Any:
-    """Returns a source's spec with the sizes that `declared` adds to its sparse and ragged components.
+    """Return a source's spec with the sizes that `declared` adds to its sparse and ragged components.
 
     No op can check these sizes, so the check of each batch does. Conflicts are left to `with_declared`.
     """
@@ -142,7 +142,7 @@ def _of_value(leaf: Any) -> Any:
 
 
 def with_declared(components: Any, spec: Any, what: str) -> Any:
-    """Returns the specs of the values, with the shapes that `spec` declares.
+    """Return the specs of the values, with the shapes that `spec` declares.
 
     Args:
       components: a nest of specs, those of the values.
@@ -222,7 +222,7 @@ def _table(rows: list[tuple[str, str, str, str]]) -> str:
 
 
 def with_casts(components: Any, cast: Any, what: str) -> Any:
-    """Returns the specs with the dtypes that `cast` names.
+    """Return the specs with the dtypes that `cast` names.
 
     Args:
       components: a nest of specs.

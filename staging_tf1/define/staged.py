@@ -84,7 +84,7 @@ def staged(
     share: str = "static",
     name: str | None = None,
 ) -> Any:
-    """Stages `values` and returns prefetched tensors of the same structure.
+    """Stage `values` and return prefetched tensors of the same structure.
 
     A feed thread puts batches into a `StagingArea` while the step runs; the returned tensors take them out. A run takes
     a batch only if it fetches something that depends on them. After the last batch it raises
@@ -206,7 +206,7 @@ def staged(
 
 
 def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Options) -> list[Any]:
-    """Makes the ops and registers the pipeline; returns the structure of staged tensors of each tower."""
+    """Make the ops and register the pipeline; return the structure of staged tensors of each tower."""
     first = inputs[0]
     position: Position | None = None
     if options.share == DYNAMIC:
@@ -339,7 +339,7 @@ def _check_resume(options: _Options, inputs: Sequence[TowerInput], what: str) ->
 
 
 def _fit(options: _Options, inputs: Sequence[TowerInput], what: str) -> int:
-    """Returns the capacity that fits into the memory limit."""
+    """Return the capacity that fits into the memory limit."""
     limit = options.memory_limit
     if limit == 0:
         return options.capacity

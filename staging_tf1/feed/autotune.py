@@ -72,12 +72,12 @@ class Observation(NamedTuple):
         return self.batches / self.secs
 
     def threads(self, spare: float) -> int:
-        """Returns how many threads hide the source behind the steps."""
+        """Return how many threads hide the source behind the steps."""
         step_secs = max((1 - self.waited) * self.secs / self.batches, 1e-6)
         return max(1, math.ceil(spare * self.source_secs / step_secs))
 
     def useful(self, cores: int) -> int:
-        """Returns how many threads have a core and the GIL when they need them."""
+        """Return how many threads have a core and the GIL when they need them."""
         if self.cores > _COMPUTES and self.source_secs < _SHORT_SECS:
             return 1
         shares = [self.cores / cores, self.lock_share or 0.0]
@@ -154,7 +154,7 @@ def _judge(state: State, observed: Observation) -> State:
 
 
 def most_threads(source: object, most: int) -> int:
-    """Returns how many threads AUTOTUNE may use for a source: the cores, or 16 if there are fewer.
+    """Return how many threads AUTOTUNE may use for a source: the cores, or 16 if there are fewer.
 
     Args:
       source: the source.
@@ -222,7 +222,7 @@ class _Tuned:
         producer.resize(1)
 
     def decide(self, figures: GetFigures, held: float | None) -> None:
-        """Decides the number from the figures of the gets and from `held`, the share of the time with a held GIL."""
+        """Decide the number from the figures of the gets and from `held`, the share of the time with a held GIL."""
         self._totals.append(self._now(figures))
         observed = self._observed(held)
         if observed is None:
@@ -246,7 +246,7 @@ class _Tuned:
         )
 
     def _observed(self, held: float | None) -> Observation | None:
-        """Returns what happened since the last change; None if too little has."""
+        """Return what happened since the last change; None if too little has."""
         totals, now = self._totals, self._totals[-1]
         while len(totals) > 2 and _is_enough(totals[1], now):
             totals.popleft()
@@ -272,7 +272,7 @@ def _is_enough(then: _Totals, now: _Totals) -> bool:
 
 
 def _waited_share(then: _Totals, now: _Totals) -> float:
-    """Returns the share of the time that steps waited."""
+    """Return the share of the time that steps waited."""
     if now.waited_secs is not None and then.waited_secs is not None:
         return min(1.0, max(0.0, now.waited_secs - then.waited_secs) / (now.at - then.at))
     # With deterministic ops no step may read the clock. A step that finds nothing waits; for how long is a guess.

@@ -53,7 +53,7 @@ class BatchReader:
         return self._reader is not None
 
     def next(self, state: ThreadState) -> Batch | None:
-        """Returns the next batch; None at the end. A skipped batch is counted in `state`.
+        """Return the next batch; None at the end. A skipped batch is counted in `state`.
 
         Raises:
           SourceError: the source raised what a session would take for the end of the data.
@@ -70,15 +70,15 @@ class BatchReader:
             return Batch(numbered.number, self._arrays(numbered, state))
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
-        """Counts a skipped batch; raises `error` if that exceeds the limit."""
+        """Count a skipped batch; raise `error` if that exceeds the limit."""
         self.skipped.skip(error)
         state.ignored += 1
 
     def stop(self) -> None:
-        """Ends a wait for batches that the chief has not handed out, as at the end of the data."""
+        """End a wait for batches that the chief has not handed out, as at the end of the data."""
 
     def stamp_of(self, number: int) -> int:
-        """Returns the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
+        """Return the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
@@ -168,7 +168,7 @@ class BatchReaders:
         self._streams: dict[int, StreamReader] = {}
 
     def for_threads(self) -> list[BatchReader]:
-        """Makes a reader for each producer. Of a shared input, each tower reads its own batches."""
+        """Make a reader for each producer. Of a shared input, each tower reads its own batches."""
         return [
             BatchReader(producer, self._reader_of_tower(producer, start), start)
             if producer.supply is None
@@ -177,7 +177,7 @@ class BatchReaders:
         ]
 
     def for_steps(self) -> list[BatchReader]:
-        """Makes a reader for each producer. Of a shared input, each tower reads whatever comes next."""
+        """Make a reader for each producer. Of a shared input, each tower reads whatever comes next."""
         return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
 
     def _reader_of_tower(self, producer: Producer, start: int) -> Reader | None:

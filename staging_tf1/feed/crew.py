@@ -27,7 +27,7 @@ class Crew:
         self._changed = threading.Condition()
 
     def admit(self, state: ThreadState) -> bool:
-        """Parks the calling thread until it is among those that work. Returns False if it is to end instead."""
+        """Park the calling thread until it is among those that work. Return False if it is to end instead."""
         if state.index < self.number:
             return True
         state.now(PARKED)
@@ -36,18 +36,18 @@ class Crew:
             return not self.ended
 
     def resize(self, number: int) -> None:
-        """Lets the first `number` threads work. Others park after their current batch."""
+        """Let the first `number` threads work. Others park after their current batch."""
         with self._changed:
             self.number = number
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Wakes the parked threads, which end. May be called twice."""
+        """Wake the parked threads, which end. May be called twice."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
 
     def wait_for_end(self, secs: float) -> bool:
-        """Waits for `end`, at most `secs` seconds. Returns whether it was called."""
+        """Wait for `end`, at most `secs` seconds. Return whether it was called."""
         with self._changed:
             return self._changed.wait_for(lambda: self.ended, secs)

@@ -33,7 +33,7 @@ class _InTask:
 
 
 def supplied(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> list[Start]:
-    """Returns `starts` with a supply, if the workers share the batches dynamically. The chief begins to deal."""
+    """Return `starts` with a supply, if the workers share the batches dynamically. The chief begins to deal."""
     position = pipeline.position
     if position is None or position.skip is None:
         return list(starts)

@@ -39,7 +39,7 @@ class Delivery:
         return self._stopping.is_set()
 
     def begin_to_stop(self) -> bool:
-        """Prevents further puts and releases. Returns False if they were already prevented."""
+        """Prevent further puts and release. Return False if they were already prevented."""
         if self._stopping.is_set():
             return False
         self._stopping.set()
@@ -50,11 +50,11 @@ class Delivery:
     # Called by the producers.
 
     def staged_one(self, tower: int) -> None:
-        """Counts a staged batch and releases the round that it completes."""
+        """Count a staged batch and release the round that it completes."""
         self._apply(lambda barrier: barrier.staged_one(tower))
 
     def producer_ended(self, tower: int) -> None:
-        """Closes the sink after its last producer. With several towers, the barrier decides when."""
+        """Close the sink after its last producer. With several towers, the barrier decides when."""
         if not self.sinks[tower].producer_ended():
             return
         if self.barrier is None:
@@ -64,7 +64,7 @@ class Delivery:
     # Called by the steps.
 
     def expect_towers(self, towers: frozenset[int]) -> None:
-        """Tells the barrier which towers the next step takes from. A step for some of the towers may run separately.
+        """Tell the barrier which towers the next step takes from. A step for some of the towers may run separately.
 
         Raises:
           tf.errors.OutOfRangeError: one of several towers has no batch left for a common step.
@@ -74,18 +74,18 @@ class Delivery:
             self._refuse_beyond_the_end(towers)
 
     def drain(self) -> None:
-        """Tells the barrier that reading stops."""
+        """Tell the barrier that reading stops."""
         if self.barrier is not None:
             # Whole rounds go on: a common step would take from the towers that have a batch, and lose it.
             self.barrier.drain()
 
     def note_taken(self, batches: list[int]) -> None:
-        """Tells the barrier how many batches were taken from each tower, after a failed step."""
+        """Tell the barrier how many batches were taken from each tower, after a failed step."""
         if self.barrier is not None:
             self.barrier.note_taken(batches)
 
     def warn_of_leftovers(self) -> None:
-        """Warns of staged batches that no whole round could use."""
+        """Warn of staged batches that no whole round could use."""
         withheld = self.barrier.withheld() if self.barrier is not None else []
         if not (any(withheld) and self.barrier is not None and self.barrier.over):
             return
@@ -97,7 +97,7 @@ class Delivery:
         )
 
     def _refuse_beyond_the_end(self, towers: frozenset[int]) -> None:
-        """Raises OutOfRangeError before a common step for which not all of `towers` have a batch. Takes nothing.
+        """Raise OutOfRangeError before a common step for which not all of `towers` have a batch. Take nothing.
 
         After failed steps that took only from some towers, a tower that has ended may have a batch left that the others
         cannot match. The step would take that batch, and wait for the others forever.
@@ -118,7 +118,7 @@ class Delivery:
             )
 
     def _apply(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
-        """Applies an event to the barrier, then releases what is due and closes what is finished."""
+        """Apply an event to the barrier, then release what is due and close what is finished."""
         if self.barrier is None:
             return
         # No tower may be closed between the decision to release its last batch and the release. Nothing in here waits

@@ -73,7 +73,7 @@ class GatedRuns:
         return self._pass(kind, self._run_before, fetches, feed_dict, options, run_metadata)
 
     def call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns `call`, which runs `fetches` past the session's `run`, as a run that waits in pauses."""
+        """Return `call`, which runs `fetches` past the session's `run`, as a run that waits in pauses."""
         return partial(self._pass, self._kinds.of(fetches, None) or _OTHER, call)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> _Kind | None:
@@ -152,7 +152,7 @@ class GatedRuns:
 
 
 def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
-    """Makes the runs of `session` stand still in each pause of the cluster. May be called again."""
+    """Make the runs of `session` stand still in each pause of the cluster. May be called again."""
     state = session_state_of(session)
     if state.gated is None:
         state.gated = GatedRuns(session, cluster)
@@ -161,6 +161,6 @@ def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
 
 
 def gated_runs(session: Any) -> GatedRuns | None:
-    """Returns what `gate_runs` has made; None outside a cluster."""
+    """Return what `gate_runs` has made; None outside a cluster."""
     found: GatedRuns | None = session_state_of(session).gated
     return found

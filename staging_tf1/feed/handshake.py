@@ -26,7 +26,7 @@ class FeederSide:
         self._held = 0
 
     def make_room(self, records: int) -> None:
-        """Lets the taker take until there is room for `records` more.
+        """Let the taker take until there is room for `records` more.
 
         Raises:
           SpecError: the queue is too small for batches of this size; the put would wait forever.
@@ -43,14 +43,14 @@ class FeederSide:
         self._held += records
 
     def serve_rest(self) -> None:
-        """Lets the taker take until a closed queue is empty, then ends the hand-shake."""
+        """Let the taker take until a closed queue is empty, then end the hand-shake."""
         self._held = int(self._size())
         while self._held:
             self._let_take()
         self._end()
 
     def wake(self) -> None:
-        """Wakes the feeder, so that it checks how much the queue holds. Does not block."""
+        """Wake the feeder, so that it checks how much the queue holds. Does not block."""
         if not self._wakes():
             self._wake()
 

@@ -15,12 +15,12 @@ from staging_tf1.graph.sync_tokens import sync_tokens_of
 
 
 def note_run(session: Any, *, continues: bool) -> None:
-    """Records whether the chief's `session` continues a run, or has begun one."""
+    """Record whether the chief's `session` continues a run, or has begun one."""
     session_state_of(session).continues_run = continues
 
 
 def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
-    """Returns each producer of this worker's pipelines with its first batch, and lets its steps count.
+    """Return each producer of this worker's pipelines with its first batch, and let its steps count.
 
     Raises:
       ClusterError: the chief does not answer in time, or has another pipeline.

@@ -56,7 +56,7 @@ class Producer:
     supply: Supply | None = None
 
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
-        """Returns the arrays of the source's batch `number`, in the order of the sink's placeholders.
+        """Return the arrays of the source's batch `number`, in the order of the sink's placeholders.
 
         Raises:
           SpecError: the batch does not fit the spec.
@@ -68,7 +68,7 @@ class Producer:
         return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Returns the number of records in what `arrays` returned; None if the rows of the first array are records."""
+        """Return the number of records in what `arrays` returned; None if the rows of the first array are records."""
         return self._conformer.records(arrays)
 
     @cached_property
@@ -136,10 +136,10 @@ class Pipeline:
 
 
 def pipelines_of(graph: Any) -> list[Pipeline]:
-    """Returns the pipelines that were built in `graph`, oldest first."""
+    """Return the pipelines that were built in `graph`, oldest first."""
     return list(state_of(graph).pipelines)
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
-    """Adds a pipeline to `pipelines_of(graph)`."""
+    """Add a pipeline to `pipelines_of(graph)`."""
     state_of(graph).pipelines.append(pipeline)

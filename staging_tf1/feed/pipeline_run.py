@@ -98,23 +98,23 @@ class PipelineRun:
         return self.delivery.sinks
 
     def states_of(self, tower: int) -> list[ThreadState]:
-        """Returns the states of the threads that fill one tower's sink."""
+        """Return the states of the threads that fill one tower's sink."""
         return [state for run in self.producers if run.producer.tower == tower for state in run.states]
 
     def threads_of(self, tower: int) -> int:
-        """Returns how many threads fill one tower's sink at present."""
+        """Return how many threads fill one tower's sink at present."""
         return sum(run.crew.number for run in self.producers if run.producer.tower == tower)
 
     def pools_of(self, tower: int) -> list[WorkerPool]:
-        """Returns the worker processes that make one tower's batches."""
+        """Return the worker processes that make one tower's batches."""
         return [run.pool for run in self.producers if run.producer.tower == tower and run.pool is not None]
 
     def stop(self) -> None:
-        """Wakes all waiting threads and ends their puts. What is staged can still be taken. Does not join threads."""
+        """Wake all waiting threads and end their puts. What is staged can still be taken. Does not join threads."""
         stop_all([self])
 
     def begin_to_stop(self) -> bool:
-        """Prevents further puts and releases. Returns False if they were already prevented."""
+        """Prevent further puts and release. Return False if they were already prevented."""
         if not self.delivery.begin_to_stop():
             return False
         for producer in self.producers:
@@ -122,7 +122,7 @@ class PipelineRun:
         return True
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins the feed threads. Returns the states of those still running after `deadline_secs`."""
+        """Join the feed threads. Return the states of those still running after `deadline_secs`."""
         end = time.perf_counter() + deadline_secs
         for state in self.states:
             # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
@@ -135,13 +135,13 @@ class PipelineRun:
         return any(begun != ended for begun, ended in (sink.puts() for sink in self.sinks))
 
     def drain(self) -> None:
-        """Stops reading from the sources. What has been read can still be taken, tower by tower."""
+        """Stop reading from the sources. What has been read can still be taken, tower by tower."""
         for producer in self.producers:
             producer.finish()
         self.delivery.drain()
 
     def repair(self) -> None:
-        """Restores what a failed step has lost. Must be called between two steps."""
+        """Restore what a failed step has lost. Must be called between two steps."""
         repair_all([self])
 
     def _guarded(self, producer: ProducerRun, state: ThreadState) -> None:
@@ -168,7 +168,7 @@ class PipelineRun:
         self._stop_with_others()
 
     def _report(self, coord: Any, error: BaseException) -> None:
-        """Requests a stop because of `error`."""
+        """Request a stop because of `error`."""
         try:
             # As a tuple, because the coordinator cannot find the traceback outside an `except` block.
             coord.request_stop((type(error), error, error.__traceback__))
@@ -187,7 +187,7 @@ class PipelineRun:
         self._stop_with_others()
 
     def _stop_with_others(self) -> None:
-        """Stops all pipelines of the coordinator; without one, only this pipeline."""
+        """Stop all pipelines of the coordinator; without one, only this pipeline."""
         stop_all([run for run in self._canceller.runs if run is self or run._coord is self._coord is not None])
 
     def _session_is_gone(self, error: BaseException) -> bool:
@@ -196,33 +196,33 @@ class PipelineRun:
 
 
 def follow_runs(graph: Any, follow: Follow | None) -> None:
-    """Calls `follow` for each pipeline of `graph` that starts from now on; None ends that."""
+    """Call `follow` for each pipeline of `graph` that starts from now on; None ends that."""
     state_of(graph).followed_by = follow
 
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
-    """Returns the run of `pipeline` in `session`; None if it was not started there."""
+    """Return the run of `pipeline` in `session`; None if it was not started there."""
     run: PipelineRun | None = session_state_of(session).runs.get(pipeline)
     return run
 
 
 def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
-    """Returns the runs of those of `pipelines` that were started in `session`."""
+    """Return the runs of those of `pipelines` that were started in `session`."""
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
 
 
 def forget(run: PipelineRun) -> None:
-    """Lets the pipeline of a run that has ended be started again in its session."""
+    """Let the pipeline of a run that has ended be started again in its session."""
     session_state_of(run.session).runs.pop(run.pipeline, None)
 
 
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
-    """Returns the runs of `pipeline` in all sessions of its graph that have not been freed."""
+    """Return the runs of `pipeline` in all sessions of its graph that have not been freed."""
     return [run for run in list(state_of(graph).pipeline_runs) if run.pipeline is pipeline]
 
 
 def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:
-    """Ends the puts of `pipelines` in earlier sessions on the server of `session`. Call it before areas are cleared.
+    """End the puts of `pipelines` in earlier sessions on the server of `session`. Call it before areas are cleared.
 
     A server keeps areas between sessions. If the start of a session fails, MonitoredSession creates another one without
     closing it. Its feed threads still run, and a put that ends later would leave its batch in the new session's area.
@@ -249,7 +249,7 @@ def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:
 
 
 def stop_all(runs: Sequence[PipelineRun]) -> None:
-    """Stops several runs, with one `Session.run` for all that were started together."""
+    """Stop several runs, with one `Session.run` for all that were started together."""
     for canceller in {id(run._canceller): run._canceller for run in runs}.values():
         # Of two threads that stop the same runs, one stops all of them.
         with canceller.stopping:
@@ -262,7 +262,7 @@ def stop_all(runs: Sequence[PipelineRun]) -> None:
 
 
 def repair_all(runs: Sequence[PipelineRun]) -> None:
-    """Restores what a failed step has lost in all `runs` of one session. Must be called between two steps."""
+    """Restore what a failed step has lost in all `runs` of one session. Must be called between two steps."""
     # In a run that is stopping, nothing waits for a slot.
     runs = [run for run in runs if not run.delivery.stopping]
     if not runs:

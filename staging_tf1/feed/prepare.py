@@ -32,7 +32,7 @@ class Prepared:
 
 
 def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
-    """Prepares those of `pipelines` that are neither running nor prepared in `session`. All must be started next."""
+    """Prepare those of `pipelines` that are neither running nor prepared in `session`. All must be started next."""
     of_session = session_state_of(session)
     with of_session.lock:
         new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
@@ -60,7 +60,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
 
 
 def _check_clock(pipelines: Sequence[Pipeline]) -> None:
-    """Raises BuildError if steps would read the clock, but deterministic ops have been enabled since."""
+    """Raise BuildError if steps would read the clock, but deterministic ops have been enabled since."""
     timed = [pipeline for pipeline in pipelines if any(sink.stats.reads_clock for sink in pipeline.sinks)]
     if timed and deterministic_ops():
         raise BuildError(
@@ -72,7 +72,7 @@ def _check_clock(pipelines: Sequence[Pipeline]) -> None:
 
 
 def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
-    """Returns where each pipeline begins: in a cluster, as the chief says."""
+    """Return where each pipeline begins: in a cluster, as the chief says."""
     alone = [pipeline for pipeline in pipelines if pipeline.cluster is None]
     starts = dict(zip(alone, resume_points(alone, session), strict=True))
     shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None]
@@ -87,6 +87,6 @@ def is_prepared(pipeline: Pipeline, session: Any) -> bool:
 
 
 def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
-    """Removes and returns what `pipeline` needs to start."""
+    """Remove and return what `pipeline` needs to start."""
     found: Prepared = session_state_of(session).prepared.pop(pipeline)
     return found

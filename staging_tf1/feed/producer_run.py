@@ -54,7 +54,7 @@ class ProducerRun:
             self.on_failed_step.append(self._handshake.wake)
 
     def stop(self) -> None:
-        """Wakes the threads that wait for earlier batches, and the parked ones."""
+        """Wake the threads that wait for earlier batches, and the parked ones."""
         self.crew.end()
         self._sequencer.stop()
         self._rotation.stop()
@@ -63,7 +63,7 @@ class ProducerRun:
             self.pool.stop()
 
     def finish(self) -> None:
-        """Makes the threads end after their current batch, as at the end of the source."""
+        """Make the threads end after their current batch, as at the end of the source."""
         if self.producer.chained:
             # The pipeline that it takes from ends and closes its queue. What that queue holds must still be delivered.
             return
@@ -73,14 +73,14 @@ class ProducerRun:
         self._batches.stop()
 
     def resize(self, number: int) -> None:
-        """Lets the first `number` threads work."""
+        """Let the first `number` threads work."""
         self.crew.resize(number)
         on_number = self.states[0].on_number
         if on_number is not None:
             on_number(number)
 
     def feed(self, state: ThreadState) -> None:
-        """Delivers batches until the end of the data, or until the pipeline stops."""
+        """Deliver batches until the end of the data, or until the pipeline stops."""
         with self._lock:
             self._feeding += 1
         try:
@@ -91,7 +91,7 @@ class ProducerRun:
             self._end_workers()
 
     def _end_workers(self) -> None:
-        """Ends the worker processes after the last thread."""
+        """End the worker processes after the last thread."""
         with self._lock:
             self._feeding -= 1
             self._left += 1
@@ -170,7 +170,7 @@ class ProducerRun:
         return self._rotation.at(round, self.producer.tower)
 
     def _put_computed(self, state: ThreadState) -> bool:
-        """Puts the next batch that is not skipped. Returns False at the end.
+        """Put the next batch that is not skipped. Return False at the end.
 
         A bad batch is skipped within the rotation. Otherwise its tower would fall behind the others, until they waited
         for it with full areas.

@@ -49,7 +49,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
     def create_threads(
         self, sess: Any, coord: Any | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """Creates the feed threads for `sess`, like `tf.train.QueueRunner.create_threads`.
+        """Create the feed threads for `sess`, like `tf.train.QueueRunner.create_threads`.
 
         Returns:
           The threads; an empty list if the session already has them.
@@ -81,7 +81,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
 
 
 def register(pipeline: Pipeline) -> None:
-    """Registers `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
+    """Register `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
     graph = tf.get_default_graph()
     _warn_if_built_before(graph, pipeline)
     add_pipeline(graph, pipeline)
@@ -91,7 +91,7 @@ def register(pipeline: Pipeline) -> None:
 
 
 def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
-    """Warns if the cell of a notebook that builds `pipeline` has built another one in an earlier run."""
+    """Warn if the cell of a notebook that builds `pipeline` has built another one in an earlier run."""
     run = pipeline.made_at.run
     runs = [(built, built.made_at.run) for built in pipelines_of(graph)]
     if run is None or any(earlier == run for _, earlier in runs):  # one warning for each run
@@ -110,7 +110,7 @@ def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
 
 
 def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
-    """Returns the runner that starts the threads of a pipeline of `graph`."""
+    """Return the runner that starts the threads of a pipeline of `graph`."""
     runner: PipelineRunner = state_of(graph).runners[pipeline]
     return runner
 
@@ -122,7 +122,7 @@ def is_chained(put: Any) -> bool:
 
 
 def start_together(graph: Any, together: bool) -> None:
-    """Sets whether all pipelines of `graph` start together, as in a MonitoredSession."""
+    """Set whether all pipelines of `graph` start together, as in a MonitoredSession."""
     state_of(graph).starts_together = together
 
 
@@ -132,7 +132,7 @@ def are_started_together(graph: Any) -> bool:
 
 
 def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
-    """Prepares `pipeline` for one start in `session`.
+    """Prepare `pipeline` for one start in `session`.
 
     Raises:
       UninitializedError: variables are uninitialized; the message lists them.
@@ -149,7 +149,7 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
 
 
 def check_initialized(session: Any, what: object) -> None:
-    """Raises UninitializedError if a variable of the session's graph is uninitialized."""
+    """Raise UninitializedError if a variable of the session's graph is uninitialized."""
     names = uninitialized_names(session.graph)
     if names is None:
         return

@@ -44,7 +44,7 @@ class Reader(Protocol):
     """What a feed thread takes batches from."""
 
     def take(self, skip: Skip = _raise) -> Numbered | None:
-        """Returns the next batch, in arrays of its own, or None at the end. Thread-safe.
+        """Return the next batch, in arrays of its own, or None at the end. Thread-safe.
 
         Args:
           skip: called with the exception of a bad batch that is skipped without a number of its own.
@@ -78,7 +78,7 @@ def draw(source: Source, index: int) -> None:
 
 
 def read_batch(source: Source, rule: SkipRule, index: int) -> Numbered:
-    """Returns batch `index` of a random-access source, in arrays of its own."""
+    """Return batch `index` of a random-access source, in arrays of its own."""
     try:
         with naming_batch(index):
             return Numbered(index, _given_away(source, source.batch(index)))
@@ -170,7 +170,7 @@ class RotationReader:
         return None if numbered is None else numbered._replace(number=number)
 
     def _fault(self, number: int, numbered: Numbered) -> BaseException | None:
-        """Returns the exception for which the batch is skipped, if any."""
+        """Return the exception for which the batch is skipped, if any."""
         if numbered.error is not None or not self._rule.types:
             return numbered.error
         try:
@@ -181,12 +181,12 @@ class RotationReader:
 
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:
-    """Returns the batch in arrays that the source will not write to again."""
+    """Return the batch in arrays that the source will not write to again."""
     return batch if source.gives_away else owned(batch)
 
 
 def owned(batch: Any) -> Any:
-    """Returns the batch in arrays that nothing else can write to, aligned so that TensorFlow does not copy them again.
+    """Return the batch in arrays that nothing else can write to, aligned so that TensorFlow does not copy them again.
 
     TensorFlow uses a fed numpy array in place if it starts on a 64-byte boundary, and copies it otherwise. A source
     that reuses its buffer would sometimes change a batch that is already staged.

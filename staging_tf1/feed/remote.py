@@ -85,7 +85,7 @@ class RemoteSource(Source):
 
 
 def with_workers(starts: Sequence[Start]) -> list[Start]:
-    """Returns `starts`, with a remote source for each producer that has worker processes. The first batch starts them.
+    """Return `starts`, with a remote source for each producer that has worker processes. The first batch starts them.
 
     The sources of one pipeline are shipped together, so workers share the memory that sources share.
     """
@@ -102,12 +102,12 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
 
 
 def traced_of(producer: Producer) -> list[ThreadState]:
-    """Returns the record of what a producer's worker processes do, for a timeline; none if threads make its batches."""
+    """Return the record of what a producer's worker processes do, for a timeline; none if threads make its batches."""
     return [producer.source.traced] if isinstance(producer.source, RemoteSource) else []
 
 
 def pool_of(producer: Producer) -> WorkerPool | None:
-    """Returns the workers of a producer in its session; None if threads make its batches."""
+    """Return the workers of a producer in its session; None if threads make its batches."""
     return producer.source.pool if isinstance(producer.source, RemoteSource) else None
 
 

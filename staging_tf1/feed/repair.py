@@ -19,7 +19,7 @@ _PATIENCE_SECS = 0.005
 
 
 def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session: Any) -> list[int]:
-    """Gives lost slots back, between two steps. Returns how many there were, for each sink.
+    """Give lost slots back, between two steps. Return how many there were, for each sink.
 
     If a running put is so slow that its slot looks lost, the area holds one element more than its capacity until the
     next repair takes the slot away again.
@@ -48,7 +48,7 @@ def _repair_sink(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple
 
 
 def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: Any) -> list[int]:
-    """Releases elements that were staged in a step that failed before their release. Returns how many, for each sink.
+    """Release elements that were staged in a step that failed before their release. Return how many, for each sink.
 
     Only for lockstep, where no put is running between two steps.
 
@@ -67,7 +67,7 @@ def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: A
 
 
 def take_away(ops: Repair, session: Any) -> None:
-    """Removes one free slot, if there is one."""
+    """Remove one free slot, if there is one."""
     try:
         run_unwrapped(session, ops.take_away, options=tf.RunOptions(timeout_in_ms=int(1000 * _PATIENCE_SECS)))
     except tf.errors.DeadlineExceededError:

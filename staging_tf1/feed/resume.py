@@ -107,7 +107,7 @@ class _Resumption:
         self.to_store: tuple[list[Any], dict[Any, Any]] | None = None
 
     def resume(self, values: Sequence[Any]) -> None:
-        """Finds the starts from what the variables hold."""
+        """Find the starts from what the variables hold."""
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
         held = position.parsed(values)
         saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
@@ -130,7 +130,7 @@ class _Resumption:
         self.starts = list(zip(producers, position.starts(positions), strict=True))
 
     def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
-        """Returns what the variable of the positions must hold, for `present`, the fingerprint of now."""
+        """Return what the variable of the positions must hold, for `present`, the fingerprint of now."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
         in_rotation = any(producer.source is None or producer.in_rotation for producer in producers)
@@ -145,7 +145,7 @@ class _Resumption:
         return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, tower_range))
 
     def follow(self, values: Sequence[Any]) -> None:
-        """Finds the starts from what the chief has stored."""
+        """Find the starts from what the chief has stored."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         saved = position.parsed(values)
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)
@@ -168,7 +168,7 @@ class _Resumption:
 
 
 def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
-    """Warns that a restored run repeats batches, because a source has no position.
+    """Warn that a restored run repeats batches, because a source has no position.
 
     This is no error: for generators that draw batches at random, it does not matter where they begin.
     """
@@ -187,7 +187,7 @@ def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
 
 
 def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> None:
-    """Computes and drops the batches that earlier runs consumed, of a graph-computed input with bad batches.
+    """Compute and drop the batches that earlier runs consumed, of a graph-computed input with bad batches.
 
     A bad batch has no number there, so the position counts the good ones, and computing them one at a time is the only
     way to find as many. `Dataset.skip` fails at a bad element, and starts counting again after it. The bad batches in
@@ -300,7 +300,7 @@ class _Before:
 
 
 def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, length: int) -> _Before:
-    """Returns what one tower would have saved that reads the whole source, in place of dynamic shares.
+    """Return what one tower would have saved that reads the whole source, in place of dynamic shares.
 
     Args:
       before: what the checkpoint holds.

@@ -23,7 +23,7 @@ class Sequencer:
 
     @contextmanager
     def at(self, number: int) -> Iterator[None]:
-        """Waits until all smaller numbers have gone through. The body runs alone.
+        """Wait until all smaller numbers have gone through. The body runs alone.
 
         Raises:
           Stopped: `stop` was called.
@@ -40,7 +40,7 @@ class Sequencer:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wakes every waiting thread with `Stopped`."""
+        """Wake every waiting thread with `Stopped`."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -59,9 +59,9 @@ class Rotation:
         self._sequencer = Sequencer(first)
 
     def at(self, round: int, tower: int) -> AbstractContextManager[None]:
-        """Waits for the turn of `tower` in `round`. The body runs alone."""
+        """Wait for the turn of `tower` in `round`. The body runs alone."""
         return self._sequencer.at(round * self.towers + tower)
 
     def stop(self) -> None:
-        """Wakes every waiting tower with `Stopped`."""
+        """Wake every waiting tower with `Stopped`."""
         self._sequencer.stop()

@@ -35,7 +35,7 @@ class Canceller:
         self.runs: list[Any] = []
 
     def cancel(self, sinks: Sequence[SinkRun]) -> None:
-        """Ends the puts and wakes waiting threads. What has been put can still be taken."""
+        """End the puts and wake waiting threads. What has been put can still be taken."""
         if not sinks:
             return
         waiting = max(sink.refuse_puts() for sink in sinks)
@@ -78,7 +78,7 @@ class SinkRun:
         self._release: Callable[..., Any] | None = None
 
     def put(self, *arrays: Any, stamp: int = 1) -> None:
-        """Puts one batch with its stamp. Waits for room.
+        """Put one batch with its stamp. Wait for room.
 
         Raises:
           Stopped: the sink was cancelled.
@@ -105,7 +105,7 @@ class SinkRun:
             self._stamps.append(stamp)
 
     def _begin(self) -> bool:
-        """Begins a put, unless the cluster stands still. Returns whether it has."""
+        """Begin a put, unless the cluster stands still. Return whether it has."""
         with self._lock:
             if self._cancelled:
                 raise Stopped
@@ -129,12 +129,12 @@ class SinkRun:
             return self._put
 
     def puts(self) -> tuple[int, int]:
-        """Returns how many puts have begun, and how many have ended."""
+        """Return how many puts have begun, and how many have ended."""
         with self._lock:
             return self.begun, self.ended
 
     def release(self, batches: int) -> None:
-        """Lets `batches` staged elements be taken."""
+        """Let `batches` staged elements be taken."""
         with self._making:
             if self._release is None:
                 self._release = _quick(self._session, [self.sink.release], self._stamp)
@@ -142,13 +142,13 @@ class SinkRun:
             self._release(*([np.array(self._stamps.popleft(), np.int64)] if self._stamps is not None else ()))
 
     def producer_ended(self) -> bool:
-        """Counts a producer that has delivered its last batch. Returns True for the last producer."""
+        """Count a producer that has delivered its last batch. Return True for the last producer."""
         with self._lock:
             self._open_producers -= 1
             return self._open_producers == 0
 
     def close(self) -> None:
-        """Ends the data: takers drain what is left. Does nothing the second time, when TensorFlow would raise."""
+        """End the data: takers drain what is left. Do nothing the second time, when TensorFlow would raise."""
         with self._lock:
             if self._closed:
                 return
@@ -166,7 +166,7 @@ class SinkRun:
         return self._cancelled
 
     def refuse_puts(self) -> int:
-        """Prevents further puts. Returns how many are running and need a slot to end."""
+        """Prevent further puts. Return how many are running and need a slot to end."""
         with self._lock:
             self._cancelled = True
             return 0 if self.sink.repair is None else self.begun - self.ended

@@ -24,7 +24,7 @@ NONE_SKIPPED = SkipRule()
 
 
 def skip_rule(types: Any, most: Any, what: str) -> SkipRule:
-    """Checks the arguments `ignored_exception_types` and `max_ignored`.
+    """Check the arguments `ignored_exception_types` and `max_ignored`.
 
     Raises:
       TypeError, ValueError: they are not exception classes, or not a number.
@@ -54,7 +54,7 @@ class SkipCounter:
         self._lock = threading.Lock()
 
     def skip(self, error: BaseException) -> None:
-        """Counts one skipped batch; raises `error` instead if that exceeds the limit."""
+        """Count one skipped batch; raise `error` instead if that exceeds the limit."""
         with self._lock:
             if self._most is not None and self.count >= self._most:
                 raise error

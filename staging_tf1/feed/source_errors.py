@@ -63,7 +63,7 @@ def _not_the_end(owner: str, error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Returns the text of an exception, even if its own code fails."""
+    """Return the text of an exception, even if its own code fails."""
     try:
         return str(error)
     except Exception as failure:

@@ -39,16 +39,16 @@ class Supply(Protocol):
     """Tells the feed threads of one producer which batches to read. Thread-safe."""
 
     def next(self) -> Named | None:
-        """Returns the next batch to read; None at the end. May wait until the chief hands out more."""
+        """Return the next batch to read; None at the end. May wait until the chief hands out more."""
 
     def skip(self, batch: int) -> None:
-        """Acknowledges a bad batch, which no step will."""
+        """Acknowledge a bad batch, which no step will."""
 
     def step_failed(self) -> None:
         """Called after a failed step, which may have consumed a batch without acknowledging it."""
 
     def stop(self) -> None:
-        """Ends all waits. `next` returns None from then on."""
+        """End all waits. `next` returns None from then on."""
 
 
 class LocalSupply:
@@ -88,11 +88,11 @@ class Pace:
         self._taken: deque[float] = deque()
 
     def took(self, now: float) -> None:
-        """Records that a batch was taken."""
+        """Record that a batch was taken."""
         self._taken.append(now)
 
     def ahead(self, now: float) -> int:
-        """Returns the number, at least 1."""
+        """Return the number, at least 1."""
         while self._taken and self._taken[0] < now - 2:
             self._taken.popleft()
         return max(1, min(len(self._taken) // 2, _MOST_AHEAD))
@@ -182,7 +182,7 @@ class LeasedSupply:
         self._stopped.set()
 
     def give_back(self) -> None:
-        """Gives the batches that this worker has not consumed to the others. It must run no further step."""
+        """Give the batches that this worker has not consumed to the others. It must run no further step."""
         self._stopped.set()
         with self._lock:
             if self._has_given_back:
@@ -195,7 +195,7 @@ class LeasedSupply:
                 logging.vlog(1, "%s could not give its batches back: %s", self._worker, error)
 
     def _prepare(self, now: float) -> None:
-        """Asks for more batches in time, and takes those that have come. Does not wait."""
+        """Ask for more batches in time, and take those that have come. Does not wait."""
         try:
             self._ask(now)
             if self._asked > self._given and now - self._read_at > _POLL_SECS:
@@ -229,7 +229,7 @@ class LeasedSupply:
         return entries
 
     def _take(self, entries: Mapping[str, Any]) -> Lease | None:
-        """Takes the batches that were given since the last call. Returns the lease."""
+        """Take the batches that were given since the last call. Return the lease."""
         if entries.get(self._names.ask(self._worker), {}).get("token") != self._fence_key:
             # An earlier session, whose start failed, was closed late and has overwritten the request.
             self._asked = self._given
@@ -244,7 +244,7 @@ class LeasedSupply:
         return lease
 
     def _is_over(self) -> bool:
-        """Looks for batches once, and waits a little if there are none. Returns whether all are acknowledged."""
+        """Look for batches once, and wait a little if there are none. Return whether all are acknowledged."""
         try:
             self._ask(self._now())
             entries = self._read()
@@ -287,7 +287,7 @@ class LeasedSupply:
             ) from error
 
     def _find_lost(self, lease: Lease) -> None:
-        """Supplies again what failed steps have taken and not acknowledged. Otherwise all workers would wait for it."""
+        """Supply again what failed steps have taken and not acknowledged. Otherwise all workers would wait for it."""
         try:
             staged, acked = self._look()
         except tf.errors.OpError:

@@ -46,7 +46,7 @@ class SyncPause:
         return self._cluster.member.gate.closed_secs > _WAITS_SECS
 
     def saved_instead(self) -> dict[Any, Any]:
-        """Returns the tensors of the position that savers write, with the values for the checkpoint.
+        """Return the tensors of the position that savers write, with the values for the checkpoint.
 
         Some workers may have made a step more than others. While the round of that step is not complete, its gradients
         are not in the model. The optimizer may also have taken them for the round before, and dropped those of another

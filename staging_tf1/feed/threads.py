@@ -67,12 +67,12 @@ class ThreadState:
     nbytes: int = 0
 
     def has_read(self, arrays: list[np.ndarray[Any, Any]] | None) -> None:
-        """Notes the size of a batch, for a timeline; None is a batch that is skipped."""
+        """Note the size of a batch, for a timeline; None is a batch that is skipped."""
         if self.on_left is not None:
             self.nbytes = sum(_bytes_of(array) for array in arrays or ())
 
     def count(self, arrays: list[np.ndarray[Any, Any]], records: int | None = None) -> None:
-        """Counts a batch that was delivered; its strings are `bytes` objects.
+        """Count a batch that was delivered; its strings are `bytes` objects.
 
         `records` is how many records it has. None takes the rows of the first array.
         """
@@ -87,12 +87,12 @@ class ThreadState:
                 self.string_bytes += size
 
     def enter_source(self) -> float | None:
-        """Enters the source; returns what `leave_source` needs."""
+        """Enter the source; return what `leave_source` needs."""
         self.now(WAITING_FOR_SOURCE)
         return None if self.batches % _MEASURED_ONE_IN else time.thread_time()
 
     def leave_source(self, cpu_began: float | None, doing: str) -> None:
-        """Counts the time in the source, and enters the state `doing`."""
+        """Count the time in the source, and enter the state `doing`."""
         cpu_ended = None if cpu_began is None else time.thread_time()
         lasted = self.now(doing)
         self.last_in_source = (self.since - lasted, self.since)
@@ -114,7 +114,7 @@ class ThreadState:
         return self.measured_cpu_secs / self.measured_secs if self.measured_secs else 0.0
 
     def now(self, doing: str) -> float:
-        """Enters the state `doing`; returns the seconds that the one before it lasted."""
+        """Enter the state `doing`; return the seconds that the one before it lasted."""
         at = time.perf_counter()
         lasted = at - self.since
         if self.on_left is not None:

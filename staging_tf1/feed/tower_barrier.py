@@ -45,13 +45,13 @@ class TowerBarrier:
         self._lock = threading.Lock()
 
     def staged_one(self, tower: int) -> list[tuple[int, int]]:
-        """Counts a batch that `tower` staged. Returns the (tower, batches) to release."""
+        """Count a batch that `tower` staged. Return the (tower, batches) to release."""
         with self._lock:
             self._towers[tower].staged += 1
             return self._due()
 
     def end(self, tower: int) -> list[tuple[int, int]]:
-        """Records that `tower` will stage no more. Returns the (tower, batches) to release."""
+        """Record that `tower` will stage no more. Return the (tower, batches) to release."""
         with self._lock:
             self._towers[tower].ended = True
             # The waiting step may take only from other towers.
@@ -60,7 +60,7 @@ class TowerBarrier:
             return self._due()
 
     def expect(self, alone: bool) -> list[tuple[int, int]]:
-        """Records whether the next step takes only from some towers. Returns the (tower, batches) to release."""
+        """Record whether the next step takes only from some towers. Return the (tower, batches) to release."""
         with self._lock:
             self._expects_alone = alone
             if alone and (self._draining or any(tower.ended for tower in self._towers)):
@@ -68,17 +68,17 @@ class TowerBarrier:
             return self._due()
 
     def drain(self) -> None:
-        """Records that every tower will end soon. Whole rounds continue until a step takes only from some towers."""
+        """Record that every tower will end soon. Whole rounds continue until a step takes only from some towers."""
         with self._lock:
             self._draining = True
 
     def note_taken(self, batches: Sequence[int]) -> None:
-        """Records how many batches have been taken from each tower, after a failed step."""
+        """Record how many batches have been taken from each tower, after a failed step."""
         with self._lock:
             self._uneven = len(set(batches)) > 1
 
     def rescue(self) -> list[tuple[int, int]]:
-        """Returns the (tower, batches) to release at the end, so that no common step waits for them forever.
+        """Return the (tower, batches) to release at the end, so that no common step waits for them forever.
 
         After failed steps that took only from some towers, the last common step needs more than the last whole round.
         It finds a batch of one tower, and would wait forever for a batch that is withheld from another.
@@ -91,7 +91,7 @@ class TowerBarrier:
             return self._due()
 
     def to_close(self) -> list[int]:
-        """Returns the towers that have released their last batch, each once."""
+        """Return the towers that have released their last batch, each once."""
         with self._lock:
             done = [
                 number
@@ -103,7 +103,7 @@ class TowerBarrier:
             return done
 
     def withheld(self) -> list[int]:
-        """Returns, for each tower, the number of staged batches that are not released."""
+        """Return, for each tower, the number of staged batches that are not released."""
         with self._lock:
             return [tower.staged - tower.released for tower in self._towers]
 

@@ -36,7 +36,7 @@ class Acked:
 
     @classmethod
     def first(cls, batches: int, window: int = WINDOW) -> Acked:
-        """Returns the state in which only the first `batches` have been acknowledged."""
+        """Return the state in which only the first `batches` have been acknowledged."""
         return cls(batches + (np.arange(window) - batches) % window)
 
     @property
@@ -66,7 +66,7 @@ class Acked:
         return bool(self.cells[batch % self.cells.size] > batch)
 
     def unacked(self, end: int) -> list[int]:
-        """Returns the batches before `end` that are not acknowledged, in order."""
+        """Return the batches before `end` that are not acknowledged, in order."""
         unacked = []
         late = self.cells[self.cells < end]
         while late.size:

@@ -80,7 +80,7 @@ class BaseStagingArea:
         memory_limit: int = 0,
         shared_name: str | None = None,
     ) -> _Area:
-        """Builds an area for elements like `tensors`: with their dtypes, static shapes and, for a dict, names.
+        """Build an area for elements like `tensors`: with their dtypes, static shapes and, for a dict, names.
 
         Args:
           tensors: a tensor, variable, numpy array or `tf.TensorSpec`; or a list, tuple or dict of them. The components
@@ -133,19 +133,19 @@ class BaseStagingArea:
         return self._declared.memory_limit
 
     def size(self, name: str | None = None) -> Any:
-        """Returns the number of elements in the area, an int32 scalar. Runs on the area's device in any scope."""
+        """Return the number of elements in the area, an int32 scalar. Run on the area's device in any scope."""
         return self._on_store("size", name, self._raw("Size"), dtypes=self.dtypes)
 
     def clear(self, name: str | None = None) -> Any:
-        """Returns the op that removes all elements. It runs on the area's device in any scope."""
+        """Return the op that removes all elements. It runs on the area's device in any scope."""
         return self._on_store("clear", name, self._raw("Clear"), dtypes=self.dtypes)
 
     def size_op(self) -> Any:
-        """Returns `size()`, made once per graph, so that session helpers do not grow the graph."""
+        """Return `size()`, made once per graph, so that session helpers do not grow the graph."""
         return self._once("size", self.size)
 
     def clear_op(self) -> Any:
-        """Returns `clear()`, made once per graph."""
+        """Return `clear()`, made once per graph."""
         return self._once("clear", self.clear)
 
     # ---- for subclasses
@@ -154,7 +154,7 @@ class BaseStagingArea:
     _kind: str
 
     def _raw(self, op: str) -> Any:
-        """Returns the tf.raw_ops function for "Size", "Clear", "Unstage"... of this kind of area."""
+        """Return the tf.raw_ops function for "Size", "Clear", "Unstage"... of this kind of area."""
         prefix = "Stage" if self._kind == "Stage" else self._kind.removesuffix("Stage")
         return getattr(tf.raw_ops, f"{prefix}{op}")
 
@@ -163,7 +163,7 @@ class BaseStagingArea:
 
     @contextmanager
     def _in_graph(self, what: str, name: str | None = None) -> Iterator[Any]:
-        """Enters the area's graph, unless the default graph is a function graph (of a cond, a map...) inside it.
+        """Enter the area's graph, unless the default graph is a function graph (of a cond, a map...) inside it.
 
         Raises:
           BuildError: `what` is called in another graph.
@@ -187,7 +187,7 @@ class BaseStagingArea:
 
     @contextmanager
     def _at_store(self, graph: Any) -> Iterator[None]:
-        """Places ops on the device and in the container of the store."""
+        """Place ops on the device and in the container of the store."""
         with graph.container(self._container):
             if graph is self.graph:
                 with graph.colocate_with(self._root):
@@ -198,7 +198,7 @@ class BaseStagingArea:
                     yield
 
     def _on_store(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
-        """Makes one op on the store."""
+        """Make one op on the store."""
         with self._in_graph(what, name) as graph, self._at_store(graph):
             return raw(
                 capacity=self.capacity,
@@ -215,7 +215,7 @@ class BaseStagingArea:
         return to_tensors(str(self), self._declared, graph, values, indices)
 
     def _element(self, tensors: Sequence[Any], indices: Sequence[int]) -> Any:
-        """Returns what `get` and `peek` return: a list of tensors with static shapes, or a dict if there are names."""
+        """Return what `get` and `peek` return: a list of tensors with static shapes, or a dict if there are names."""
         moved = self._to_scope_device(tensors)
         for tensor, index in zip(moved, indices, strict=True):
             tensor.set_shape(self.shapes[index])
@@ -225,7 +225,7 @@ class BaseStagingArea:
         return moved
 
     def _to_scope_device(self, tensors: Sequence[Any]) -> list[Any]:
-        """Copies the tensors to the device of the current scope, unless that is the area's device."""
+        """Copy the tensors to the device of the current scope, unless that is the area's device."""
         if scope_device() == self.device:
             return list(tensors)
         return [tf.identity(tensor) for tensor in tensors]
@@ -243,7 +243,7 @@ class BaseStagingArea:
                 return name
 
     def _make_root(self, shared: Any | None) -> Any:
-        """Makes the op that all ops of the store are colocated with. It never runs."""
+        """Make the op that all ops of the store are colocated with. It never runs."""
         with tf.control_dependencies(None), tf.name_scope(f"{_op_name(self._name)}_root"):
             root = tf.no_op()
             if shared is None or root.device:
@@ -274,6 +274,6 @@ def _checked_name(what: str, shared_name: Any) -> str:
 
 
 def _op_name(name: str) -> str:
-    """Returns `name` as a valid op name: any string may be a shared_name."""
+    """Return `name` as a valid op name: any string may be a shared_name."""
     allowed = re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"

@@ -56,7 +56,7 @@ class StagingArea(BaseStagingArea):
     _kind = "Stage"
 
     def put(self, values: Any, name: str | None = None) -> Any:
-        """Returns the op that puts one element. The op waits while the area is full.
+        """Return the op that puts one element. The op waits while the area is full.
 
         Args:
           values: one value per component, in a list or tuple, or in a dict if the area has names. A single component
@@ -82,7 +82,7 @@ class StagingArea(BaseStagingArea):
                 return self._on_store("put", scope, tf.raw_ops.Stage, values=tensors)
 
     def get(self, name: str | None = None) -> Any:
-        """Takes the oldest element. The returned tensors wait while the area is empty.
+        """Take the oldest element. The returned tensors wait while the area is empty.
 
         Returns:
           A list of tensors, or a dict if the area has names, with the declared dtypes and static shapes, on the device
@@ -91,7 +91,7 @@ class StagingArea(BaseStagingArea):
         return self._take("get", name, tf.raw_ops.Unstage)
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Reads element `index` (0 is the oldest) and leaves it in the area. Waits until that element is there.
+        """Read element `index` (0 is the oldest) and leave it in the area. Wait until that element is there.
 
         Raises:
           ValueError: `index` is negative, or not below the capacity, and would wait forever.
@@ -100,7 +100,7 @@ class StagingArea(BaseStagingArea):
         return self._take("peek", name, tf.raw_ops.StagePeek, index=self._checked_index(index))
 
     def misfit_op(self) -> Any:
-        """Returns an op, made once per graph, that fails one waiting `get`: it puts an element of too many components.
+        """Return an op, made once per graph, that fails one waiting `get`: it puts an element of too many components.
 
         Any other way to wake an `Unstage` would let its step run on values that nothing has staged.
         """

@@ -33,7 +33,7 @@ class Filler:
 
 
 def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
-    """Returns how many elements each queue must hold for none of the dequeues to fail."""
+    """Return how many elements each queue must hold for none of the dequeues to fail."""
     needs: Counter[str] = Counter()
     for queue, least in dequeues:
         needs[queue] += least
@@ -56,7 +56,7 @@ class ClassicArea:
 
 
 def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str, str]) -> list[ClassicArea]:
-    """Returns those of `areas` that are filled from feed queues.
+    """Return those of `areas` that are filled from feed queues.
 
     A put that also depends on other data (a dataset, the user's own queue) is not a `Filler`.
 

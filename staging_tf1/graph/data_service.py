@@ -15,7 +15,7 @@ _ADDRESS = 2
 
 
 def service_of(dataset: Any) -> str:
-    """Returns "the tf.data service at HOST:PORT" if elements of `dataset` come from one; empty if none do.
+    """Return "the tf.data service at HOST:PORT" if elements of `dataset` come from one; empty if none do.
 
     Looks at all datasets that `dataset` is made of, and into the functions that make datasets, as in `interleave`. Not
     found: a service behind an iterator that a function of the dataset reads.
@@ -26,7 +26,7 @@ def service_of(dataset: Any) -> str:
 
 
 def service_behind(op: Any) -> str:
-    """Returns the same for the datasets whose iterators `op` depends on. Feedable iterators are not followed."""
+    """Return the same for the datasets whose iterators `op` depends on. Feedable iterators are not followed."""
     iterators = [iterator for iterator in ancestors([op]) if "Iterator" in iterator.type]
     uses = [use for iterator in iterators for output in iterator.outputs for use in output.consumers()]
     # A one-shot iterator makes its dataset in a function. The others get theirs from a MakeIterator op.
@@ -34,7 +34,7 @@ def service_behind(op: Any) -> str:
 
 
 def _find(ops: Iterable[Any]) -> str:
-    """Goes from `ops` up to the datasets that they are made of. Datasets are variants."""
+    """Go from `ops` up to the datasets that they are made of. Datasets are variants."""
     pending, seen = list(ops), set()
     functions: set[str] = set()
     while pending:

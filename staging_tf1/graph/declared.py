@@ -31,14 +31,14 @@ class Declaration:
     memory_limit: int
 
     def label(self, index: int) -> str:
-        """Returns a component's name for messages."""
+        """Return a component's name for messages."""
         return f"component {self.names[index]!r}" if self.names else f"component {index}"
 
 
 def declare(
     what: str, dtypes: Any, shapes: Any = None, names: Any = None, capacity: Any = 0, memory_limit: Any = 0
 ) -> Declaration:
-    """Checks the constructor arguments of an area; `what` is the name of its class."""
+    """Check the constructor arguments of an area; `what` is the name of its class."""
     checked_dtypes = _dtypes(what, dtypes)
     declaration = Declaration(
         dtypes=checked_dtypes,
@@ -52,7 +52,7 @@ def declare(
 
 
 def from_tensors(tensors: Any, names: Any) -> tuple[list[Any], list[Any], Any]:
-    """Returns the (dtypes, shapes, names) of a value with dtype and shape, or of a list, tuple or dict of values."""
+    """Return the (dtypes, shapes, names) of a value with dtype and shape, or of a list, tuple or dict of values."""
     if isinstance(tensors, Mapping):
         if names is not None:
             raise ValueError("from_tensors got a dict and names; the keys of a dict are the names, leave names out.")
@@ -87,7 +87,7 @@ def _dtype_of(value: Any) -> Any:
 
 
 def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
-    """Raises SpecError for elements larger than the memory limit, or too large for the kernels to count."""
+    """Raise SpecError for elements larger than the memory limit, or too large for the kernels to count."""
     limit = declaration.memory_limit
     if not limit:
         return
@@ -105,7 +105,7 @@ def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[A
 
 
 def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
-    """Returns the bytes of all components with a static shape. Strings have no static length and count as 0."""
+    """Return the bytes of all components with a static shape. Strings have no static length and count as 0."""
     total = 0
     for dtype, shape in components:
         if shape.is_fully_defined() and dtype not in (tf.string, tf.resource, tf.variant):
@@ -114,7 +114,7 @@ def known_bytes(components: Iterable[tuple[Any, Any]]) -> int:
 
 
 def shape_text(shape: Any) -> str:
-    """Formats a static shape for messages.
+    """Format a static shape for messages.
 
     >>> shape_text(tf.TensorShape([None, 28, 28])), shape_text(tf.TensorShape(None))
     ('[?, 28, 28]', 'of unknown shape')

@@ -25,7 +25,7 @@ _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 
 def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list[Any], list[int]]:
-    """Returns the values of a put in the order of their components, and the indices of those components."""
+    """Return the values of a put in the order of their components, and the indices of those components."""
     if isinstance(values, Mapping):
         if not declared.names:
             raise SpecError(
@@ -47,7 +47,7 @@ def element_indices(area: str, declared: Declaration, values: Any) -> tuple[list
 def to_tensors(
     area: str, declared: Declaration, graph: Any, values: Sequence[Any], indices: Sequence[int]
 ) -> list[Any]:
-    """Converts `values` to tensors of the declared dtypes. Makes no op unless all of them fit.
+    """Convert `values` to tensors of the declared dtypes. Make no op unless all of them fit.
 
     Args:
       area: the area's name for messages.
@@ -71,7 +71,7 @@ def is_variable(value: Any) -> bool:
 
 
 def _checked(area: str, declared: Declaration, index: int, graph: Any, value: Any) -> Any:
-    """Returns `value`, or a Python value as an array, if it fits component `index`."""
+    """Return `value`, or a Python value as an array, if it fits component `index`."""
     where = f"{area}: {declared.label(index)}"
     dtype, shape = declared.dtypes[index], declared.shapes[index]
     wanted = f"declared {dtype.name} {shape_text(shape)}"
@@ -96,7 +96,7 @@ def _checked(area: str, declared: Declaration, index: int, graph: Any, value: An
 
 
 def _array(where: str, wanted: str, dtype: Any, value: Any) -> Any:
-    """Converts a Python value to an array of the declared dtype, without loss."""
+    """Convert a Python value to an array of the declared dtype, without loss."""
     got = f"got {shown(value)[:60]} (a Python {type(value).__name__})"
     try:
         leaves = list(_leaves(value))

@@ -56,7 +56,7 @@ class FeedQueue:
             self._shapes = shapes
 
     def sink(self, name: str) -> Sink:
-        """Returns the queue as a `Sink`."""
+        """Return the queue as a `Sink`."""
         return Sink(
             name=name,
             placeholders=self.placeholders,
@@ -72,7 +72,7 @@ class FeedQueue:
         )
 
     def get(self, batch_size: int | None, *, partial: bool) -> list[Any]:
-        """Returns the tensors of the next batch: `batch_size` records, or one whole batch if the queue holds batches.
+        """Return the tensors of the next batch: `batch_size` records, or one whole batch if the queue holds batches.
 
         With `partial` the last batch of finite data may be smaller, so the first dimension is unknown.
         """

@@ -55,7 +55,7 @@ class GetStats:
         self.value = tf.get_default_graph().as_graph_element(self._sums)
 
     def measured(self, size: Callable[[], Any], take: Callable[[], Any]) -> tuple[Any, Any]:
-        """Returns the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
+        """Return the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
         with tf.control_dependencies(None), tf.control_dependencies([self._started]):
             before = self._clock()
             found = size()
@@ -72,10 +72,10 @@ class GetStats:
 
     @staticmethod
     def batches(sums: Any) -> int:
-        """Returns how many gets a value of `self.value` counts."""
+        """Return how many gets a value of `self.value` counts."""
         return int(sums[0])
 
     def figures(self, sums: Any) -> GetFigures:
-        """Converts a value of `self.value` to figures."""
+        """Convert a value of `self.value` to figures."""
         batches, wait_secs, found = (float(x) for x in sums)
         return GetFigures(int(batches), wait_secs if self.reads_clock else None, found / batches if batches else 0.0)

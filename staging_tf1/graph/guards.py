@@ -41,7 +41,7 @@ _under_way = _Construction()
 
 
 def check_buildable(what: str) -> CallSite:
-    """Raises unless `what` may be built here and now. Adds nothing to the graph.
+    """Raise unless `what` may be built here and now. Add nothing to the graph.
 
     Args:
       what: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
@@ -62,7 +62,7 @@ def check_buildable(what: str) -> CallSite:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[CallSite]:
-    """Checks a construction with `check_buildable`, and records it in the graph's state if it succeeds.
+    """Check a construction with `check_buildable`, and record it in the graph's state if it succeeds.
 
     Whatever the block builds in this thread is part of the construction: it gets the same line, and may follow a run.
     """

@@ -39,7 +39,7 @@ class Handshake:
         self.cancels = [self.grants.close(cancel_pending_enqueues=True), self.wake]
 
     def after_grant(self, take: Callable[[], Any]) -> Any:
-        """Returns the tensors of `take()`, which waits for a grant of the feeder."""
+        """Return the tensors of `take()`, which waits for a grant of the feeder."""
         granted = self.grants.dequeue()
         with tf.control_dependencies([granted]):
             taken = tf.nest.flatten(take())

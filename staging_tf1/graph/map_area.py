@@ -69,7 +69,7 @@ class MapStagingArea(BaseStagingArea):
         return self._kind == "OrderedMapStage"
 
     def put(self, key: Any, vals: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """Returns the op that puts one element, or some of its components, under `key`. Waits while the area is full.
+        """Return the op that puts one element, or some of its components, under `key`. Wait while the area is full.
 
         Args:
           key: an integer or an int64 scalar tensor.
@@ -98,7 +98,7 @@ class MapStagingArea(BaseStagingArea):
                 )
 
     def get(self, key: Any = None, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """Takes the element of `key`. Waits until it is complete.
+        """Take the element of `key`. Wait until it is complete.
 
         Args:
           key: an integer or an int64 scalar tensor. None takes the smallest key of an ordered area, else any key.
@@ -124,7 +124,7 @@ class MapStagingArea(BaseStagingArea):
             return key, self._element(tensors, numbers)
 
     def peek(self, key: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
-        """Reads the element of `key`, or its components `indices`, and leaves it. Waits until it is complete.
+        """Read the element of `key`, or its components `indices`, and leave it. Wait until it is complete.
 
         Returns:
           The element as from `StagingArea.get`, without the key.
@@ -134,7 +134,7 @@ class MapStagingArea(BaseStagingArea):
             return self._element(self._keyed("peek", name, self._raw("Peek"), key, numbers, dtypes), numbers)
 
     def incomplete_size(self, name: str | None = None) -> Any:
-        """Returns the number of keys whose elements lack components, an int32 scalar."""
+        """Return the number of keys whose elements lack components, an int32 scalar."""
         return self._on_store("incomplete_size", name, self._raw("IncompleteSize"), dtypes=self.dtypes)
 
     def _keyed(self, what: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
@@ -169,7 +169,7 @@ class MapStagingArea(BaseStagingArea):
         return numbers, [self.dtypes[number] for number in numbers]
 
     def _numbers(self, what: str, indices: Sequence[Any]) -> list[int]:
-        """Converts indices or names of components to indices."""
+        """Convert indices or names of components to indices."""
         where = f"{self}: {what} got indices={shown(indices)}"
         if not isinstance(indices, (list, tuple)):
             raise TypeError(f"{where}; they must be a list of component indices or names.")

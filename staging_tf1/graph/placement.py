@@ -29,7 +29,7 @@ _ABSENT = re.compile(
 
 @contextmanager
 def absent_devices_named(graph: Any) -> Iterator[None]:
-    """Names the user's line and the cure, where TensorFlow names an op that it cannot place.
+    """Name the user's line and the cure, where TensorFlow names an op that it cannot place.
 
     Raises:
       tf.errors.InvalidArgumentError: the device of an op is not there.
@@ -53,7 +53,7 @@ def absent_devices_named(graph: Any) -> Iterator[None]:
 
 
 def check_device(what: str, device: Any) -> None:
-    """Checks a device string, or None.
+    """Check a device string, or None.
 
     Raises:
       TypeError, ValueError: it is neither.
@@ -69,7 +69,7 @@ def check_device(what: str, device: Any) -> None:
 
 
 def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None:
-    """Warns of each misplaced area with a `PlacementWarning` at the area's line, once per area.
+    """Warn of each misplaced area with a `PlacementWarning` at the area's line, once per area.
 
     Args:
       areas: areas of one graph, such as `areas_of(graph)`.
@@ -87,7 +87,7 @@ def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None
 def placement_warning(
     area_device: str, area_name: str, tensors: Iterable[Any], session_devices: Sequence[str]
 ) -> str | None:
-    """Returns the warning for an area on the CPU whose consumers are on another device, or None.
+    """Return the warning for an area on the CPU whose consumers are on another device, or None.
 
     Args:
       area_device: the device string of the area; "" without one.
@@ -128,7 +128,7 @@ def placement_warning(
 
 
 def resolved_device(device: str, session_devices: Sequence[str]) -> str:
-    """Returns the device, such as "GPU:0", on which a session places an op with that device string.
+    """Return the device, such as "GPU:0", on which a session places an op with that device string.
 
     >>> resolved_device("", ["/device:CPU:0", "/device:GPU:0"]), resolved_device("/gpu:1", ["/device:CPU:0"])
     ('GPU:0', 'CPU:0')
@@ -149,7 +149,7 @@ def _explicit_device(op: Any, session_devices: Sequence[str]) -> str | None:
 
 
 def _consumers(tensors: Iterable[Any]) -> Iterator[Any]:
-    """Yields the ops that use the tensors, looking through ops that only pass them on."""
+    """Yield the ops that use the tensors, looking through ops that only pass them on."""
     waiting = list(tensors)
     seen = set()
     while waiting:

@@ -26,7 +26,7 @@ SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
 
 
 def undealt(fingerprint: Fingerprint) -> Fingerprint:
-    """Returns the fingerprint of the source alone."""
+    """Return the fingerprint of the source alone."""
     dealt = fingerprint.get(SHARE) == DYNAMIC
     return {key: value for key, value in fingerprint.items() if key != SHARE} if dealt else fingerprint
 
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
     labelled_state: bytes | None
 
     def state(self) -> bytes | None:
-        """Returns the state of the stream at the first position; None if the saved one is of another position."""
+        """Return the state of the stream at the first position; None if the saved one is of another position."""
         if self.labelled_state is None:
             return None
         # Of two concurrent steps, one may have saved the state and the other the position.
@@ -121,26 +121,26 @@ class Position:
         return [0] * self.length
 
     def consumed(self, saved: Any) -> tuple[int, ...]:
-        """Returns how many batches each tower has consumed, from the value of the variable of the positions."""
+        """Return how many batches each tower has consumed, from the value of the variable of the positions."""
         return tuple(map(int, saved))
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns what the variable holds after the first `batches` of each tower of all workers."""
+        """Return what the variable holds after the first `batches` of each tower of all workers."""
         return batches
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the first batch of each tower of this process, from what the variable holds."""
+        """Return the first batch of each tower of this process, from what the variable holds."""
         return positions[self.tower_range.own]
 
     def first_of_all(self) -> Any:
-        """Returns the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
+        """Return the first batch that no step has consumed (an int64 scalar), for an input that the towers share."""
         towers = self.tower_range.towers
         with self._on_its_device():
             own = self._batches.read_value()[self.tower_range.own]
             return tf.reduce_min(own * towers + tf.range(towers, dtype=tf.int64))
 
     def advance(self, tower: int, stamp: Any, label: Any) -> Any:
-        """Returns the op that counts a batch of `tower` and saves its label.
+        """Return the op that counts a batch of `tower` and save its label.
 
         Args:
           tower: the number of the tower in this process.
@@ -166,7 +166,7 @@ class Position:
 
     @contextmanager
     def _behind_fence(self) -> Iterator[None]:
-        """Returns a scope for ops that update the position: on its device, and only if this process may."""
+        """Return a scope for ops that update the position: on its device, and only if this process may."""
         if self.tower_range.fence is None:
             with self._on_its_device():
                 yield
@@ -177,7 +177,7 @@ class Position:
             yield
 
     def parsed(self, saved: Sequence[Any]) -> Saved:
-        """Parses the values of `self.saved`.
+        """Parse the values of `self.saved`.
 
         Raises:
           CheckpointError: they are damaged.
@@ -197,7 +197,7 @@ class Position:
         return parsed
 
     def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
-        """Raises CheckpointError for a value that no run of this package can have saved."""
+        """Raise CheckpointError for a value that no run of this package can have saved."""
         shown = repr(got)
         scope = self._batches.op.name.rpartition("/")[0]
         raise CheckpointError(
@@ -206,7 +206,7 @@ class Position:
         )
 
     def to_store(self, positions: Sequence[int], fingerprint: Fingerprint) -> tuple[list[Any], dict[Any, Any]]:
-        """Returns the ops, with their feeds, that set the position of each tower and the fingerprint."""
+        """Return the ops, with their feeds, that set the position of each tower and the fingerprint."""
         values = (positions, json.dumps(fingerprint, sort_keys=True))
         ops = [self._batches.initializer, self._print.initializer]
         # The second input of an assignment is its value.
@@ -241,15 +241,15 @@ class DealtPosition(Position):
         return lambda: tf.range(self._window, dtype=tf.int64)
 
     def consumed(self, saved: Any) -> tuple[int, ...]:
-        """Returns how many batches all workers together have consumed."""
+        """Return how many batches all workers together have consumed."""
         return (int(sum(cell // self._window for cell in saved.tolist())),)
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns what the variable holds after the first `batches[0]` batches."""
+        """Return what the variable holds after the first `batches[0]` batches."""
         return tuple(Acked.first(batches[0], self._window).cells.tolist())
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns 0: the supply skips what has been consumed (`feed/supply.py`)."""
+        """Return 0: the supply skips what has been consumed (`feed/supply.py`)."""
         return (0,)
 
     def _mark(self, tower: int, stamp: Any) -> Any:
@@ -261,7 +261,7 @@ class DealtPosition(Position):
 
 
 def labelled(position: int, state: bytes) -> bytes:
-    """Returns the label of a batch: the state of the stream after it, and the position that the state belongs to."""
+    """Return the label of a batch: the state of the stream after it, and the position that the state belongs to."""
     return b"%d:%s" % (position, state)
 
 

@@ -48,7 +48,7 @@ class Probe:
 
 
 def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
-    """Returns the probes of all areas and queues of `graph` by key. Makes missing ones while the graph is open.
+    """Return the probes of all areas and queues of `graph` by key. Make missing ones while the graph is open.
 
     Args:
       graph: the graph.
@@ -68,7 +68,7 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
 
 
 def area_key(shared_name: str) -> str:
-    """Returns the key of the area whose store has that name."""
+    """Return the key of the area whose store has that name."""
     return f"area:{shared_name}"
 
 
@@ -81,7 +81,7 @@ class Touched:
 
 
 def touched_by(ops: Iterable[Any]) -> Touched:
-    """Returns the stores that `ops` use, judging by their types and inputs."""
+    """Return the stores that `ops` use, judging by their types and inputs."""
     takes: dict[str, int] = {}
     puts: set[str] = set()
     for op in ops:
@@ -102,7 +102,7 @@ def touched_by(ops: Iterable[Any]) -> Touched:
 
 
 def store_of(op: Any) -> str:
-    """Returns the name of the store that an op of an area uses."""
+    """Return the name of the store that an op of an area uses."""
     return str(op.get_attr("shared_name").decode() or op.name)
 
 

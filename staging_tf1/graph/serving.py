@@ -24,7 +24,7 @@ class ServingGraph(NamedTuple):
 
 
 def needed_ops(graph: Any, inputs: Mapping[str, Any], outputs: Iterable[Any]) -> dict[str, Any]:
-    """Returns the ops, by name, that compute `outputs` from `inputs`, with those that initialize their variables."""
+    """Return the ops, by name, that compute `outputs` from `inputs`, with those that initialize their variables."""
     fed = set(names_of(inputs.values()))
     ops = {op.name: op for op in ancestors(_parts(outputs), fed)}
     starts = _table_initializers(graph, ops)
@@ -35,12 +35,12 @@ def needed_ops(graph: Any, inputs: Mapping[str, Any], outputs: Iterable[Any]) ->
 
 
 def names_of(values: Iterable[Any]) -> list[str]:
-    """Returns the names of tensors, and of the parts of sparse ones."""
+    """Return the names of tensors, and of the parts of sparse ones."""
     return [part.name for part in _parts(values)]
 
 
 def variables_in(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
-    """Returns the variables among some ops, by the collections of the graph."""
+    """Return the variables among some ops, by the collections of the graph."""
     every = [*graph.get_collection(_KEYS.GLOBAL_VARIABLES), *graph.get_collection(_KEYS.LOCAL_VARIABLES)]
     return list({variable.op.name: variable for variable in every if variable.op.name in ops}.values())
 
@@ -48,7 +48,7 @@ def variables_in(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
 def serving_graph(
     graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], batch_size: int | None
 ) -> ServingGraph:
-    """Copies what `outputs` need into a new graph, where `inputs` are placeholders.
+    """Copy what `outputs` need into a new graph, where `inputs` are placeholders.
 
     Args:
       graph: the training graph. It stays as it is.
@@ -100,7 +100,7 @@ def _table_initializers(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
 
 
 def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
-    """Returns the ops as a meta graph, without colocation with ops that are not among them."""
+    """Return the ops as a meta graph, without colocation with ops that are not among them."""
     part = graph.as_graph_def()
     kept = [node for node in part.node if node.name in ops]
     del part.node[:]

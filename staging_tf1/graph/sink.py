@@ -86,7 +86,7 @@ class Staging:
 
 
 def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], how: Staging, label: Any = None) -> Sink:
-    """Makes the ops that stage `values` and take them.
+    """Make the ops that stage `values` and take them.
 
     Args:
       name: the name of the sink.
@@ -134,5 +134,5 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
 
 
 def queue_key(queue: Any) -> str:
-    """Returns the name of a TensorFlow queue's op."""
+    """Return the name of a TensorFlow queue's op."""
     return str(queue.queue_ref.op.name)

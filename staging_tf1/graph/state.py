@@ -87,7 +87,7 @@ class GraphState:
     guards_savers: bool = False
 
     def note_run(self) -> None:
-        """Counts a run that is about to start.
+        """Count a run that is about to start.
 
         Raises:
           ForkedError: no session can run in this process.
@@ -116,7 +116,7 @@ class SessionState:
 
 
 def state_of(graph: Any) -> GraphState:
-    """Returns the record of `graph`; the first call creates it."""
+    """Return the record of `graph`; the first call creates it."""
     state: GraphState | None = getattr(graph, _ATTRIBUTE, None)
     if state is None:
         state = GraphState()
@@ -125,7 +125,7 @@ def state_of(graph: Any) -> GraphState:
 
 
 def counted_state_of(graph: Any) -> GraphState:
-    """Returns the record of `graph`, whose runs are counted from the first call on."""
+    """Return the record of `graph`, whose runs are counted from the first call on."""
     state = state_of(graph)
     if not state.counts_runs:
         state.counts_runs = True
@@ -134,7 +134,7 @@ def counted_state_of(graph: Any) -> GraphState:
 
 
 def session_state_of(session: Any) -> SessionState:
-    """Returns the record of `session`; the first call creates it."""
+    """Return the record of `session`; the first call creates it."""
     state: SessionState | None = getattr(session, _ATTRIBUTE, None)
     # Two threads may start pipelines of one session.
     return vars(session).setdefault(_ATTRIBUTE, SessionState()) if state is None else state

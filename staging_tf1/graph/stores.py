@@ -40,13 +40,13 @@ def is_taken(graph: Any, key: StoreKey) -> bool:
 
 
 def shared_root(graph: Any, key: StoreKey) -> Any | None:
-    """Returns the op that marks the device of the store; None if there is no such store."""
+    """Return the op that marks the device of the store; None if there is no such store."""
     store = _stores(graph).get(key)
     return store.root if store else None
 
 
 def check_same(graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtypes: list[Any], area: str) -> None:
-    """Raises SpecError if the store exists and was declared differently."""
+    """Raise SpecError if the store exists and was declared differently."""
     store = _stores(graph).get(key)
     if store is None:
         return
@@ -63,7 +63,7 @@ def check_same(graph: Any, key: StoreKey, capacity: int, memory_limit: int, dtyp
 
 
 def claim(graph: Any, key: StoreKey, store: Store) -> None:
-    """Records a new area's store, unless the store exists."""
+    """Record a new area's store, unless the store exists."""
     _stores(graph).setdefault(key, store)
 
 

@@ -43,7 +43,7 @@ def is_sync_token_queue(op: Any) -> bool:
 
 
 def sync_tokens_of(graph: Any) -> SyncTokens | None:
-    """Returns the ops on the queue of `graph`, made while the graph is open; None if no optimizer has made one."""
+    """Return the ops on the queue of `graph`, made while the graph is open; None if no optimizer has made one."""
     state = state_of(graph)
     if state.sync_tokens is None and not graph.finalized:
         queue = next((op for op in graph.get_operations() if is_sync_token_queue(op)), None)

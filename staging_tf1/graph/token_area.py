@@ -106,7 +106,7 @@ class TokenArea:
             self.reset = tf.group(*resets, self.stats.reset, name="reset")
 
     def _make_reopening(self) -> tuple[Any, list[Any]]:
-        """Makes the ops of an area whose tokens stay open. Returns the op that ends it, and those that begin it.
+        """Make the ops of an area whose tokens stay open. Return the op that ends it, and those that begin it.
 
         A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
         same session. So the end is a token of its own. A get that takes it puts it back.
@@ -143,7 +143,7 @@ class TokenArea:
         )
 
     def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
-        """Returns the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""
+        """Return the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""
         # Copies, so that feeding the values cuts every edge to the ops that compute them. Not tf.identity, because
         # Grappler moves a control edge from an identity to its input, and a feed does not cut control edges.
         values = [tf.ensure_shape(value, value.shape) for value in values]
@@ -163,7 +163,7 @@ class TokenArea:
         return stamp + [label] * self._labels or [self._zero]
 
     def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
-        """Returns the tensors of the next element, which wait for it.
+        """Return the tensors of the next element, which wait for it.
 
         Args:
           advance: makes the op that counts the element, from its stamp and label.
@@ -184,12 +184,12 @@ class TokenArea:
 
 
 def on(device: str | None) -> AbstractContextManager[Any]:
-    """Returns the scope of `device`. None keeps the current scope, which `tf.device(None)` would leave."""
+    """Return the scope of `device`. None keeps the current scope, which `tf.device(None)` would leave."""
     return nullcontext() if device is None else tf.device(device)
 
 
 def host_of(device: str) -> str:
-    """Returns the host CPU of `device`: the device itself if it is a CPU, else the first CPU of its task."""
+    """Return the host CPU of `device`: the device itself if it is a CPU, else the first CPU of its task."""
     spec = tf.DeviceSpec.from_string(device or "")
     if spec.device_type == "CPU":
         return device

@@ -14,7 +14,7 @@ from staging_tf1.graph.state import state_of
 
 
 def uninitialized_names(graph: Any) -> Any | None:
-    """Returns a string tensor with the names of the uninitialized variables; None without such an op.
+    """Return a string tensor with the names of the uninitialized variables; None without such an op.
 
     In a finalized graph this is the op that a MonitoredSession runs, if any.
     """
@@ -29,7 +29,7 @@ def uninitialized_names(graph: Any) -> Any | None:
 
 
 def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
-    """Returns a string tensor with the names of those of `variables` that are uninitialized. It is made only once."""
+    """Return a string tensor with the names of those of `variables` that are uninitialized. It is made only once."""
     report = _made(graph, variables)
     if report is None:
         with graph.as_default(), tf.control_dependencies(None), tf.device(None), tf.name_scope("staging_uninitialized"):

@@ -52,7 +52,7 @@ def auto_stage(
     dry_run: bool = False,
     name: str | None = None,
 ) -> AutoStageReport:
-    """Makes the input of a complete graph run ahead of its step, without a change of the program.
+    """Make the input of a complete graph run ahead of its step, without a change of the program.
 
     What depends on no variable and no placeholder can be computed before the step that uses it: the iterator's
     `get_next` or the dequeue, decoding, augmentation, parsing, table look-ups. A minimum cut chooses where to put the
@@ -129,12 +129,12 @@ def stage_default_graph(train_op: Any, options: AutoOptions, site: CallSite) -> 
 
 
 def note_train_op(train_op: Any) -> None:
-    """Notes what a training step of the default graph runs, where the collection need not say it: an Estimator."""
+    """Note what a training step of the default graph runs, where the collection need not say it: an Estimator."""
     state_of(tf.get_default_graph()).train_op = train_op
 
 
 def train_ops_of(graph: Any) -> list[Any]:
-    """Returns what a training step of a graph runs, as far as the graph says so."""
+    """Return what a training step of a graph runs, as far as the graph says so."""
     noted = state_of(graph).train_op
     return list(graph.get_collection(tf.GraphKeys.TRAIN_OP)) if noted is None else [noted]
 
@@ -163,12 +163,12 @@ _on_adopted: list[Callable[[SessionRuntime], None]] = []
 
 
 def on_adopted(call: Callable[[SessionRuntime], None]) -> None:
-    """Calls `call` with the runtime of each session of a staged graph, unless a `StagingHook` serves it."""
+    """Call `call` with the runtime of each session of a staged graph, unless a `StagingHook` serves it."""
     _on_adopted.append(call)
 
 
 def watch_sessions() -> None:
-    """Lets every session that runs from now on be served, if its graph is staged."""
+    """Let every session that runs from now on be served, if its graph is staged."""
     global _watching
     if not _watching:
         _watching = True
@@ -177,7 +177,7 @@ def watch_sessions() -> None:
 
 
 def _adopt(session: Any) -> None:
-    """Serves a session of a staged graph, unless a `StagingHook` does."""
+    """Serve a session of a staged graph, unless a `StagingHook` does."""
     graph = session.graph
     observer = state_of(graph).observer
     if observer is None or meaning_of(graph) is None or are_started_together(graph):

@@ -55,7 +55,7 @@ class GainWatch:
         return _Sums(at, cpu, figures)
 
     def gains(self) -> list[Gain]:
-        """Returns what was measured; nothing in the first steps, or where TensorFlow refuses to read the clock."""
+        """Return what was measured; nothing in the first steps, or where TensorFlow refuses to read the clock."""
         if self._first is None:
             return []
         now = self._sums()
@@ -69,7 +69,7 @@ class GainWatch:
         return found
 
     def before_step(self) -> None:
-        """Counts a step. After 200, logs a warning for each pipeline that does not pay."""
+        """Count a step. After 200, log a warning for each pipeline that does not pay."""
         self._steps += 1
         if self._steps == _LEFT_OUT + 1 and self._meters:
             self._first = self._sums()

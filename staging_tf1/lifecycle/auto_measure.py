@@ -21,7 +21,7 @@ _TIMEOUT_SECS = 10.0
 
 
 def measured_costs(reader: GraphReader, ops: Sequence[Any]) -> Costs:
-    """Runs the input three times and returns what each op took.
+    """Run the input three times and return what each op took.
 
     The session is its own and reads its own data: no batch of the program is lost, and nothing is added to the graph.
 
@@ -75,7 +75,7 @@ def _dequeues(ops: Sequence[Any]) -> bool:
 
 
 def _initializers(reader: GraphReader, ops: Sequence[Any]) -> list[list[Any]]:
-    """Returns the ops that make the input ready: the counts of epochs, tables, and the iterators."""
+    """Return the ops that make the input ready: the counts of epochs, tables, and the iterators."""
     graph, index = reader.index.graph, reader.index
     local = [each.initializer for each in graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)]
     iterators = []

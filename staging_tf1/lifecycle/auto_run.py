@@ -23,7 +23,7 @@ _said: list[str] = []
 
 
 def stage_programs(*, changes: bool) -> None:
-    """Stages each graph with a train op before it first runs. Called once, before the program.
+    """Stage each graph with a train op before it first runs. Called once, before the program.
 
     A refusal is one line, and the program runs as it was.
 
@@ -72,7 +72,7 @@ def _name_early_graphs() -> None:
 
 
 def _tell_at_the_end(runtime: SessionRuntime) -> None:
-    """Prints what was gained, when the session is closed or the program ends."""
+    """Print what was gained, when the session is closed or the program ends."""
     said: list[bool] = []
 
     def tell() -> None:

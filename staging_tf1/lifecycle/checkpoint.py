@@ -34,7 +34,7 @@ _MOST_CHARACTERS = 300
 
 
 def guard_savers(graph: Any) -> None:
-    """Makes the savers in the graph's collection raise CheckpointError, when the graph is finalized.
+    """Make the savers in the graph's collection raise CheckpointError, when the graph is finalized.
 
     By then a MonitoredSession has chosen its saver, but has not restored.
     """
@@ -45,7 +45,7 @@ def guard_savers(graph: Any) -> None:
 
 
 def check_state_file(folder: str) -> None:
-    """Checks the file that names the latest checkpoint. If it is damaged, TensorFlow silently begins at step 0.
+    """Check the file that names the latest checkpoint. If it is damaged, TensorFlow silently begins at step 0.
 
     Raises:
       CheckpointError: the file exists, but names no checkpoint.
@@ -73,7 +73,7 @@ def _guard_all(graph: Any) -> None:
 
 
 def guard_saver(saver: Any) -> None:
-    """Makes `restore` of this saver raise CheckpointError."""
+    """Make `restore` of this saver raise CheckpointError."""
     if hasattr(saver, _GUARDED):
         return
     setattr(saver, _GUARDED, True)
@@ -92,7 +92,7 @@ def guard_saver(saver: Any) -> None:
 
 
 def _check_shapes(saver: Any, graph: Any, path: str) -> None:
-    """Checks that each variable has the same shape in the checkpoint. TensorFlow would silently change its shape.
+    """Check that each variable has the same shape in the checkpoint. TensorFlow would silently change its shape.
 
     Raises:
       CheckpointError: a variable has a different shape; the message names the first one.
@@ -111,7 +111,7 @@ def _check_shapes(saver: Any, graph: Any, path: str) -> None:
 
 
 def _restored(saver: Any, graph: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the name in the checkpoint and the declared shape of each unpartitioned variable of `saver`."""
+    """Yield the name in the checkpoint and the declared shape of each unpartitioned variable of `saver`."""
     restore = saver.saver_def.restore_op_name if saver.saver_def is not None else ""
     if not restore:
         return
@@ -159,7 +159,7 @@ _OWN_FOLDER = (
 
 
 def _checkpoint_before(path: str) -> str | None:
-    """Returns the checkpoint that was saved before `path` in the same folder, if its files still exist."""
+    """Return the checkpoint that was saved before `path` in the same folder, if its files still exist."""
     try:
         state = tf.train.get_checkpoint_state(os.path.dirname(path))
     except (ValueError, tf.errors.OpError):

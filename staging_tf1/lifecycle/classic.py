@@ -79,11 +79,11 @@ class ClassicLoops:
         self._ended = False
 
     def plan(self, fetches: Any, feed_dict: Any | None) -> Plan:
-        """Returns what a run of `fetches` does with the areas."""
+        """Return what a run of `fetches` does with the areas."""
         return self._plans.of(fetches, feed_dict) if self._areas else NO_PLAN
 
     def before(self, plan: Plan) -> dict[Any, Any]:
-        """Returns what to feed to a run in addition.
+        """Return what to feed to a run in addition.
 
         Raises:
           tf.errors.OutOfRangeError: the run's put would meet the end of the data, or its get would wait forever.
@@ -95,7 +95,7 @@ class ClassicLoops:
         return {}
 
     def warn_of_leftovers(self) -> None:
-        """Warns, once, of areas that still hold elements after the end of the data."""
+        """Warn, once, of areas that still hold elements after the end of the data."""
         ended, self._ended = self._ended, False
         for classic in self._areas if ended else ():
             held = sum(len(batches) for puts, batches in self._held.items() if classic.puts & puts)
@@ -115,7 +115,7 @@ class ClassicLoops:
         return all(int(size) >= need for size, need in zip(plan.sizes(), plan.needs, strict=True))
 
     def _taken_first(self, plan: Plan) -> dict[Any, Any]:
-        """Takes the values that the puts of the run need. At the end of the data it takes nothing and raises."""
+        """Take the values that the puts of the run need. At the end of the data it takes nothing and raises."""
         taken: list[list[Any]] = []
         try:
             for group in plan.groups:
@@ -140,7 +140,7 @@ class ClassicLoops:
         return [np.asarray(value, tensor.dtype.as_numpy_dtype) for tensor, value in zip(group.cut, values, strict=True)]
 
     def _refuse_if_over(self, classic: ClassicArea) -> None:
-        """Raises OutOfRangeError if a get would wait forever: the area is empty, and nothing can fill it."""
+        """Raise OutOfRangeError if a get would wait forever: the area is empty, and nothing can fill it."""
         needs = [needs_of(filler.dequeues.values()) for filler in classic.fillers]
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
@@ -156,7 +156,7 @@ class ClassicLoops:
         raise tf.errors.OutOfRangeError(None, None, f"End of data: {classic.area} is empty, and {names} has ended.")
 
     def _reader(self, tensors: Sequence[Any]) -> Callable[[], Sequence[Any]]:
-        """Returns a callable for the values of `tensors`, which must not wait."""
+        """Return a callable for the values of `tensors`, which must not wait."""
         return fast_callable(self._session, feeds=(), targets=(), fetches=tensors, in_caller_thread=True)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> Plan:
@@ -180,7 +180,7 @@ class ClassicLoops:
 
 
 def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
-    """Groups the puts that share a dequeue: all of them get its element."""
+    """Group the puts that share a dequeue: all of them get its element."""
     groups: list[_Group] = []
     for filler in fillers:
         joined = _Group(frozenset([filler.put]), filler.dequeues, filler.cut)
@@ -193,14 +193,14 @@ def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
 
 
 def _queues(session: Any, pipelines: Iterable[Pipeline]) -> dict[str, SinkRun]:
-    """Returns the queues that feed threads of `session` fill, including token queues, by the name of the op."""
+    """Return the queues that feed threads of `session` fill, including token queues, by the name of the op."""
     # Several towers are kept in step by the tower barrier.
     single = [pipeline for pipeline in pipelines if len(pipeline.sinks) == 1]
     return {queue_key(sink.sink.queue): sink for run in runs_in(session, single) for sink in run.sinks}
 
 
 def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Maps each feed queue, and the grant queue of its hand-shake, to the name of that feed queue."""
+    """Map each feed queue, and the grant queue of its hand-shake, to the name of that feed queue."""
     grants = {
         queue_key(sink.handshake.grants): queue_key(sink.queue)
         for pipeline in pipelines
@@ -211,6 +211,6 @@ def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str
 
 
 def plain_areas(graph: Any, pipelines: Iterable[Pipeline]) -> list[Any]:
-    """Returns the areas that belong to no pipeline."""
+    """Return the areas that belong to no pipeline."""
     staged = {id(sink.area) for pipeline in pipelines for sink in pipeline.sinks}
     return [area for area in areas_of(graph) if id(area) not in staged]

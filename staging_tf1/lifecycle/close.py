@@ -12,7 +12,7 @@ from staging_tf1.cluster.reach import unreachable
 
 
 def close_within(secs: float, close: Callable[[], None], layout: Layout | None) -> None:
-    """Calls `close`, and returns after `secs` at the latest: a warning then names what does not answer.
+    """Call `close`, and return after `secs` at the latest: a warning then names what does not answer.
 
     TensorFlow closes a session when each step has been cleaned up on all its servers, and has no limit for that. With a
     parameter server that is gone, the thread that closes is left behind until that server is back.

@@ -17,7 +17,7 @@ _MOST_NAMES = 5
 
 
 def check_graph(cluster: Cluster, graph: Any) -> None:
-    """Checks that the pipelines of `graph` belong to `cluster`, and that its variables are those of all workers.
+    """Check that the pipelines of `graph` belong to `cluster`, and that its variables are those of all workers.
 
     Raises:
       ClusterError: not so.
@@ -52,7 +52,7 @@ def _is_shared(cluster: Cluster, variable: Any) -> bool:
 
 
 def check_without_cluster(graph: Any) -> None:
-    """Checks that no pipeline of `graph` belongs to a cluster.
+    """Check that no pipeline of `graph` belongs to a cluster.
 
     Raises:
       ClusterError: one does.
@@ -66,13 +66,13 @@ def check_without_cluster(graph: Any) -> None:
 
 
 def digest_of_variables(graph: Any) -> str:
-    """Returns a short text that is equal in two processes if their graphs have the same global variables."""
+    """Return a short text that is equal in two processes if their graphs have the same global variables."""
     names = sorted(each.op.name for each in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES))
     return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
 
 
 def check_has_values(cluster: Cluster, session: Any, ready_op: Any) -> None:
-    """Checks that the chief has initialized all variables of this worker's graph.
+    """Check that the chief has initialized all variables of this worker's graph.
 
     Raises:
       ClusterError: it lacks some of them.

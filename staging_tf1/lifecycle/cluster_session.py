@@ -37,7 +37,7 @@ def cluster_session(
     stop_grace_period_secs: float,
     monitored: Mapping[str, Any],
 ) -> Any:
-    """Returns a `tf.train.MonitoredSession` for this task. The chief gets the hooks of a MonitoredTrainingSession.
+    """Return a `tf.train.MonitoredSession` for this task. The chief gets the hooks of a MonitoredTrainingSession.
 
     Args:
       monitored: the other arguments of `tf.train.MonitoredTrainingSession`.
@@ -128,7 +128,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
 
 
 def check_model(cluster: Cluster, session: Any, scaffold: Any) -> None:
-    """Checks that every parameter server still has its variables.
+    """Check that every parameter server still has its variables.
 
     Raises:
       ClusterError: one has lost them.
@@ -146,7 +146,7 @@ def check_model(cluster: Cluster, session: Any, scaffold: Any) -> None:
 
 
 def _chief_hooks(checkpoint_dir: str | None, scaffold: Any, monitored: Mapping[str, Any]) -> list[Any]:
-    """Returns the hooks that `tf.train.MonitoredTrainingSession` adds on the chief, with its defaults."""
+    """Return the hooks that `tf.train.MonitoredTrainingSession` adds on the chief, with its defaults."""
     given = _given(monitored)
     summary_dir = given.get("summary_dir") or checkpoint_dir
     made: list[Any] = []
@@ -188,7 +188,7 @@ _CHIEF_ARGUMENTS = frozenset(
 def _steps_or_secs(
     given: Mapping[str, Any], name: str, *, steps: int | None, secs: int | None
 ) -> tuple[int | None, float | None]:
-    """Returns how often to save. An interval of 0 and less is none."""
+    """Return how often to save. An interval of 0 and less is none."""
     if f"{name}_steps" not in given and f"{name}_secs" not in given:
         return steps, secs
     steps, secs = given.get(f"{name}_steps"), given.get(f"{name}_secs")

@@ -24,7 +24,7 @@ def export_saved_model(
     batch_size: int | None = None,
     graph: Any = None,
 ) -> str:
-    """Writes a SavedModel that computes `outputs` from `inputs`, with the variables of a checkpoint.
+    """Write a SavedModel that computes `outputs` from `inputs`, with the variables of a checkpoint.
 
     A training graph gets its batches from areas, queues or iterators, and a SavedModel of it would wait for them. This
     one is cut at `inputs`: placeholders stand in their place, and only what `outputs` need is copied. Give the tensors
@@ -103,7 +103,7 @@ def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
 
 
 def last_checkpoint(given: str) -> str:
-    """Returns the path of a checkpoint that is given by its path or its folder.
+    """Return the path of a checkpoint that is given by its path or its folder.
 
     Raises:
       CheckpointError: there is none.
@@ -134,7 +134,7 @@ def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
 
 
 def _unserved(op: Any) -> str:
-    """Returns why an op cannot be part of a served model; "" if it can."""
+    """Return why an op cannot be part of a served model; "" if it can."""
     if kinds.AREAS.match(op.type) or kinds.TAKING.match(op.type):
         return "takes a batch"
     if op.type in kinds.PLACEHOLDERS - {"PlaceholderWithDefault"}:

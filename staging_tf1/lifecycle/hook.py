@@ -124,11 +124,11 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         return self._session
 
     def error(self) -> BaseException | None:
-        """Returns the first exception of a feed thread, or None."""
+        """Return the first exception of a feed thread, or None."""
         return next((run.error for run in self.runs if run.error is not None), None)
 
     def stats(self) -> list[PipelineStats]:
-        """Returns the figures of every pipeline so far; after the end, the final ones.
+        """Return the figures of every pipeline so far; after the end, the final ones.
 
         Raises:
           ForkedError: the session belongs to the parent process.
@@ -141,7 +141,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         return self._runtime.stats()
 
     def drain(self) -> None:
-        """Stops reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
+        """Stop reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
 
         Raises:
           ForkedError: the session belongs to the parent process.
@@ -244,7 +244,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             coord.request_stop((type(error), error, None))
 
     def _close_session(self) -> None:
-        """Ends the last session, unless it is closed. MonitoredSession closes none whose hooks failed at the start."""
+        """End the last session, unless it is closed. MonitoredSession closes none whose hooks failed at the start."""
         session = self._session
         if session is not None and not has_lost_tensorflow() and not is_closed(session):
             self._abandon()
@@ -267,7 +267,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         return self._runtime
 
     def stop(self) -> None:
-        """Stops the feed threads: takes the final figures, joins the threads, and warns of those that do not return."""
+        """Stop the feed threads: take the final figures, join the threads, and warn of those that do not return."""
         if has_lost_tensorflow() or self._session is None:
             # After a fork, the threads belong to the parent, and their locks may be held forever.
             return
@@ -287,7 +287,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._session = None
 
     def _let_go_of_graph(self) -> None:
-        """Undoes what `begin` has set. Not after a failed start, because MonitoredSession may try again."""
+        """Undo what `begin` has set. Not after a failed start, because MonitoredSession may try again."""
         if self._graph is not None:
             start_together(self._graph, False)
             follow_runs(self._graph, None)
@@ -307,7 +307,7 @@ class SessionHook(StagingHook):
 
     @contextlib.contextmanager
     def creating(self) -> Iterator[None]:
-        """Ends what has started if the session cannot be created, as when a later hook fails.
+        """End what has started if the session cannot be created, as when a later hook fails.
 
         MonitoredSession would leave the threads running.
         """

@@ -63,7 +63,7 @@ class InStep:
         self._member.on_news = self._note
 
     def before_step(self) -> None:
-        """Waits until the other workers have begun as many steps as this one.
+        """Wait until the other workers have begun as many steps as this one.
 
         Raises:
           tf.errors.OutOfRangeError: the data of another worker has ended.
@@ -89,7 +89,7 @@ class InStep:
             raise tf.errors.OutOfRangeError(None, None, self._reason)
 
     def _slower_workers(self) -> list[Task]:
-        """Returns the workers that have begun fewer steps than this one, and have not stopped."""
+        """Return the workers that have begun fewer steps than this one, and have not stopped."""
         if self._position is None:
             return []
         tower_range, workers = self._position.tower_range, self._cluster.layout.workers
@@ -100,7 +100,7 @@ class InStep:
         return [workers[index] for index in others if begun[index] < begun[own]]
 
     def _begun(self, position: Position) -> Any:
-        """Returns how many steps each tower of all workers has begun."""
+        """Return how many steps each tower of all workers has begun."""
         while True:
             try:
                 return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
@@ -112,12 +112,12 @@ class InStep:
                 logging.warning("%s cannot read the positions of the other workers: %s", layout.task, silent)
 
     def this_one_ended(self) -> None:
-        """Tells the other workers that the data of this one has ended."""
+        """Tell the other workers that the data of this one has ended."""
         if not self._reason:
             self._member.mark_ended()
 
     def stop(self) -> None:
-        """Stops watching."""
+        """Stop watching."""
         # A session that failed at its start may be closed after the next one was created.
         if self._member.on_news == self._note:
             self._member.on_news = None

@@ -66,7 +66,7 @@ class InterruptWatcher:
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Starts watching. Does nothing outside the main thread, or if Python handles neither of the signals."""
+        """Start watching. Do nothing outside the main thread, or if Python handles neither of the signals."""
         if self._catches_sigterm and _in_main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _exit)
             self._has_set_handler = True
@@ -87,7 +87,7 @@ class InterruptWatcher:
         return owed
 
     def stop(self) -> None:
-        """Stops watching. May be called from any thread, in any order of sessions, and twice."""
+        """Stop watching. May be called from any thread, in any order of sessions, and twice."""
         if self._watching:
             _signals.flush()
         with self._lock:
@@ -99,7 +99,7 @@ class InterruptWatcher:
         _signals.remove(self)
 
     def arrived(self, number: int) -> None:
-        """Records a signal and calls `on_interrupt`."""
+        """Record a signal and call `on_interrupt`."""
         with self._lock:
             if not self._watching:
                 return
@@ -153,7 +153,7 @@ class _Signals:
         self._left: collections.deque[InterruptWatcher] = collections.deque()
 
     def add(self, watcher: InterruptWatcher) -> None:
-        """Tells `watcher` about each signal from now on. Only for the main thread."""
+        """Tell `watcher` about each signal from now on. Only for the main thread."""
         with self._lock:
             if self._told_to_end:
                 # A Ctrl-C interrupted the join of the thread.
@@ -173,7 +173,7 @@ class _Signals:
                 self._thread.start()
 
     def remove(self, watcher: InterruptWatcher) -> None:
-        """Stops telling `watcher` about signals. Does nothing if it is not registered."""
+        """Stop telling `watcher` about signals. Do nothing if it is not registered."""
         self._left.append(watcher)
         if self._in_own_thread():
             return
@@ -197,7 +197,7 @@ class _Signals:
         return self._thread is not None and self._thread.ident == threading.get_ident()
 
     def flush(self) -> None:
-        """Waits until the watchers know of each signal that has arrived. Its exception may have been quicker."""
+        """Wait until the watchers know of each signal that has arrived. Its exception may have been quicker."""
         if self._thread is None or self._pipe is None or not self._watchers or self._in_own_thread():
             return
         self._flushed.clear()
@@ -218,7 +218,7 @@ class _Signals:
         self._is_set = True
 
     def _put_back(self) -> None:
-        """Restores the previous descriptor, unless other code has set its own since."""
+        """Restore the previous descriptor, unless other code has set its own since."""
         if not self._is_set or self._pipe is None:
             return
         # Setting it is the only way to read it. A signal in between goes to our pipe.
@@ -263,7 +263,7 @@ class _Descriptor:
         return self._file is not None and _file_of(self.number) == self._file
 
     def write(self, byte: bytes) -> None:
-        """Writes a byte, unless the file is closed or full."""
+        """Write a byte, unless the file is closed or full."""
         if self.is_open():
             with contextlib.suppress(OSError):
                 os.write(self.number, byte)
@@ -278,7 +278,7 @@ def _file_of(number: int) -> tuple[int, int] | None:
 
 
 def _drain(pipe: int) -> None:
-    """Drops the bytes that arrived after the last session ended."""
+    """Drop the bytes that arrived after the last session ended."""
     os.set_blocking(pipe, False)
     with contextlib.suppress(BlockingIOError):
         while os.read(pipe, 4096):

@@ -48,7 +48,7 @@ class _Tower:
     in_flight: bool = False
 
     def was_put(self, *, in_step: bool) -> None:
-        """Tells a timeline that the batch which was read ahead is in the area."""
+        """Tell a timeline that the batch which was read ahead is in the area."""
         if self.state.on_put_in_step is not None:
             self.state.on_put_in_step(self.state, in_step)
 
@@ -81,7 +81,7 @@ class Lockstep:
         ]
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
-        """Returns the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
+        """Return the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
         puts, feeds = [], {}
         for tower in self.towers:
             self._read_ahead(tower)
@@ -91,7 +91,7 @@ class Lockstep:
         return puts, feeds
 
     def have_put(self) -> None:
-        """Records that the puts of `first_puts` have run."""
+        """Record that the puts of `first_puts` have run."""
         for tower in self.towers:
             if tower.pending is not None:
                 tower.pending = None
@@ -99,7 +99,7 @@ class Lockstep:
                 tower.was_put(in_step=False)
 
     def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
-        """Prepares a run that takes from the towers `needed`. Returns the puts to add to it, with their feeds.
+        """Prepare a run that takes from the towers `needed`. Return the puts to add to it, with their feeds.
 
         Raises:
           tf.errors.OutOfRangeError: one of them has no batch left. Nothing has been taken from the others.
@@ -120,7 +120,7 @@ class Lockstep:
         return puts, feeds
 
     def after(self, needed: Iterable[int]) -> None:
-        """Records that the last prepared run has succeeded."""
+        """Record that the last prepared run has succeeded."""
         for index in needed:
             tower = self.towers[index]
             tower.in_flight = False
@@ -132,12 +132,12 @@ class Lockstep:
             tower.pending = None
 
     def stop(self) -> None:
-        """Tells the reading thread to end, if there is one."""
+        """Tell the reading thread to end, if there is one."""
         if self._side is not None:
             self._side.stop()
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins that thread. Returns the states of the towers that are still in a source after `deadline_secs`."""
+        """Join that thread. Return the states of the towers that are still in a source after `deadline_secs`."""
         # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
         if self._side is None or not self._side.thread.is_alive():
             return []
@@ -146,7 +146,7 @@ class Lockstep:
         return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
 
     def drain(self) -> None:
-        """Stops reading. Batches that are staged or read ahead can still be taken."""
+        """Stop reading. Batches that are staged or read ahead can still be taken."""
         for tower in self.towers:
             # A chained tower ends after the pipeline that it takes from, once it has taken the rest of its queue.
             tower.ended = tower.ended or not tower.batches.producer.chained
@@ -171,7 +171,7 @@ class Lockstep:
             tower.pending = tower.dealt.popleft()
 
     def _read(self, tower: _Tower) -> None:
-        """Reads one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
+        """Read one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
         shares = tower.batches.producer.in_rotation
         sharing = self.towers if shares else [tower]
         reading = sharing[self._next_in_rotation % len(sharing)]
@@ -190,7 +190,7 @@ class Lockstep:
             reading.state.source_secs += reading.state.now(BETWEEN_STEPS)
 
     def _read_source(self, tower: _Tower) -> dict[Any, Any] | None:
-        """Returns the feeds of the next batch that is not skipped; None at the end."""
+        """Return the feeds of the next batch that is not skipped; None at the end."""
         while (batch := tower.batches.next(tower.state)) is not None:
             if batch.arrays is not None:
                 tower.state.has_read(batch.arrays)
@@ -201,7 +201,7 @@ class Lockstep:
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:
-        """Returns the same for batches that the graph computes: feeds of the tensors at which the data can end."""
+        """Return the same for batches that the graph computes: feeds of the tensors at which the data can end."""
         if tower.compute_ends is None:
             return {}
         while True:
@@ -228,7 +228,7 @@ class Lockstep:
 
 
 def repair_lockstep(locksteps: Iterable[Lockstep], session: Any) -> None:
-    """Repairs all `locksteps` after a failed step, in as few runs as possible."""
+    """Repair all `locksteps` after a failed step, in as few runs as possible."""
     towers = [tower for lockstep in locksteps for tower in lockstep.towers]
     if not towers:
         return
@@ -238,7 +238,7 @@ def repair_lockstep(locksteps: Iterable[Lockstep], session: Any) -> None:
 
 
 def _settle(towers: Iterable[_Tower], session: Any) -> None:
-    """Finds out whether the put and the get of a run that failed after `before` were done."""
+    """Find out whether the put and the get of a run that failed after `before` were done."""
     in_flight = [tower for tower in towers if tower.in_flight]
     if not in_flight:
         return

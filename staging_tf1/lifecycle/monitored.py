@@ -21,14 +21,14 @@ _OWN = ("checkpoint_dir", "hooks", "config", "stop_grace_period_secs")
 
 
 def check_config(config: Any) -> Any:
-    """Raises TypeError unless `config` is None or a `tf.ConfigProto`."""
+    """Raise TypeError unless `config` is None or a `tf.ConfigProto`."""
     if config is not None and not isinstance(config, tf.ConfigProto):
         refuse(_WHAT, "config", config, "a tf.ConfigProto")
     return config
 
 
 def checked_hooks(argument: str, hooks: Any) -> list[Any]:
-    """Returns a list of hooks; an empty one for None.
+    """Return a list of hooks; an empty one for None.
 
     Raises:
       TypeError: `hooks` is not an iterable of hooks.
@@ -44,7 +44,7 @@ def checked_hooks(argument: str, hooks: Any) -> list[Any]:
 
 
 def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
-    """Checks the other arguments of `run`. TensorFlow treats 0 as None, and fails unclearly for other values.
+    """Check the other arguments of `run`. TensorFlow treats 0 as None, and fails unclearly for other values.
 
     Raises:
       TypeError: an argument has the wrong type.
@@ -59,7 +59,7 @@ def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
 
 
 def checked_feeds(feed_list: Any) -> list[Any]:
-    """Returns the tensors to feed to a callable, or their names. TensorFlow checks them only when it is called.
+    """Return the tensors to feed to a callable, or their names. TensorFlow checks them only when it is called.
 
     Raises:
       TypeError: `feed_list` is not an iterable of tensors or names.
@@ -72,7 +72,7 @@ def checked_feeds(feed_list: Any) -> list[Any]:
 
 
 def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
-    """Checks the other arguments of `tf.train.MonitoredTrainingSession`. `own` are those that may have been meant.
+    """Check the other arguments of `tf.train.MonitoredTrainingSession`. `own` are those that may have been meant.
 
     Raises:
       TypeError, ValueError: the name of an argument is unknown, or its value is invalid.
@@ -91,7 +91,7 @@ def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
 
 
 def check_training_cluster(what: str, cluster: Any, given: Mapping[str, Any]) -> Cluster | None:
-    """Returns the cluster to train in; None for none, and for a cluster of one.
+    """Return the cluster to train in; None for none, and for a cluster of one.
 
     Raises:
       TypeError: it is no `Cluster`.

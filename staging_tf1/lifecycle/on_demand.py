@@ -76,7 +76,7 @@ class OnDemand:
         forget(run)
 
     def raise_cause(self, taken: Sequence[Pipeline], error: BaseException) -> None:
-        """Raises what has ended a feed thread in place of `error`, a step's. The next step begins again after it."""
+        """Raise what has ended a feed thread in place of `error`, a step's. The next step begins again after it."""
         if not isinstance(error, tf.errors.OutOfRangeError):
             self._restore_ends()
             return
@@ -102,13 +102,13 @@ class OnDemand:
         return runs_in(self._session, self._pipelines)
 
     def stop(self) -> None:
-        """Ends the threads before the session is closed. One that computes a batch meanwhile is joined after it."""
+        """End the threads before the session is closed. One that computes a batch meanwhile is joined after it."""
         self._stopped = True
         stop_all(self._runs)
         # TensorFlow would log a put that the close cancels.
         self.join(_WAKE_SECS)
 
     def join(self, secs: float) -> None:
-        """Waits for the threads of a closed session."""
+        """Wait for the threads of a closed session."""
         for run in self._runs:
             run.join(secs)

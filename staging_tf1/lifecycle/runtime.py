@@ -116,17 +116,17 @@ class SessionRuntime:
         disarm_in_child(session)
 
     def start(self) -> None:
-        """Starts the watchdog and the lock probe, and puts the first batch of every lockstep pipeline."""
+        """Start the watchdog and the lock probe, and put the first batch of every lockstep pipeline."""
         self._watchdog.start()
         self._lock_probe.start(self.runs)
         self.steps.warm_up()
 
     def watch_signals(self) -> None:
-        """Lets Ctrl-C stop the feed threads, which ends a step that waits for them."""
+        """Let Ctrl-C stop the feed threads, which ends a step that waits for them."""
         self._watcher.start()
 
     def record(self, trace: Trace) -> None:
-        """Records the steps from now on in `trace`, which is written when the session is closed. Call it first.
+        """Record the steps from now on in `trace`, which is written when the session is closed. Call it first.
 
         The feed threads, which start earlier, make themselves known to it: see `follow_runs`.
         """
@@ -142,7 +142,7 @@ class SessionRuntime:
         return runs_in(self.session, self._pipelines)
 
     def stats(self) -> list[PipelineStats]:
-        """Returns the figures of every pipeline so far."""
+        """Return the figures of every pipeline so far."""
         return stats_of(
             self._pipelines,
             self.session,
@@ -170,7 +170,7 @@ class SessionRuntime:
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
-        """Stops reacting to signals, stalls and other workers. May be called twice."""
+        """Stop reacting to signals, stalls and other workers. May be called twice."""
         if self.steps.in_step is not None:
             self.steps.in_step.stop()
         self._watcher.stop()
@@ -178,7 +178,7 @@ class SessionRuntime:
         self._lock_probe.stop()
 
     def end(self, join_secs: float) -> list[PipelineStats]:
-        """Stops the feed threads and joins them. Returns the final figures."""
+        """Stop the feed threads and join them. Return the final figures."""
         self.stop_watching()
         runs = self.runs
         figures = self._take_final_stats()

@@ -11,7 +11,7 @@ from staging_tf1.lifecycle.checkpoint import check_state_file, guard_saver
 
 
 def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
-    """Returns the scaffold, or a new one, with a saver that raises CheckpointError, and with our ready ops.
+    """Return the scaffold, or a new one, with a saver that raises CheckpointError, and with our ready ops.
 
     The folder is checked whenever the scaffold is finalized: before the session is created, and again after a failure.
 
@@ -37,7 +37,7 @@ def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
 
 
 def _add_ready_ops(scaffold: Any, graph: Any) -> None:
-    """Puts the ops that tell whether the variables have values where the scaffold looks before it makes its own."""
+    """Put the ops that tell whether the variables have values where the scaffold looks before it makes its own."""
     keys = tf.GraphKeys
     if graph.finalized or graph.get_collection(keys.RESOURCES) or graph.get_collection(keys.LOCAL_RESOURCES):
         # The scaffold's own ops tell about resources, too.

@@ -155,7 +155,7 @@ class StagingSession:
             self._session = self._monitored_session(options, monitored)
 
     def _monitored_session(self, options: dict[str, Any], monitored: dict[str, Any]) -> Any:
-        """Creates the session, in the cluster if there is one."""
+        """Create the session, in the cluster if there is one."""
         if self._cluster is not None:
             self._scaffold = options["scaffold"]
             return cluster_session(self._cluster, **options, monitored=monitored)
@@ -193,7 +193,7 @@ class StagingSession:
         options: Any | None = None,
         run_metadata: Any | None = None,
     ) -> Any:
-        """Runs one step with hooks, like `tf.Session.run`.
+        """Run one step with hooks, like `tf.Session.run`.
 
         A run takes a batch only if its fetches depend on a staged tensor that is not fed.
 
@@ -222,7 +222,7 @@ class StagingSession:
             raise
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> Callable[..., Any]:
-        """Returns a fast function that runs `fetches` without hooks, like `tf.Session.make_callable`.
+        """Return a fast function that runs `fetches` without hooks, like `tf.Session.make_callable`.
 
         A call takes a few microseconds more than with TensorFlow's function; `run` takes a hundred more. The function
         belongs to the current `tf.Session`: make a new one after a recovery (`tf.errors.AbortedError`).
@@ -255,7 +255,7 @@ class StagingSession:
         return self._session is None or bool(self._session.should_stop())
 
     def drain(self) -> None:
-        """Stops reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
+        """Stop reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
 
         Several towers can each be run to their end separately.
         """
@@ -263,11 +263,11 @@ class StagingSession:
         self._hook.drain()
 
     def stats(self) -> list[PipelineStats]:
-        """Returns the figures of every pipeline so far; after the end, the final ones."""
+        """Return the figures of every pipeline so far; after the end, the final ones."""
         return self._hook.stats()
 
     def close(self) -> None:
-        """Stops and joins the feed threads and closes the session. May be called twice.
+        """Stop and join the feed threads and close the session. May be called twice.
 
         Raises:
           Exception: an exception of a feed thread that no `run` has raised yet.
@@ -328,7 +328,7 @@ class StagingSession:
             raise
 
     def _raise_cause(self, error: Exception) -> None:
-        """Raises a feed thread's own exception in place of the step's."""
+        """Raise a feed thread's own exception in place of the step's."""
         interrupted = interruption(error)
         if interrupted is not None:
             raise interrupted from None

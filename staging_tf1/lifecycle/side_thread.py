@@ -58,7 +58,7 @@ class SideThread:
         self.thread = threading.Thread(target=self._serve, args=(self._wake_ups,), name=self._name, daemon=True)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Runs `function` in the thread and waits for it; raises what it raises, or what `give_up` was given.
+        """Run `function` in the thread and wait for it; raise what it raises, or what `give_up` was given.
 
         Raises:
           RuntimeError: `stop` has been called.
@@ -80,7 +80,7 @@ class SideThread:
         self._started = True
 
     def _collect(self) -> None:
-        """Waits for the open call, if there is one, and raises what it raised."""
+        """Wait for the open call, if there is one, and raise what it raised."""
         call = self._open
         if call is not None:
             self._wake_ups.put(None)
@@ -106,12 +106,12 @@ class SideThread:
         return RuntimeError(f"the thread '{self._name}' is stopped, because its session has ended. Run no more steps.")
 
     def give_up(self, error: BaseException) -> None:
-        """Raises `error` from the call under way, and from every later one; the thread itself cannot be stopped."""
+        """Raise `error` from the call under way, and from every later one; the thread itself cannot be stopped."""
         self._gave_up = error
         self._wake_caller()
 
     def stop(self) -> None:
-        """Lets the thread end after the call under way. Does not join it."""
+        """Let the thread end after the call under way. Does not join it."""
         self._stopped = True
         self._wake_ups.put(None)
 

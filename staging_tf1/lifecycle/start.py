@@ -30,7 +30,7 @@ def start(
     stall_secs: float | None = None,
     stall_raises: bool = False,
 ) -> list[threading.Thread]:
-    """Starts all feed threads and queue runners of a plain `tf.Session`, in the only order that works.
+    """Start all feed threads and queue runners of a plain `tf.Session`, in the only order that works.
 
     Checks that the variables are initialized, clears the areas, then starts the threads like
     `tf.train.start_queue_runners`. As usual, the coordinator stops them.
@@ -105,12 +105,12 @@ def _refuse_lockstep(pipelines: Sequence[Pipeline]) -> None:
 
 
 def own_areas(graph: Any, pipelines: Sequence[Pipeline]) -> list[Any]:
-    """Returns the areas that belong to one session and to no pipeline. A pipeline clears its own area."""
+    """Return the areas that belong to one session and to no pipeline. A pipeline clears its own area."""
     return [area for area in plain_areas(graph, pipelines) if not area.is_shared]
 
 
 def clear_areas(sess: Any, pipelines: Sequence[Pipeline]) -> None:
-    """Clears areas that a server has kept from an earlier session."""
+    """Clear areas that a server has kept from an earlier session."""
     if not sess.sess_str:
         # A local session has its own, empty areas.
         return

@@ -13,7 +13,7 @@ from staging_tf1.lifecycle.steps import Steps
 
 
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
-    """Returns a callable of the values of `feed_list` that runs `fetches` as a step."""
+    """Return a callable of the values of `feed_list` that runs `fetches` as a step."""
     session = steps.session
     if steps.meaning is not None:
         fetches = steps.meaning.fetches(fetches, feed_list)
@@ -41,7 +41,7 @@ def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) ->
 
 
 def _gated(session: Any, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `call` as a run of `fetches` that stands still in the pauses of a cluster."""
+    """Return `call` as a run of `fetches` that stands still in the pauses of a cluster."""
     gated = gated_runs(session)
     return call if gated is None else gated.call(fetches, call)
 
@@ -60,7 +60,7 @@ class _Call:
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def run(self, puts: Sequence[Any], feeds: Mapping[Any, Any] | None) -> Any:
-        """Returns the values of the fetches."""
+        """Return the values of the fetches."""
         if not (puts or feeds):
             return self._plain()
         feeds = feeds or {}

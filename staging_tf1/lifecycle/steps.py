@@ -126,7 +126,7 @@ class Steps:
         return runs_in(self.session, self._pipelines)
 
     def warm_up(self) -> None:
-        """Puts the first batch of every lockstep pipeline."""
+        """Put the first batch of every lockstep pipeline."""
         ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
         if any(puts for _, puts, _ in ready):
             # One run for all.
@@ -142,12 +142,12 @@ class Steps:
         return [state for pipeline in self._lockstep for state in self.states_of(pipeline)]
 
     def states_of(self, pipeline: Pipeline) -> list[ThreadState]:
-        """Returns the states of `pipeline`'s towers, if it is in lockstep; else an empty list."""
+        """Return the states of `pipeline`'s towers, if it is in lockstep; else an empty list."""
         lockstep = self._lockstep.get(pipeline)
         return [] if lockstep is None else [tower.state for tower in lockstep.towers]
 
     def demand(self, fetches: Any, feed_dict: Any | None) -> Demand | None:
-        """Returns what a run of `fetches` takes and puts; None if it does neither."""
+        """Return what a run of `fetches` takes and puts; None if it does neither."""
         return self._demands.of(fetches, feed_dict)
 
     def _look_up(self, fetches: Any, fed: list[Any]) -> Demand | None:
@@ -180,7 +180,7 @@ class Steps:
         )
 
     def in_turn(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
-        """Returns a context for a run of `fetches`. Steps in lockstep wait there for each other."""
+        """Return a context for a run of `fetches`. Steps in lockstep wait there for each other."""
         if not self._lockstep:
             return _NO_TURN
         demand = self.demand(fetches, feed_dict)
@@ -206,7 +206,7 @@ class Steps:
     def run(
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
-        """Runs a step, or what takes nothing, in place of the session's own `run`."""
+        """Run a step, or what takes nothing, in place of the session's own `run`."""
         refuse_if_forked("A session")
         if self.meaning is not None:
             fetches, feed_dict = self.meaning.of_run(fetches, feed_dict, partial(run_unwrapped, self.session))
@@ -218,13 +218,13 @@ class Steps:
             return self.step(demand, fetches, feed_dict, call)
 
     def run_session(self, fetches: Any, options: Any, run_metadata: Any, puts: Sequence[Any], feed_dict: Any) -> Any:
-        """Returns the values of `fetches`, from the session's own `run` together with `puts`."""
+        """Return the values of `fetches`, from the session's own `run` together with `puts`."""
         if not puts:
             return self._run_before(fetches, feed_dict, options, run_metadata)
         return self._run_before([fetches, puts], feed_dict, options, run_metadata)[0]
 
     def step(self, demand: Demand, fetches: Any, feed_dict: Any, call: Callable[[list[Any], Any], Any]) -> Any:
-        """Runs one step.
+        """Run one step.
 
         Args:
           demand: what the step takes and puts.
@@ -275,7 +275,7 @@ class Steps:
         return puts, feeds
 
     def _failed(self, demand: Demand, error: BaseException) -> None:
-        """Repairs what a failed step has lost. Raises what has ended a pipeline that starts on demand."""
+        """Repair what a failed step has lost. Raise what has ended a pipeline that starts on demand."""
         before = self.failed_batches.counts(demand.sinks)
         self._repair(demand)
         self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
@@ -309,7 +309,7 @@ class Steps:
         self.settle()
 
     def settle(self) -> None:
-        """Finds the batches that failed steps took. Does nothing while a step is running, which has taken some, too."""
+        """Find the batches that failed steps took. Do nothing while a step is running, which has taken some, too."""
         with self._lock:
             if self._under_way or not self._unsettled:
                 return
@@ -320,23 +320,23 @@ class Steps:
                 return
 
     def drain(self) -> None:
-        """Stops reading from the sources."""
+        """Stop reading from the sources."""
         for run in self._runs:
             run.drain()
         for lockstep in self._lockstep.values():
             lockstep.drain()
 
     def stop(self) -> None:
-        """Tells the threads that read for lockstep pipelines to end. May be called twice."""
+        """Tell the threads that read for lockstep pipelines to end. May be called twice."""
         for lockstep in self._lockstep.values():
             lockstep.stop()
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Joins those threads. Returns the states of those still in a source after `deadline_secs`."""
+        """Join those threads. Return the states of those still in a source after `deadline_secs`."""
         return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
     def warn_of_leftovers(self) -> None:
-        """Warns of plain areas that still hold elements after the end of the data."""
+        """Warn of plain areas that still hold elements after the end of the data."""
         self._loops.warn_of_leftovers()
 
 

@@ -46,7 +46,7 @@ class TimedRuns:
         return self._last_ended - self._first_began
 
     def step(self, sinks: Collection[Sink], fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
-        """Returns `call(*args)`, which runs `fetches` as a step that takes from `sinks`."""
+        """Return `call(*args)`, which runs `fetches` as a step that takes from `sinks`."""
         if self.trace is None:
             return self.run(fetches, fed, call, *args)
         began = time.perf_counter()
@@ -59,7 +59,7 @@ class TimedRuns:
         return result
 
     def run(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
-        """Returns `call(*args)`, which runs `fetches` and need not be a step."""
+        """Return `call(*args)`, which runs `fetches` and need not be a step."""
         ident, began = threading.get_ident(), time.perf_counter()
         self._first_began = self._first_began or began
         self.pending[ident] = Pending(ident, began, fetches, fed)
@@ -81,7 +81,7 @@ class TimedRuns:
         return result
 
     def _raise_cause(self, error: Exception) -> None:
-        """Raises what has made a run fail; returns if that is `error` itself."""
+        """Raise what has made a run fail; return if that is `error` itself."""
         interrupted = interruption(error) or self._watcher.owed()
         if interrupted is not None:
             raise interrupted from None

@@ -30,7 +30,7 @@ class Diagnosis:
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
-    """Returns the most likely cause of the stall in `snapshot`.
+    """Return the most likely cause of the stall in `snapshot`.
 
     Goes through the stores in order. The first one that explains the wait decides.
 

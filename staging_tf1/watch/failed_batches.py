@@ -31,15 +31,15 @@ class FailedBatches:
         return [len(self.numbers[sink]) for sink in sinks]
 
     def succeeded(self, sinks: frozenset[Sink]) -> None:
-        """Counts a successful step that took one batch from each of `sinks`."""
+        """Count a successful step that took one batch from each of `sinks`."""
         self._succeeded[sinks] += 1
 
     def failed(self, sinks: frozenset[Sink]) -> None:
-        """Notes that a step has failed, which takes from `sinks`."""
+        """Note that a step has failed, which takes from `sinks`."""
         self._suspects |= sinks
 
     def settle(self) -> None:
-        """Finds the batches of the steps that failed since the last call. Must be called between two steps."""
+        """Find the batches of the steps that failed since the last call. Must be called between two steps."""
         if not self._counted:
             return
         sums = run_unwrapped(self._session, [sink.stats.value for sink in self._counted])

@@ -30,7 +30,7 @@ class _Runs:
         self.watchdog: Any = None
 
     def note(self, run: Pending, error: BaseException) -> None:
-        """Notes that a run has failed, which may have ended its thread."""
+        """Note that a run has failed, which may have ended its thread."""
         thread = threading.current_thread()
         if thread is not threading.main_thread():
             from staging_tf1.watch.snapshot import first_line_of
@@ -48,7 +48,7 @@ class _Program:
         self._watching_in = 0
 
     def around(self, session: Any, fetches: Any, feed_dict: Any, call: Callable[[], Any]) -> Any:
-        """Does one run of a session."""
+        """Do one run of a session."""
         runs: _Runs = session.__dict__.get(_RUNS) or self._meet(session)
         ident = threading.get_ident()
         run = runs.pending[ident] = Pending(ident, time.perf_counter(), fetches, feed_dict)
@@ -76,7 +76,7 @@ class _Program:
             time.sleep(min([self._secs, *map(self._look, list(self._sessions.values()))]))
 
     def _look(self, ref: weakref.ref[Any]) -> float:
-        """Looks at one session. Returns the seconds until the next look."""
+        """Look at one session. Return the seconds until the next look."""
         session = ref()
         # Where `run` is an attribute of the session, one of our own watchdogs serves it.
         if session is None or is_closed(session) or "run" in vars(session):
@@ -94,7 +94,7 @@ class _Program:
 
 
 def watch_program(secs: float, say: Callable[[str], None]) -> None:
-    """Reports each run of each session of this process that waits for longer than `secs` seconds; 0 is never.
+    """Report each run of each session of this process that waits for longer than `secs` seconds; 0 is never.
 
     Sessions that this package serves have a watchdog of their own. A run that computes is not reported.
 

@@ -9,7 +9,7 @@ from staging_tf1.watch.views import FeederView, Snapshot, StoreView, TaskView
 
 
 def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
-    """Formats a snapshot and its diagnosis.
+    """Format a snapshot and its diagnosis.
 
     >>> from staging_tf1.watch.views import StepView
     >>> area = StoreView("area 'train'", "area", size=0, capacity=2, closed=None, wanted=1)

@@ -42,7 +42,7 @@ class Observer:
         self._uninitialized = uninitialized_names(self._graph)
 
     def touches(self, pending: Pending) -> Touched:
-        """Returns the stores that a run takes from and puts into."""
+        """Return the stores that a run takes from and puts into."""
         try:
             return touched_by(ops_of_run(self._graph, pending.fetches, list(pending.fed or ())).values())
         except (KeyError, TypeError, ValueError):
@@ -56,7 +56,7 @@ class Observer:
         others: Iterable[Pending] = (),
         readers: Mapping[str, ThreadState] | None = None,
     ) -> Snapshot:
-        """Returns the state of `session` while `step` waits.
+        """Return the state of `session` while `step` waits.
 
         Args:
           session: the session to read.
@@ -141,7 +141,7 @@ class Observer:
         return probe.name
 
     def _error(self, probe: Probe, runner: Any, session: Any) -> str:
-        """Describes what ended the feeding of a queue that is not ours; empty for nothing known."""
+        """Describe what ended the feeding of a queue that is not ours; empty for nothing known."""
         return first_line_of(runner.exceptions_raised[-1]) if runner is not None and runner.exceptions_raised else ""
 
     def _put_at(self, probe: Probe) -> str:
@@ -151,12 +151,12 @@ class Observer:
         return [op for op in self._graph.get_operations() if probe.key in touched_by([op]).puts]
 
     def _inputs(self, probe: Probe) -> tuple[str, ...]:
-        """Returns the names of the stores that the puts of a store take from."""
+        """Return the names of the stores that the puts of a store take from."""
         takes = touched_by(ancestors(self._puts(probe))).takes
         return tuple(self._name(self.probes[key]) for key in takes if key in self.probes)
 
     def _over(self, probe: Probe, session: Any) -> tuple[tuple[str, ...], bool]:
-        """Returns the ended queues, if every put into the area takes from one, and whether other input may have ended.
+        """Return the ended queues, if every put into the area takes from one, and whether other input may have ended.
 
         The second result is for input whose end cannot be observed, such as a dataset.
         """
@@ -171,7 +171,7 @@ class Observer:
         return tuple(over), False
 
     def _ended_queue(self, op: Any, session: Any) -> str:
-        """Describes the queue of a dequeue that can no longer succeed; empty if it can."""
+        """Describe the queue of a dequeue that can no longer succeed; empty if it can."""
         takes = touched_by([op]).takes
         probe = self.probes.get(next(iter(takes), ""))
         if probe is None or not _closed(session, probe):
@@ -185,7 +185,7 @@ class Observer:
 
 
 def read(session: Any, fetches: Any) -> Any | None:
-    """Returns the value of `fetches`, which must not wait; None if the run fails.
+    """Return the value of `fetches`, which must not wait; None if the run fails.
 
     Runs in the calling thread, because raw gets that wait may hold every thread of TensorFlow's pool.
     """
@@ -197,7 +197,7 @@ def read(session: Any, fetches: Any) -> Any | None:
 
 
 def _hidden(pipelines: Iterable[Pipeline]) -> set[str]:
-    """Returns the keys of the queues and areas inside the pipelines, which are invisible to the user."""
+    """Return the keys of the queues and areas inside the pipelines, which are invisible to the user."""
     sinks = [sink for pipeline in pipelines for sink in pipeline.sinks]
     areas = {area_key(sink.area.name) for sink in sinks if sink.area is not None}
     return areas | {queue_key(queue) for sink in sinks for queue in sink.inner_queues}
@@ -225,7 +225,7 @@ def _feeder(state: ThreadState) -> FeederView:
 
 
 def first_line_of(error: BaseException | None) -> str:
-    """Returns the type of an exception and the first line of its text; empty for None."""
+    """Return the type of an exception and the first line of its text; empty for None."""
     if error is None:
         return ""
     lines = text_of(error).splitlines()
@@ -236,13 +236,13 @@ def first_line_of(error: BaseException | None) -> str:
 
 
 def _queue_runners(probe: Probe) -> int:
-    """Counts TensorFlow's runner threads of a queue, which are named after it."""
+    """Count TensorFlow's runner threads of a queue, which are named after it."""
     prefix = f"QueueRunnerThread-{probe.key}-"
     return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
 
 
 def _runner_of(graph: Any, probe: Probe) -> Any | None:
-    """Returns TensorFlow's runner of a queue, one with an exception first; None without a runner."""
+    """Return TensorFlow's runner of a queue, one with an exception first; None without a runner."""
     runners = [
         each
         for each in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)

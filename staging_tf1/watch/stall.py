@@ -64,26 +64,26 @@ class Watchdog:
         self._ended = ended
 
     def start(self) -> None:
-        """Starts watching. Not in the constructor, because after a Ctrl-C here there must be a watchdog to stop."""
+        """Start watching. Not in the constructor, because after a Ctrl-C here there must be a watchdog to stop."""
         if self._rule.secs:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stops watching and joins the thread. May be called twice."""
+        """Stop watching and join the thread. May be called twice."""
         self._ended.put(None)
         # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
         if self._thread.is_alive():
             self._thread.join()
 
     def look(self) -> float:
-        """Reports the runs that have taken too long. Returns the seconds until the next look."""
+        """Report the runs that have taken too long. Return the seconds until the next look."""
         late = self._late()
         if late:
             self._report(late)
         return self._until_next()
 
     def _pending(self) -> list[Pending]:
-        """Returns the runs in progress, and the reading of sources between runs."""
+        """Return the runs in progress, and the reading of sources between runs."""
         reading = [
             Pending(state.thread.ident or 0, state.since, [], None, reads=name)
             for name, state in self._readers.items()
@@ -102,7 +102,7 @@ class Watchdog:
         return max(0.0, oldest + self._rule.secs - time.perf_counter())
 
     def _late(self) -> list[Pending]:
-        """Returns the runs that have taken too long, those that take from a store first."""
+        """Return the runs that have taken too long, those that take from a store first."""
         limit = time.perf_counter() - self._rule.secs
         late = [run for run in self._unreported() if run.began <= limit]
         self._reported |= {(run.ident, run.began) for run in late}

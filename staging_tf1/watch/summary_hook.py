@@ -97,7 +97,7 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 def _since(last: PipelineStats | None, stats: PipelineStats, secs: float) -> dict[str, float]:
-    """Returns the scalars for the time between two figures, `secs` apart."""
+    """Return the scalars for the time between two figures, `secs` apart."""
     batches = stats.batches - (last.batches if last else 0)
     found = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)
     waited = {}

@@ -10,7 +10,7 @@ from staging_tf1.watch.views import TaskView
 
 
 def tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:
-    """Asks the parameter servers, and returns the views of all other tasks."""
+    """Ask the parameter servers, and return the views of all other tasks."""
     layout = cluster.layout
     others = [task for task in (*layout.servers, *layout.workers) if task != layout.task]
     return tuple(_view(cluster, task) for task in others)

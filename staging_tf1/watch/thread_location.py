@@ -18,7 +18,7 @@ _LIBRARIES = (sysconfig.get_paths()["stdlib"], *site.getsitepackages(), site.get
 
 
 def users_line(ident: int | None) -> CallSite | None:
-    """Returns the innermost line of the user's program in thread `ident`; None if there is none or it has ended.
+    """Return the innermost line of the user's program in thread `ident`; None if there is none or it has ended.
 
     For a thread that waits for a worker process, it is the line in that process.
 
@@ -43,13 +43,13 @@ def _is_users(filename: str) -> bool:
 
 
 def users_place(ident: int | None) -> str:
-    """Formats `users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
+    """Format `users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
     line = users_line(ident)
     return "" if line is None else f", at {line} in {line.function}()"
 
 
 def stuck_text(state: ThreadState, waited_secs: float) -> str:
-    """Returns the warning about a feed thread that is still running `waited_secs` after it was told to stop."""
+    """Return the warning about a feed thread that is still running `waited_secs` after it was told to stop."""
     where = users_place(state.thread.ident if state.thread is not None else None)
     return (
         f"feed thread '{state.name}' is still {state.doing} after {waited_secs:g} s (batch {state.batch}, for "

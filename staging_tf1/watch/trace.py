@@ -57,7 +57,7 @@ class Trace:
             pass
 
     def follow(self, producers: Sequence[tuple[Sink, Sequence[ThreadState]]]) -> None:
-        """Records what feed threads do from now on.
+        """Record what feed threads do from now on.
 
         Args:
           producers: those of one pipeline that starts in a session: their sinks and their threads.
@@ -72,13 +72,13 @@ class Trace:
                 state.on_put_in_step = partial(self._put_in_step, reads)
 
     def record(self, session: Any, sinks: Sequence[Sink]) -> None:
-        """Records the gets from `sinks` from now on."""
+        """Record the gets from `sinks` from now on."""
         for sink in sinks:
             self._feeds.setdefault(sink, _feed_of(sink))
         self._gets = _Gets(session, sinks)
 
     def step_ended(self, began: float, ended: float, sinks: Collection[Sink], error: BaseException | None) -> None:
-        """Records a step and its gets.
+        """Record a step and its gets.
 
         Args:
           began: when it began (perf_counter).
@@ -106,7 +106,7 @@ class Trace:
         self._add(step, *gets)
 
     def write(self, verdicts: Mapping[str, str]) -> None:
-        """Writes all events so far, and what `stats()` says of each pipeline."""
+        """Write all events so far, and what `stats()` says of each pipeline."""
         self._verdicts |= verdicts
         with open(self._path, "w", encoding="utf-8") as file:
             dump(list(self._events), self._began, self._dropped, self._verdicts, file)
@@ -196,7 +196,7 @@ class _Gets:
         self._last = dict(zip(self._sinks, self._read(), strict=True))
 
     def taken(self, sinks: Collection[Sink]) -> dict[Sink, tuple[int, float | None]]:
-        """Returns the element that the step took from each of `sinks`, and how long that took, if that is known.
+        """Return the element that the step took from each of `sinks`, and how long that took, if that is known.
 
         Other steps under way may have taken elements, too: theirs are left for them.
         """

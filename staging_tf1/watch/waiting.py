@@ -47,11 +47,11 @@ class WaitMeter:
         self._lock = threading.Lock()
 
     def shares(self, sink: Sink) -> tuple[float, ...]:
-        """Returns the measured shares, oldest first, each from 0 to 1."""
+        """Return the measured shares, oldest first, each from 0 to 1."""
         return tuple(self._shares[sink])
 
     def before_step(self, now: float) -> None:
-        """Measures if it is time. Call it before a step, which has taken nothing yet: nothing is lost by a Ctrl-C.
+        """Measure if it is time. Call it before a step, which has taken nothing yet: nothing is lost by a Ctrl-C.
 
         Args:
           now: the time (perf_counter).

@@ -28,7 +28,7 @@ def v1_control_flow() -> None:
 
 
 def build(seed: int) -> tuple[Any, list[Any], list[Any]]:
-    """Adds a random graph. Returns its train op, what to fetch, and the initializers of its iterators.
+    """Add a random graph. Return its train op, what to fetch, and the initializers of its iterators.
 
     It has one or two iterators and 15 values. Some depend on a variable, so that they belong to the step. Some run
     after another by a control edge alone.

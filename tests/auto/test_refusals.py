@@ -25,7 +25,7 @@ def numbers() -> Any:
 
 
 def train(x: Any) -> Any:
-    """Adds a train op whose loss depends on `x` and a variable."""
+    """Add a train op whose loss depends on `x` and a variable."""
     w = tf.get_variable("w", initializer=1.0, use_resource=True)
     return tf.train.GradientDescentOptimizer(0.1).minimize(w * tf.cast(x, tf.float32))
 

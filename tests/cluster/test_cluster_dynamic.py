@@ -38,7 +38,7 @@ def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
 
 
 def open_gate(gate: Gate) -> None:
-    """Lets a worker run to its end."""
+    """Let a worker run to its end."""
     gate.release(200)
 
 

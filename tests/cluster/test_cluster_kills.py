@@ -80,12 +80,12 @@ class Killed:
         return sum(len(self.cluster.notes(each, "got")) for each in ([task] if task in self.workers else self.workers))
 
     def check(self) -> None:
-        """Fails if a task has raised."""
+        """Fail if a task has raised."""
         for task in self.workers:
             assert self.cluster.notes(task, "raised") == [], self.cluster.logs()
 
     def kill(self, choose: random.Random) -> None:
-        """Kills a random task at a random moment, and starts it again."""
+        """Kill a random task at a random moment, and start it again."""
         if not self._next:
             # Each task once, in a random order; a worker and a server alternate.
             workers, servers = choose.sample(self.workers, WORKERS), choose.sample(self.servers, SERVERS)
@@ -113,7 +113,7 @@ class Killed:
         self.start(victim)
 
     def finish(self) -> None:
-        """Lets everybody train to the end."""
+        """Let everybody train to the end."""
         # With dynamic shares, one worker may get all that is left. A kill may have taken the permit of a step.
         self.let_step(WORKERS * self.batches + KILLS)
         self.cluster.join()
@@ -211,7 +211,7 @@ def test_nothing_is_lost_or_twice_when_the_server_is_killed_while_it_saves(
 
 
 def assert_nobody_listens(cluster: TestCluster) -> None:
-    """Fails if a server of the cluster is still there."""
+    """Fail if a server of the cluster is still there."""
     for address in [address for addresses in cluster.jobs.values() for address in addresses]:
         host, _, port = address.rpartition(":")
         with socket.socket() as probe:

@@ -22,7 +22,7 @@ LIMIT_SECS = 60.0
 
 
 def in_time(call: Callable[[], Any]) -> Any:
-    """Returns what `call` returns. Fails if it hangs, and leaves its thread behind."""
+    """Return what `call` returns. Fail if it hangs, and leave its thread behind."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()

@@ -35,18 +35,18 @@ class Ledger:
         return dict(answer)
 
     def write(self, entries: Any) -> None:
-        """Writes nothing, and fails for each exception that is next among the answers."""
+        """Write nothing, and fail for each exception that is next among the answers."""
         if self._answers and isinstance(self._answers[0], Exception):
             raise self._answers.popleft()
         self.written = entries
 
     def remove(self, names: Any) -> None:
-        """Removes nothing."""
+        """Remove nothing."""
 
 
 @pytest.fixture
 def member_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., member.Member]:
-    """Makes the part of a task that reads a list of answers. Its clock stands still but for its own pauses."""
+    """Make the part of a task that reads a list of answers. Its clock stands still but for its own pauses."""
     now = [0.0]
     monkeypatch.setattr(time, "sleep", lambda secs: now.__setitem__(0, now[0] + secs))
 

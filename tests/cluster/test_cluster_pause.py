@@ -56,7 +56,7 @@ class Tasks:
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tasks]]:
-    """Makes a cluster. What is bounded by seconds is bounded by less than one."""
+    """Make a cluster. What is bounded by seconds is bounded by less than one."""
     monkeypatch.setattr(pause, "_ANSWER_SECS", 0.5)
     monkeypatch.setattr(pause, "_STUCK_SECS", 0.2)
     monkeypatch.setattr(pause, "_CHIEF_SECS", 0.2)

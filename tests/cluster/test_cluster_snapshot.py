@@ -27,7 +27,7 @@ def cluster(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
 
 
 def count(cluster: TestCluster, workers: int = 3, **options: Any) -> str:
-    """Trains to the end, and returns the folder of the checkpoints."""
+    """Train to the end, and return the folder of the checkpoints."""
     folder = str(cluster.folder / "model")
     for index in range(len(cluster.jobs["ps"])):
         cluster.start_ps(index)

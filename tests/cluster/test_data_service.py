@@ -227,7 +227,7 @@ def address(fork_server: ForkServer) -> Iterator[str]:
 
 
 def all_of(x: Any) -> list[int]:
-    """Returns the records of all steps of a new session, to the end of the data."""
+    """Return the records of all steps of a new session, to the end of the data."""
     got: list[int] = []
     with staging.StagingSession() as sess:
         while not sess.should_stop():
@@ -250,7 +250,7 @@ def test_towers_and_lockstep(graph: Any, address: str) -> None:
 
 
 def part(folder: Path, dataset: Callable[[], Any], count: int | None = None, **staged: Any) -> tuple[list[int], Any]:
-    """Takes up to `count` batches in a session that restores `folder`. Returns them, and the position that is saved."""
+    """Take up to `count` batches in a session that restores `folder`. Return them, and the position that is saved."""
     with tf.Graph().as_default():
         x = staging.staged(dataset(), name="train", **staged)
         step = tf.train.get_or_create_global_step()

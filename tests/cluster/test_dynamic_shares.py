@@ -32,7 +32,7 @@ def records(count: int = 24, batch_size: int = 2, **options: Any) -> ArraySource
 
 
 def part(folder: Path, source: Any, steps: int | None = None, **options: Any) -> list[Any]:
-    """Returns what up to `steps` steps of a session that restores the checkpoint in `folder` have taken."""
+    """Return what up to `steps` steps of a session that restores the checkpoint in `folder` have taken."""
     got: list[Any] = []
     with tf.Graph().as_default():
         batch = staging.staged(source, name="train", **{"share": "dynamic", **options})
@@ -45,7 +45,7 @@ def part(folder: Path, source: Any, steps: int | None = None, **options: Any) ->
 
 
 def save(folder: Path, cells: Any, fingerprint: dict[str, Any]) -> None:
-    """Writes a checkpoint with this position."""
+    """Write a checkpoint with this position."""
     with tf.Graph().as_default():
         position = tf.get_variable("train/position", initializer=np.asarray(cells, np.int64), use_resource=True)
         text = tf.get_variable("train/fingerprint", initializer=json.dumps(fingerprint), use_resource=True)
@@ -56,7 +56,7 @@ def save(folder: Path, cells: Any, fingerprint: dict[str, Any]) -> None:
 
 
 def with_gaps(consumed: Iterable[int]) -> list[int]:
-    """Returns the cells after these batches."""
+    """Return the cells after these batches."""
     cells = Acked.first(0).cells
     for batch in consumed:
         cells[batch % WINDOW] = batch + WINDOW

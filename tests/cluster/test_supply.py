@@ -84,7 +84,7 @@ def bench() -> Bench:
 
 
 def waiting(bench: Bench) -> tuple[threading.Thread, list[Any]]:
-    """Starts a thread that asks for the next batch; the list gets what it is given, or what is raised."""
+    """Start a thread that asks for the next batch; the list gets what it is given, or what is raised."""
     found: list[Any] = []
 
     def ask() -> None:

@@ -40,7 +40,7 @@ class Began(NamedTuple):
 
 
 def begin(source: Any, towers: int = 1, held: dict[str, Any] | None = None, resume: str = "exact") -> Began:
-    """Begins a feed of `source` in a new session, whose checkpoint has `held`; None is a fresh start."""
+    """Begin a feed of `source` in a new session, whose checkpoint has `held`; None is a fresh start."""
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         staging.staged(source, devices=[CPU] * towers, resume=resume)
         (pipeline,) = pipelines_of(graph)
@@ -59,7 +59,7 @@ def variables() -> dict[str, Any]:
 
 
 def restore(sess: Any, held: dict[str, Any]) -> None:
-    """Gives the position's variables these values, as a saver does: whatever their shape is."""
+    """Give the position's variables these values, as a saver does: whatever their shape is."""
     for name, value in held.items():
         variable = variables()[name]
         if isinstance(value, dict):

@@ -77,7 +77,7 @@ def under_way(run: SinkRun) -> int:
 
 
 def puts_that_wait(pool: ThreadPoolExecutor, run: SinkRun, count: int) -> list[Future[None]]:
-    """Fills the sink, and begins as many more puts, of the numbers from 100 on."""
+    """Fill the sink, and begin as many more puts, of the numbers from 100 on."""
     for number in range(run.sink.capacity):
         run.put(batch(number))
     waiting = [pool.submit(run.put, batch(100 + number)) for number in range(count)]

@@ -61,7 +61,7 @@ def constants(*names: str) -> list[Any]:
 
 @pytest.fixture
 def v1_control_flow() -> Iterator[None]:
-    """Makes `tf.while_loop` and `tf.cond` of ops with back edges, as TensorFlow 1 did."""
+    """Make `tf.while_loop` and `tf.cond` of ops with back edges, as TensorFlow 1 did."""
     enabled = tf.control_flow_v2_enabled()
     tf.disable_control_flow_v2()
     yield

@@ -38,7 +38,7 @@ TWO_AND_ONE = ["chief 0", "ps 0", "worker 0"]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Any:
-    """Starts `staging-tf1 launch OPTIONS` with a program, and kills it after the test."""
+    """Start `staging-tf1 launch OPTIONS` with a program, and kill it after the test."""
     started: list[Launched] = []
 
     def start(options: str, program: str, **kwargs: Any) -> Launched:

@@ -28,7 +28,7 @@ def staging_run(run_python: Run) -> Run:
 
 @pytest.fixture(scope="session")
 def legacy_server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """Runs programs as `staging_run` does, without the seconds that TensorFlow takes to load.
+    """Run programs as `staging_run` does, without the seconds that TensorFlow takes to load.
 
     The server is itself a program that `staging-tf1 run` has started.
     """

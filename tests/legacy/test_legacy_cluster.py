@@ -23,7 +23,7 @@ def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
 
 
 def start(cluster: TestCluster, program: str, task: str, *flags: str) -> None:
-    """Starts a forked process that runs `program` as `staging-tf1 run` does, with the flags of `task`."""
+    """Start a forked process that runs `program` as `staging-tf1 run` does, with the flags of `task`."""
     job = task.rstrip("0123456789")
     hosts = [f"--{name}_hosts={','.join(addresses)}" for name, addresses in cluster.jobs.items()]
     words = [str(FOLDER / f"{program}.py"), *hosts, f"--job_name={job}", f"--task_index={task.removeprefix(job)}"]
@@ -35,7 +35,7 @@ def await_line(cluster: TestCluster, task: str, line: str) -> None:
 
 
 def run_workers(cluster: TestCluster, program: str, *flags: str) -> None:
-    """Runs `program` on a parameter server, which never returns, and two workers, which do."""
+    """Run `program` on a parameter server, which never returns, and two workers, which do."""
     start(cluster, program, "ps0", *flags)
     start(cluster, program, "worker0", *flags)
     if program == "between_graph":
@@ -124,7 +124,7 @@ if told.job_name == "ps":
 
 
 def launch(run_python: Run, program: Path) -> str:
-    """Returns what the workers print that `staging-tf1 launch` starts with `staging-tf1 run`."""
+    """Return what the workers print that `staging-tf1 launch` starts with `staging-tf1 run`."""
     hosts = ["--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--job_name={job_name}"]
     command = ["-m", "staging_tf1", "run", program, *hosts, "--task_index={task_index}"]
     ran = run_python("-m", "staging_tf1", "launch", "--workers", 2, "--grace", 1, "--", *command, env=QUIET)

@@ -19,7 +19,7 @@ SECS = 0.5 * slowdown()
 
 @pytest.fixture(scope="module")
 def server(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """Runs programs as `staging-tf1 run --stall-secs SECS PROGRAM` does."""
+    """Run programs as `staging-tf1 run --stall-secs SECS PROGRAM` does."""
     address, cwd = shared_folder / "stall_server", tmp_path_factory.mktemp("elsewhere")
     server = ForkServer(address, cwd, "-m", "staging_tf1", "run", "--stall-secs", str(SECS))
     yield server

@@ -76,7 +76,7 @@ def in_a_loop(x: Any) -> Any:
 
 
 def train(model: Callable[[Any], Any], batch: Any, folder: Path) -> tuple[Any, Any]:
-    """Trains for three steps. Returns the output of the model, and how to compute it with the trained variables."""
+    """Train for three steps. Return the output of the model, and how to compute it with the trained variables."""
     out = model(batch["x"])
     loss = tf.reduce_mean(tf.square(tf.reduce_sum(out, 1) - batch["y"]))
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):

@@ -22,7 +22,7 @@ def ready_ops(graph: Any) -> list[Any]:
 
 
 def variables(*kinds: str) -> list[Any]:
-    """Makes a variable of each kind."""
+    """Make a variable of each kind."""
     make: dict[str, Callable[[str], Any]] = {
         "resource": lambda name: tf.get_variable(name, initializer=1.0, use_resource=True),
         "ref": lambda name: tf.Variable([1, 2], use_resource=False, name=name),

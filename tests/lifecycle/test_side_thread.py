@@ -123,7 +123,7 @@ def test_a_stop_lets_the_call_under_way_end(begun: bool) -> None:
 
 
 def interrupted(side: SideThread, gate: Gate) -> None:
-    """Makes the call `gate`, whose caller, the main thread, gets a Ctrl-C while it waits for it."""
+    """Make the call `gate`, whose caller, the main thread, gets a Ctrl-C while it waits for it."""
     main, told = threading.get_ident(), threading.Event()
 
     def once(*_: Any) -> None:
@@ -254,7 +254,7 @@ class Interrupts:
 
 
 def interrupted_at(which: int, calls: list[Callable[[], None]]) -> tuple[bool, list[BaseException]]:
-    """Makes `calls`, with a Ctrl-C at one line of those before the last: whether it came, and what else was raised."""
+    """Make `calls`, with a Ctrl-C at one line of those before the last: whether it came, and what else was raised."""
     raised: list[BaseException] = []
     interrupts, side = Interrupts(which), SideThread("test:side")
 

@@ -715,7 +715,7 @@ def test_the_table_has_a_row_for_every_argument() -> None:
 
 @pytest.fixture
 def ignored(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Collects what Python prints as "Exception ignored in", for example from a `__del__`."""
+    """Collect what Python prints as "Exception ignored in", for example from a `__del__`."""
     found: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: found.append(f"{args.exc_value!r} in {args.object!r}"))
     yield found

@@ -50,14 +50,14 @@ def levels(name: str, count: int) -> RecordSource:
 
 
 def use(source: RecordSource) -> None:
-    """Does all that a pipeline does with a source."""
+    """Do all that a pipeline does with a source."""
     assert flatten(source.spec) and source.fingerprint() and repr(source)
     assert len(flatten(source.batch(0))[0]) == len(flatten(source.pad().batch(0))[0])
     assert flatten(source.with_options(shuffle=True, seed=1).shard(0, 1).batch(0))
 
 
 def moved(source: RecordSource) -> Any:
-    """Moves a source as to a worker process."""
+    """Move a source as to a worker process."""
     shipment = Shipment([source])
     (arrived,) = unloaded(os.dup(shipment.descriptor))
     shipment.close()

@@ -117,7 +117,7 @@ CHANGES: dict[str, tuple[Files, str]] = {
 
 
 def resumed(before: RecordSource, now: RecordSource, folder: Path, **staged: Any) -> Any:
-    """Restores a checkpoint of `before` with `now`. Returns the fingerprint that a checkpoint has then."""
+    """Restore a checkpoint of `before` with `now`. Return the fingerprint that a checkpoint has then."""
     text = json.dumps(before.fingerprint() if isinstance(before, RecordSource) else before)
     return restored(folder, now, [3], text, **staged)
 

@@ -23,7 +23,7 @@ def ids_source(
 
 
 def counting_model(ids: Any, num_records: int, megabytes: int, *, use_resource: bool) -> Any:
-    """Returns a training op whose model counts in four parts of large weights, and for each record, what it has seen.
+    """Return a training op whose model counts in four parts of large weights, and for each record, what it has seen.
 
     A saver writes variables in the order of their names: the position of "train", the weights, then the counts.
     """

@@ -38,13 +38,13 @@ class Notes:
         self._file = (Path(folder) / f"{task}.jsonl").open("a", encoding="utf-8")
 
     def add(self, kind: str, value: Any = None) -> None:
-        """Appends one line at once, so that a kill loses nothing."""
+        """Append one line at once, so that a kill loses nothing."""
         self._file.write(json.dumps([kind, value]) + "\n")
         self._file.flush()
 
 
 def main(program: str, folder: str, task: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Runs `program` in this process; the exit code is 1 after an exception."""
+    """Run `program` in this process; the exit code is 1 after an exception."""
     # If the tests are killed, nothing is left running: the fork server ends with them, and this process with that.
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
     # For a test that waits in vain.
@@ -65,7 +65,7 @@ def main(program: str, folder: str, task: str, arguments: tuple[Any, ...], optio
 
 
 def run_program(notes: Notes, environment: dict[str, str], words: list[str], *, legacy: bool = False) -> None:
-    """Runs `words`, a script or -m and a module, with arguments, as Python does; with `legacy`, on TensorFlow 1."""
+    """Run `words`, a script or -m and a module, with arguments, as Python does; with `legacy`, on TensorFlow 1."""
     os.environ.update(environment)
     if legacy:
         staging.legacy.install(old_names=True)
@@ -89,7 +89,7 @@ def serve(notes: Notes, jobs: dict[str, list[str]], index: int, **options: Any) 
 
 
 def model(ids: Any, num_records: int) -> Any:
-    """Returns a training op that notes in the model itself which records it has seen."""
+    """Return a training op that notes in the model itself which records it has seen."""
     # First, so that with two parameter servers the model is not on that of the positions.
     step = tf.train.get_or_create_global_step()
     seen = tf.get_variable("seen", [num_records], tf.int64, tf.zeros_initializer(), use_resource=True)
@@ -208,7 +208,7 @@ def claim_elsewhere(notes: Notes, jobs: dict[str, list[str]], job: str, index: i
 
 
 def show_places(notes: Notes, jobs: dict[str, list[str]], index: int) -> None:
-    """Notes on which device each op of a step ran, and the bytes of each tensor that came from another task."""
+    """Note on which device each op of a step ran, and the bytes of each tensor that came from another task."""
     cluster = staging.Cluster(jobs, "worker", index)
     with tf.Graph().as_default():
         with cluster.device_scope():
@@ -291,7 +291,7 @@ def train_in_step(
 
 
 def delay_news(member: Any, wake: Any, steps: int) -> None:
-    """Keeps news from this worker until it has read how many steps each one has begun, after `steps` and one more."""
+    """Keep news from this worker until it has read how many steps each one has begun, after `steps` and one more."""
     note, read, came = member.on_news, in_step.run_unwrapped, threading.Event()
     latest: dict[str, Any] = {}
 

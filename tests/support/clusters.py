@@ -38,7 +38,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def until(condition: Callable[[], bool], what: str, secs: float = LIMIT_SECS) -> None:
-    """Waits until `condition`; fails with `what` after a time that grows with the load."""
+    """Wait until `condition`; fail with `what` after a time that grows with the load."""
     start = time.monotonic()
     while not condition():
         # To measure the load costs time, so only when it matters.
@@ -66,7 +66,7 @@ class TestCluster:
         return self._gates[-1]
 
     def start(self, program: str, task: str, *arguments: Any, **options: Any) -> None:
-        """Starts a process that runs `program` of `cluster_programs`; `task` names its files."""
+        """Start a process that runs `program` of `cluster_programs`; `task` names its files."""
         with tempfile.TemporaryFile() as given, (self.folder / f"{task}.log").open("ab") as log:
             pickle.dump((program, str(self.folder), task, arguments, options), given)
             given.seek(0)
@@ -81,7 +81,7 @@ class TestCluster:
     def start_program(
         self, task: str, words: list[str], environment: dict[str, str] | None = None, **options: Any
     ) -> None:
-        """Starts a process that runs a script, or -m and a module. `task` is "ps0", "worker1": it is in TF_CONFIG."""
+        """Start a process that runs a script, or -m and a module. `task` is "ps0", "worker1": it is in TF_CONFIG."""
         job = task.rstrip("0123456789")
         config = json.dumps({"cluster": self.jobs, "task": {"type": job, "index": int(task.removeprefix(job))}})
         self.start("run_program", task, {"TF_CONFIG": config, **(environment or {})}, words, **options)
@@ -125,13 +125,13 @@ class TestCluster:
         ]
 
     def kill(self, task: str, number: int = signal.SIGKILL) -> None:
-        """Sends the signal and, if it ends the process, waits for the end."""
+        """Send the signal and, if it ends the process, wait for the end."""
         self.processes[task].send_signal(number)
         if number not in (signal.SIGSTOP, signal.SIGCONT):
             self.processes[task].wait()
 
     def join(self, *tasks: str, secs: float = LIMIT_SECS) -> None:
-        """Waits until the processes have ended well. Fails as soon as one has not, because the others may wait for it.
+        """Wait until the processes have ended well. Fail as soon as one has not, because the others may wait for it.
 
         If they do not end, the message says where each thread waits.
         """

@@ -40,7 +40,7 @@ def stream() -> Iterator[Any]:
 
 
 def train(fetches: Any, folder: Path, **options: Any) -> Figures:
-    """Runs `STEPS` steps, restores the checkpoint, and runs as many again. Returns batches, positions and figures."""
+    """Run `STEPS` steps, restore the checkpoint, and run as many again. Return batches, positions and figures."""
     got: list[Any] = []
     step = tf.train.get_or_create_global_step().assign_add(1)
     positions = [each for each in tf.global_variables() if each.op.name.endswith("position")]

@@ -40,7 +40,7 @@ class Steps:
         self._sess.run([sink.reset for sink in self.sinks])
 
     def take(self, towers: frozenset[int]) -> frozenset[Sink]:
-        """Runs a step; returns the sinks that it takes from."""
+        """Run a step; return the sinks that it takes from."""
         for tower in towers:
             sink = self.sinks[tower]
             self._sess.run(sink.put, {sink.placeholders[0]: [0]})

@@ -19,7 +19,7 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def masked_crcs(messages: Sequence[bytes]) -> np.ndarray[Any, Any]:
-    """Returns the masked CRC-32C of each byte string: uint32, little-endian.
+    """Return the masked CRC-32C of each byte string: uint32, little-endian.
 
     >>> hex(masked_crcs([b"123456789"])[0])
     '0xc78ab0e5'

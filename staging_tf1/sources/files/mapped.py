@@ -14,7 +14,7 @@ __all__ = ["MappedFile", "file_of", "identity_of"]
 
 
 def file_of(array: Any) -> np.memmap[Any, Any] | None:
-    """Returns the `np.memmap` of a file that holds an array; None if there is none, or it has private changes."""
+    """Return the `np.memmap` of a file that holds an array; None if there is none, or it has private changes."""
     base = array
     while isinstance(base, np.ndarray) and not isinstance(base.base, mmap.mmap):
         base = base.base
@@ -22,7 +22,7 @@ def file_of(array: Any) -> np.memmap[Any, Any] | None:
 
 
 def identity_of(path: str) -> tuple[int, int] | None:
-    """Returns what distinguishes a file from one that replaces it; None if it does not exist."""
+    """Return what distinguishes a file from one that replaces it; None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -53,7 +53,7 @@ class MappedFile:
             )
 
     def check(self) -> None:
-        """Raises RecordFileError if the file was truncated. Reading beyond its end would kill the process (SIGBUS)."""
+        """Raise RecordFileError if the file was truncated. Reading beyond its end would kill the process (SIGBUS)."""
         try:
             status = os.stat(self._path)
         except OSError:

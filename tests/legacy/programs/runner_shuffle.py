@@ -28,17 +28,17 @@ class CustomRunner(object):
         self.enqueue_op = self.queue.enqueue_many([self.dataX, self.dataY])
 
     def get_inputs(self):
-        """Returns tensors containing a batch."""
+        """Return tensors containing a batch."""
         x_batch, y_batch = self.queue.dequeue_many(BATCH_SIZE)
         return x_batch, y_batch
 
     def thread_main(self, sess):
-        """Runs in the thread."""
+        """Run in the thread."""
         for data_x, data_y in data_iterator():
             sess.run(self.enqueue_op, feed_dict={self.dataX: data_x, self.dataY: data_y})
 
     def start_threads(self, sess, n_threads=1):
-        """Starts the threads that feed the queue."""
+        """Start the threads that feed the queue."""
         threads = []
         for n in range(n_threads):
             t = threading.Thread(target=self.thread_main, args=(sess,))  # noqa: STG112

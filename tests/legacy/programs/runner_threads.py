@@ -27,7 +27,7 @@ class CustomRunner(object):
             sess.run(self.enqueue_op, feed_dict={self.numbers: numbers})
 
     def start_threads(self, sess, n_threads=1):
-        """Starts the threads that feed the queue."""
+        """Start the threads that feed the queue."""
         threads = []
         for n in range(n_threads):
             t = threading.Thread(target=self.thread_main, args=(sess,))  # noqa: STG112

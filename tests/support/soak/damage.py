@@ -38,7 +38,7 @@ class Saved:
         self._consumed[os.path.join(folder, "model.ckpt-0")] = self.begin
 
     def went_on(self, outcome: Outcome) -> None:
-        """Notes where the session that has ended has left off."""
+        """Note where the session that has ended has left off."""
         self.begin = [at + len(got) for at, got in zip(self.begin, outcome.got)]
         newest = tf.train.latest_checkpoint(self.folder)
         assert newest is not None, "no checkpoint was saved"
@@ -105,7 +105,7 @@ class Saved:
         return True
 
     def cure(self) -> None:
-        """Does what the message says: goes back to an older checkpoint, or begins again in an empty folder."""
+        """Do what the message says: go back to an older checkpoint, or begin again in an empty folder."""
         damage = self._plan.damage
         assert damage is not None
         if damage.cure == "older" and self._older is not None:

@@ -84,7 +84,7 @@ class Forks:
         return os.getpid() == self._parent
 
     def _forked(self) -> bool:
-        """Forks, unless the session has done so; returns whether this is a child that is to leave the loop."""
+        """Fork, unless the session has done so; return whether this is a child that is to leave the loop."""
         assert self._fork is not None
         with self._lock:
             if self._child:
@@ -164,7 +164,7 @@ class Forks:
         }
 
     def _end(self, error: BaseException | None) -> NoReturn:
-        """Ends the child, which `error` has left the session by."""
+        """End the child, which `error` has left the session by."""
         self._judge(error)
         if self._fork is not None and self._fork.ends == "exit":
             ctypes.CDLL(None).exit(0)
@@ -187,7 +187,7 @@ class Forks:
     # In the parent.
 
     def _listen(self) -> None:
-        """Waits until the child has ended."""
+        """Wait until the child has ended."""
         while part := os.read(self._reader, 4096):
             self._said += part
 

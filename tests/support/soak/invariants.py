@@ -11,7 +11,7 @@ from staging_tf1.errors import SourceError, SpecError
 
 
 def check(plan: Plan, outcome: Outcome, begin: list[int]) -> None:
-    """Raises AssertionError unless the session kept every promise.
+    """Raise AssertionError unless the session kept every promise.
 
     Args:
       plan: what was to happen.

@@ -33,7 +33,7 @@ class CtrlC:
         self.sent = self._in_loop = False
 
     def send(self) -> None:
-        """Sends it, from any thread."""
+        """Send it, from any thread."""
         if self._in_loop and not self.sent:
             self.sent = True
             os.kill(os.getpid(), signal.SIGINT)

@@ -36,7 +36,7 @@ class Outcome:
     threads_left: list[str] = field(default_factory=list)
 
     def begin_again(self) -> None:
-        """Forgets the steps of a session that is lost: the next one takes them again."""
+        """Forget the steps of a session that is lost: the next one takes them again."""
         self.recovered = True
         self.failed_steps = 0
         for got in self.got:

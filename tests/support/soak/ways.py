@@ -90,7 +90,7 @@ def monitored(game: Any) -> dict[str, Any]:
 
 
 def taking(game: Any, run: Callable[..., Any]) -> Callable[[list[int], bool, int | None], Any]:
-    """Takes a step with a session's `run`."""
+    """Take a step with a session's `run`."""
     fetches = {}
 
     def take(towers: list[int], fails: bool, timeout_ms: int | None) -> Any:
