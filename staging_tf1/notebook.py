@@ -10,7 +10,7 @@ from typing import Any
 from staging_tf1.arguments import refuse
 from staging_tf1.errors import NotebookWarning, warn
 from staging_tf1.legacy import install
-from staging_tf1.legacy.installation import is_installed
+from staging_tf1.legacy.shim.installation import is_installed
 
 _TENSORFLOW = ("tensorflow", "keras", "tf_keras")
 # Values of these types are the same in both versions.

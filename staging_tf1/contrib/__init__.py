@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.contrib.homes import PARTS
-from staging_tf1.legacy.installation import lend
-from staging_tf1.legacy.keras_two import choose
+from staging_tf1.legacy.shim.installation import lend
+from staging_tf1.legacy.shim.keras_two import choose
 
 __all__: list[str] = []  # the names depend on the fetched files
 # The import system reads __path__ before it imports a module below, and no earlier: importing this package alone

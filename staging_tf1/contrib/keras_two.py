@@ -6,6 +6,6 @@ module first. It sets the environment variable ``TF_USE_LEGACY_KERAS`` unless it
 
 from __future__ import annotations
 
-from staging_tf1.legacy.keras_two import require
+from staging_tf1.legacy.shim.keras_two import require
 
 require()

@@ -6,7 +6,7 @@ it before the first import of a module that needs TF1.
 
 from __future__ import annotations
 
-from staging_tf1.legacy.installation import install
-from staging_tf1.legacy.settings import Settings
+from staging_tf1.legacy.shim.installation import install
+from staging_tf1.legacy.shim.settings import Settings
 
 __all__ = ["Settings", "install"]

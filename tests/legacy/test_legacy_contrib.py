@@ -15,8 +15,8 @@ import pytest
 from forked import QUIET, ForkServer
 from legacy_support import Run, last_json
 
-from staging_tf1.legacy import scipy_images
 from staging_tf1.legacy.contrib import homes, loader, store
+from staging_tf1.legacy.shim import scipy_images
 
 IMPORTS = """
 import importlib, json, sys

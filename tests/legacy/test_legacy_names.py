@@ -8,7 +8,7 @@ import pytest
 from legacy_support import HERE, PROMISES, Run, last_json
 from private_names import resolves, used_in
 
-from staging_tf1.legacy import scipy_names, tensorflow_names
+from staging_tf1.legacy.shim import scipy_names, tensorflow_names
 
 
 def test_names_that_programs_use_are_found_or_have_advice(legacy_run: Run) -> None:

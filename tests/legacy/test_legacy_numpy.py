@@ -12,10 +12,11 @@ pytest.importorskip("libcst")
 
 from legacy_support import PROMISES, Run
 
-from staging_tf1.legacy import numpy_functions, numpy_names, source_files
+from staging_tf1.legacy import source_files
 from staging_tf1.legacy.codemod import migration, targets
 from staging_tf1.legacy.codemod.changes import Changes
-from staging_tf1.legacy.old_names import value_at
+from staging_tf1.legacy.shim import numpy_functions, numpy_names
+from staging_tf1.legacy.shim.old_names import value_at
 
 HAS_TOSTRING = hasattr(np.ndarray, "tostring")
 CONVERTS = np.lib.NumpyVersion(np.__version__) < "2.4.0"  # float() of an array with one element and dimensions

@@ -115,7 +115,7 @@ def test_wrong_words(staging_run: Run, arguments: list[str], message: str) -> No
 def test_another_interpreter_with_our_folder_on_its_path_starts_undisturbed(run_python: Run) -> None:
     code = (
         "import os, sys, subprocess\n"
-        "from staging_tf1.legacy import launch, settings\n"
+        "from staging_tf1.legacy.shim import launch, settings\n"
         "env = {'PYTHONPATH': launch._BOOTSTRAP, 'PATH': os.environ['PATH']}\n"
         "settings.Settings().to_environment(env)\n"
         "child = 'import sys; print(sorted(m for m in sys.modules if m == \"tensorflow\"))'\n"
@@ -147,7 +147,7 @@ def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run,
 
 
 def test_settings_survive_the_environment() -> None:
-    from staging_tf1.legacy import settings
+    from staging_tf1.legacy.shim import settings
 
     environment: dict[str, str] = {}
     told = settings.Settings(("a", "b"), claim_version=True, old_names=False)

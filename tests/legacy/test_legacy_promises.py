@@ -56,7 +56,7 @@ def test_every_moved_name_is_brought_back() -> None:
 
 def test_the_names_of_our_parts_are_there() -> None:
     """The table holds the names of TensorFlow 2.21. Older releases lack a few."""
-    from staging_tf1.legacy.old_names import value_at
+    from staging_tf1.legacy.shim.old_names import value_at
 
     for part, ours in homes.OURS.items():
         listed = set(ours.names.split())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy import numpy_names
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.names import LOST
+from staging_tf1.legacy.shim import numpy_names
 
 CONTRIB = "tensorflow.contrib"
 _MNIST = "tensorflow.examples.tutorials.mnist.input_data"

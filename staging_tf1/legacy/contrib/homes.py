@@ -38,7 +38,7 @@ class Ours(NamedTuple):
     instead: str  # what to use instead of its other names
 
 
-_ESTIMATOR = "staging_tf1.legacy.estimator.contrib"
+_ESTIMATOR = "staging_tf1.legacy.shim.estimator.contrib"
 OURS = {
     "staging": Ours("MapStagingArea StagingArea", ("staging_tf1",), "staging_tf1"),
     "distribute": Ours(

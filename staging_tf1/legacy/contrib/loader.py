@@ -18,7 +18,7 @@ from typing import Any
 
 from staging_tf1.legacy.contrib import names
 from staging_tf1.legacy.contrib.names import REPLACED, REWRITTEN, UNREGISTERED
-from staging_tf1.legacy.old_names import value_at
+from staging_tf1.legacy.shim.old_names import value_at
 
 
 class GenuineLoader(SourceFileLoader):

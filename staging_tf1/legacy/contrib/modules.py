@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
-from staging_tf1.legacy import views
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.absent import removal_message
-from staging_tf1.legacy.old_names import value_at
-from staging_tf1.legacy.origin import is_lent
-from staging_tf1.legacy.submodules import Make
+from staging_tf1.legacy.shim import views
+from staging_tf1.legacy.shim.old_names import value_at
+from staging_tf1.legacy.shim.origin import is_lent
+from staging_tf1.legacy.shim.submodules import Make
 
 _ROOT = "tensorflow.contrib"
 

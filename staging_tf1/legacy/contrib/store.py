@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from staging_tf1.errors import StagingError
-from staging_tf1.legacy.tensorflow_names import LENT_FILES
+from staging_tf1.legacy.shim.tensorflow_names import LENT_FILES
 from staging_tf1.progress import is_terminal, progress_bar
 
 ENVIRONMENT_NAME = "STAGING_TF1_CACHE"

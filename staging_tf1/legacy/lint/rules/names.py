@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from staging_tf1.legacy import gone_names
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.model.reading import Use
 from staging_tf1.legacy.lint.model.scopes import Context
 from staging_tf1.legacy.lint.rule import Found, Rule
 from staging_tf1.legacy.lint.rules.promises import what_is_missing
+from staging_tf1.legacy.shim import gone_names
 
 _NEVER_WAS = "tensorflow.staging"
 _CONTRIB = "tensorflow.contrib"

@@ -31,7 +31,7 @@ def lent() -> Iterator[None]:
         yield
         return
     made = {name: _absent_module(name) for name in _TPU if importlib.util.find_spec(name) is None}
-    made[_COORDINATOR] = importlib.import_module("staging_tf1.legacy.estimator.coordinator")
+    made[_COORDINATOR] = importlib.import_module("staging_tf1.legacy.shim.estimator.coordinator")
     sys.modules.update(made)
     try:
         with importlib.import_module("staging_tf1._tf").estimator_exports():

@@ -18,13 +18,14 @@ def _install():
     if importlib.util.find_spec("staging_tf1") is None:
         # This is a checkout that is not installed. Its folder is on the path for this one import only:
         # afterwards the package finds its own modules.
-        root = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
+        root = os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4))
         sys.path.append(root)
         try:
             import staging_tf1  # noqa: F401
         finally:
             sys.path.remove(root)
-    from staging_tf1.legacy import install, settings
+    from staging_tf1.legacy import install
+    from staging_tf1.legacy.shim import settings
 
     inherited = settings.from_environment()
     if inherited is not None:

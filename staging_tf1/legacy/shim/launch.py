@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from staging_tf1.legacy.settings import Settings
+from staging_tf1.legacy.shim.settings import Settings
 
 _BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
 

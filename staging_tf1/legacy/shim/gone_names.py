@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from staging_tf1.legacy import old_names
-from staging_tf1.legacy.tensorflow_names import MODULES, Gone
+from staging_tf1.legacy.shim import old_names
+from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
 _PRIVATE = "tensorflow.python."
 

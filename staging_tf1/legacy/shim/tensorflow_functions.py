@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from staging_tf1.legacy import views
+from staging_tf1.legacy.shim import views
 
 
 class _RegisteredOps(Mapping[str, Any]):

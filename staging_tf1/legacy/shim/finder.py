@@ -12,10 +12,10 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import scipy_names
 from staging_tf1.legacy.contrib import homes, store
-from staging_tf1.legacy.origin import Origin, is_at_import_statement, is_lent
-from staging_tf1.legacy.views import made_for_user
+from staging_tf1.legacy.shim import scipy_names
+from staging_tf1.legacy.shim.origin import Origin, is_at_import_statement, is_lent
+from staging_tf1.legacy.shim.views import made_for_user
 
 AfterLoad = Callable[[ModuleType], None]
 Around = Callable[[], AbstractContextManager[None]]

@@ -14,7 +14,7 @@ NAMES: dict[str, str] = {
     **_in("numpy.exceptions", "TooHardError", "VisibleDeprecationWarning"),
     **_in("numpy.char", "compare_chararrays"),
     **_in(
-        "staging_tf1.legacy.numpy_functions",
+        "staging_tf1.legacy.shim.numpy_functions",
         "alen",
         "asfarray",
         "asscalar",

@@ -8,7 +8,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.estimator import names
+from staging_tf1.legacy.shim.estimator import names
 
 # Names that moved to tf.estimator. Releases before 1.15 had the hooks in tf.contrib.estimator.
 _MOVED: dict[str, dict[str, str]] = {

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import numpy_names, scipy_names, tensorflow_names
-from staging_tf1.legacy.origin import Origin
+from staging_tf1.legacy.shim import numpy_names, scipy_names, tensorflow_names
+from staging_tf1.legacy.shim.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
 
@@ -25,7 +25,7 @@ MODULES: dict[str, dict[str, str]] = {
     "numpy": numpy_names.NAMES,
     "numpy.lib": numpy_names.LIB,
     "collections": _COLLECTIONS,
-    "inspect": {"getargspec": "staging_tf1.legacy.old_names:getargspec"},
+    "inspect": {"getargspec": "staging_tf1.legacy.shim.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
     "fractions": {"gcd": "math:gcd"},
     "keras.utils": {"np_utils": "keras.utils"},  # what to_categorical and normalize were in

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning, warn
-from staging_tf1.legacy import views
-from staging_tf1.legacy.tensorflow_names import KERAS_TWO
+from staging_tf1.legacy.shim import views
+from staging_tf1.legacy.shim.tensorflow_names import KERAS_TWO
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names, only_known, seconds, stall_secs_or_default
-from staging_tf1.legacy import (
+from staging_tf1.legacy.shim import (
     keras_two,
     numpy_arrays,
     old_names,
@@ -20,10 +20,10 @@ from staging_tf1.legacy import (
     submodules,
     views,
 )
-from staging_tf1.legacy.finder import AfterLoad, Finder
-from staging_tf1.legacy.origin import Origin
-from staging_tf1.legacy.settings import Settings, from_environment
-from staging_tf1.legacy.tensorflow_names import FACES
+from staging_tf1.legacy.shim.finder import AfterLoad, Finder
+from staging_tf1.legacy.shim.origin import Origin
+from staging_tf1.legacy.shim.settings import Settings, from_environment
+from staging_tf1.legacy.shim.tensorflow_names import FACES
 from staging_tf1.quiet import find_devices, importing
 
 _KERAS_TWO: dict[str, AfterLoad] = {
@@ -176,7 +176,7 @@ def lend() -> tuple[Finder, Origin]:
 
 
 def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
-    from staging_tf1.legacy import tf1
+    from staging_tf1.legacy.shim import tf1
 
     tf1.attach(module, origin, settings)
     if _installed is settings and not settings.only:
@@ -226,7 +226,7 @@ def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
         return lambda module: views.attach(module, views.View({}, lambda name: keras_two.find(fullname, name)), origin)
     if not submodules.is_public(fullname):
         return None
-    from staging_tf1.legacy import tf1
+    from staging_tf1.legacy.shim import tf1
 
     return lambda module: tf1.attach_public(module, fullname, origin)
 
@@ -246,25 +246,25 @@ def _as_package(module: ModuleType) -> None:
 
 
 def _lent_to_estimator() -> AbstractContextManager[None]:
-    from staging_tf1.legacy.estimator import standins
+    from staging_tf1.legacy.shim.estimator import standins
 
     return standins.lent()
 
 
 def _without_deprecations(module: ModuleType) -> None:
-    from staging_tf1.legacy.estimator import standins
+    from staging_tf1.legacy.shim.estimator import standins
 
     standins.without_deprecations(module)
 
 
 def _without_renamed_names(module: ModuleType) -> None:
-    from staging_tf1.legacy.estimator import standins
+    from staging_tf1.legacy.shim.estimator import standins
 
     standins.without_renamed_names()
 
 
 def _pipelines_in_estimators(module: ModuleType) -> None:
-    from staging_tf1.legacy.estimator import sessions
+    from staging_tf1.legacy.shim.estimator import sessions
 
     sessions.serve(module)
 

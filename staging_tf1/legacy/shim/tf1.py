@@ -16,12 +16,12 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy import views
-from staging_tf1.legacy.keras_two import without_keras_two
-from staging_tf1.legacy.origin import Origin
-from staging_tf1.legacy.settings import CLAIMED_VERSION, Settings
-from staging_tf1.legacy.submodules import BELOW_THE_API
-from staging_tf1.legacy.views import UNCHANGED, View
+from staging_tf1.legacy.shim import views
+from staging_tf1.legacy.shim.keras_two import without_keras_two
+from staging_tf1.legacy.shim.origin import Origin
+from staging_tf1.legacy.shim.settings import CLAIMED_VERSION, Settings
+from staging_tf1.legacy.shim.submodules import BELOW_THE_API
+from staging_tf1.legacy.shim.views import UNCHANGED, View
 
 _ADDED = ("contrib", "staging", "estimator")
 _CHANGED = (*_ADDED, "Tensor")
@@ -79,7 +79,7 @@ class _Names:
     def read_top(self, name: str) -> Any:
         if name == "estimator" and self._settings.only and not self._origin.is_lent(sys._getframe()):
             # A TensorFlow 2 program: it expects what TensorFlow 2.15 had here.
-            return importlib.import_module("staging_tf1.legacy.estimator.names").module("v2")
+            return importlib.import_module("staging_tf1.legacy.shim.estimator.names").module("v2")
         return self.read(name)
 
     def read(self, name: str) -> Any:
@@ -90,9 +90,9 @@ class _Names:
         if name == "contrib":
             return importlib.import_module("tensorflow.contrib")
         if name == "staging":
-            return importlib.import_module("staging_tf1.legacy.tutorial").module()
+            return importlib.import_module("staging_tf1.legacy.shim.tutorial").module()
         if name == "estimator":
-            return importlib.import_module("staging_tf1.legacy.estimator.names").module()
+            return importlib.import_module("staging_tf1.legacy.shim.estimator.names").module()
         if name == "Tensor" and not self._v1.executing_eagerly_outside_functions():
             # Programs ask for `type(x) is tf.Tensor`. Tensors of graphs have a class of their own.
             return views.own(self._module, "__internal__").SymbolicTensor

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy import keras_two, scipy_names, views
-from staging_tf1.legacy.origin import is_lent
-from staging_tf1.legacy.tensorflow_names import MODULES, Gone
+from staging_tf1.legacy.shim import keras_two, scipy_names, views
+from staging_tf1.legacy.shim.origin import is_lent
+from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
 Make = Callable[[ModuleType], None]
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
@@ -74,7 +74,7 @@ def _of_keras_two(fresh: ModuleType) -> None:
 
 
 def _lend(fullname: str) -> Make:
-    lent: ModuleType = importlib.import_module("staging_tf1.legacy.estimator.names").below(fullname)
+    lent: ModuleType = importlib.import_module("staging_tf1.legacy.shim.estimator.names").below(fullname)
     if not hasattr(lent, "__path__"):
         return lambda fresh: substitute(fullname, lent)
 
@@ -97,7 +97,7 @@ def _gone(fullname: str) -> Gone | None:
 def _stand_in(fresh: ModuleType) -> None:
     """Make every name of the new module importable. One without a home raises `RemovedNameError` when it is used."""
     from staging_tf1.legacy.contrib.absent import absent
-    from staging_tf1.legacy.old_names import value_at
+    from staging_tf1.legacy.shim.old_names import value_at
 
     gone = _gone(fresh.__name__) or Gone()
 

@@ -43,7 +43,7 @@ def _add_hook(estimator_class: Any) -> None:
         # Where this module is not loaded, there is no pipeline.
         if "staging_tf1.feed.pipeline" not in sys.modules:
             return spec
-        from staging_tf1.legacy.estimator import pipelines
+        from staging_tf1.legacy.shim.estimator import pipelines
 
         hook = pipelines.hook_for_graph(iterator_hooks, saves_positions=mode == "train" and config.is_chief)
         if hook is None:

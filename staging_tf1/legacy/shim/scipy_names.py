@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_IMAGES = "staging_tf1.legacy.scipy_images"
+_IMAGES = "staging_tf1.legacy.shim.scipy_images"
 _OF_NUMPY = """arange arccos arcsin arctan arctan2 argmax argmin argsort array asarray average ceil concatenate cos
     cumsum diag dot empty exp eye fabs float32 float64 floor hstack identity inf int32 int64 interp isnan linspace log
     log10 log2 logspace max maximum mean median min minimum mod nan ndarray ones ones_like outer pi prod rand randn

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.origin import Origin
+from staging_tf1.legacy.shim.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
 

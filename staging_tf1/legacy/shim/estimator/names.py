@@ -11,9 +11,9 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
-from staging_tf1.legacy import views
 from staging_tf1.legacy.contrib.homes import ESTIMATOR_HOOKS
-from staging_tf1.legacy.keras_two import has_keras_two
+from staging_tf1.legacy.shim import views
+from staging_tf1.legacy.shim.keras_two import has_keras_two
 
 PACKAGE = "tensorflow_estimator"
 INSTALL = "pip install tensorflow-estimator==2.15.0"

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from staging_tf1.legacy.tensorflow_names import LENT_FILES
+from staging_tf1.legacy.shim.tensorflow_names import LENT_FILES
 
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
-_THIS_ROOM = os.path.dirname(os.path.realpath(__file__))
-_OWN_FOLDER = os.path.dirname(_THIS_ROOM)
+_LEGACY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_OWN_FOLDER = os.path.dirname(_LEGACY)
 # The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
 _LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib", *LENT_FILES)
 
@@ -105,7 +105,7 @@ class Origin:
         if not isinstance(file, str):
             return Kind.TRANSPARENT  # frozen importlib, or exec() in a plain dictionary
         path = os.path.realpath(file)
-        if path.startswith(_THIS_ROOM + os.sep):
+        if path.startswith(_LEGACY + os.sep):
             return Kind.TRANSPARENT
         if not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):
             return Kind.LIBRARY

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.legacy.origin import Origin
+from staging_tf1.legacy.shim.origin import Origin
 
 # Returned by a view for a name that the module itself provides.
 UNCHANGED: Any = object()
