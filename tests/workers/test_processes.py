@@ -94,9 +94,9 @@ def test_tensorflow_gets_the_shared_memory_itself(graph: Any, monkeypatch: pytes
 
     fed, put = [], SinkRun.put
 
-    def watching(self: SinkRun, *arrays: Any, count: int = 1) -> None:
+    def watching(self: SinkRun, *arrays: Any, stamp: int = 1) -> None:
         fed.extend((type(array.base), is_aligned(array)) for array in arrays)
-        put(self, *arrays, count=count)
+        put(self, *arrays, stamp=stamp)
 
     monkeypatch.setattr(SinkRun, "put", watching)
     batch = staging.staged(digits(transform=noisy, seed=1), num_processes=1)
