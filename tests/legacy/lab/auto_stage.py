@@ -27,7 +27,10 @@ from jobs import Job
 from table import ROWS, Row
 
 # Programs whose graph computes its input, and tf_cnn_benchmarks on JPEGs in place of synthetic pictures.
-NAMES = ("nmt", "pix2pix", "cifar10", "cifar10_towers", "slim", "monodepth", "tf_ner", "bert_classifier")
+NAMES = (
+    *("nmt", "pix2pix", "cifar10", "cifar10_towers", "slim", "monodepth", "tf_ner", "bert_classifier"),
+    *("spleeter", "examples_dataset"),
+)
 JPEGS = replace(
     next(row for row in ROWS if row.name == "tf_cnn_benchmarks"),
     name="tf_cnn_benchmarks_jpeg",
@@ -35,12 +38,13 @@ JPEGS = replace(
     steps=20,
     deterministic=False,  # threads shuffle its input
 )
-# Arguments that make the programs longer, to be timed, and how many figures they print then. The steps of tf_ner are in
-# its code.
+# Arguments or settings that make the programs longer, to be timed, and how many figures they print then. Other programs
+# have no such argument.
 LONGER = {
     "nmt": ("--num_train_steps=6", "--num_train_steps=150", 150),
     "pix2pix": ("--max_steps 4", "--max_steps 60", 59),
     "monodepth": ("--num_epochs 1", "--num_epochs 30", 0),
+    "spleeter": ('"train_max_steps": 11', '"train_max_steps": 150', 4),
     "bert_classifier": ("--num_train_epochs=10", "--num_train_epochs=30", 1),
     "tf_cnn_benchmarks_jpeg": ("--num_batches=20", "--num_batches=200", 200),
 }
@@ -117,6 +121,8 @@ def longer(row: Row) -> Row:
 
     def driver(clone: Path, data: Path) -> Job:
         job = row.driver(clone, data)
+        for settings in data.glob("*.json"):
+            settings.write_text(settings.read_text().replace(short, long))
         return replace(job, command=" ".join(job.command).replace(short, long).split())
 
     return replace(row, driver=driver, steps=figures, limit_secs=600)
