@@ -23,7 +23,9 @@ class OneLineParser(argparse.ArgumentParser):
         """Print `message` on stderr and exit with 2."""
         what, _, unknown = message.partition("unrecognized arguments: --")
         if not what and unknown:
-            hint = close_to(f"--{unknown.split()[0].partition('=')[0]}", self._option_string_actions)
+            # Without the dashes, which make all short options alike.
+            options = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+            hint = close_to(unknown.split()[0].partition("=")[0], options).replace("mean '", "mean '--")
             message += f".{hint}" if hint else ""
         complain(self.prog, f"{message} (see {self.prog} --help)")
         sys.exit(2)

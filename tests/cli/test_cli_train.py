@@ -172,7 +172,7 @@ BAD_FLAGS = [
     (["--capacity", "0"], "argument --capacity: got '0', expected a whole number from 1 to 10000"),
     (["--seed", "-5"], "argument --seed: got '-5', expected a whole number from 0 to 2147483647"),
     (["--seed"], "argument --seed: expected one argument"),
-    (["--batch", "3"], "unrecognized arguments: --batch 3"),
+    (["--batch", "3"], "unrecognized arguments: --batch 3. Did you mean '--batch-size'?"),
     (["mnist.npz"], "unrecognized arguments: mnist.npz"),
     (
         ["--workflow", "lockstep", "--threads", "2"],

@@ -898,7 +898,7 @@ def test_a_task_whose_parent_has_died_before_it_starts_does_not_start(tmp_path: 
             "argument --grace: got 'inf', expected a number of seconds from 0 to 86400",
         ),
         (["--grace", "x", "--", "true"], "argument --grace: got 'x', expected a number of seconds from 0 to 86400"),
-        (["--worker", "2", "--", "true"], "unrecognized arguments: --worker"),
+        (["--worker", "2", "--", "true"], "unrecognized arguments: --worker. Did you mean '--workers'?"),
         (["--fast", "--", "true"], "unrecognized arguments: --fast"),
         (["--sync=1", "--", "true"], "argument --sync: ignored explicit argument '1'"),
         (["--workers"], "argument --workers: expected one argument"),
