@@ -121,7 +121,7 @@ def tf_cnn_benchmarks_jpeg(clone: Path, data: Path) -> Job:
     return Job(
         "tf_cnn_benchmarks.py --device=cpu --data_format=NHWC --model=trivial --batch_size=8 --num_batches=20 "
         "--num_warmup_batches=1 --display_every=1 --num_gpus=1 --tf_random_seed=3 --data_name=imagenet "
-        "--data_dir={data} --datasets_num_private_threads=1 --variable_update=parameter_server".split(),
+        "--data_dir={data} --variable_update=parameter_server".split(),
         prepare=[records],
     )
 

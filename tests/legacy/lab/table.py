@@ -81,7 +81,7 @@ ROWS = [
     Row("sequence_tagging", "guillaumegenthial/sequence_tagging", "5cb9890e7c52e35a1239378da43a8de7be508003",
         "train.py", text.sequence_tagging, "60 tagged sentences", 3, r"- f1 ([\d.]+)|acc ([\d.]+) - f1"),
     Row("tf_ner", "guillaumegenthial/tf_ner", "e9bca45c7a3d73e1b7ee5ce12ff4f33e4598f9d9", "lstm_crf/main.py",
-        text.tf_ner, "40 tagged sentences", 1, r"Loss for final step: ([\d.]+)", folder="models/lstm_crf",
+        text.tf_ner, "40 tagged sentences", 1, r"Loss for final step: (\d+\.\d+)", folder="models/lstm_crf",
         environment={"PYTHONPATH": "{clones}/tf_metrics"},
         note="Needs a clone of guillaumegenthial/tf_metrics."),
     Row("neuroner", "Franck-Dernoncourt/NeuroNER", "3817feaf290c1f6e03ae23ea964e68c88d0e7a88", "neuroner",
