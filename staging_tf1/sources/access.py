@@ -303,20 +303,25 @@ def _owners_of(arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, A
     return owners if apart else None
 
 
+def _leaves(record: Any) -> Sequence[Any]:
+    try:
+        return flatten(record)
+    except Exception:  # it is refused later
+        return ()
+
+
 def _copied(record: Any) -> Any:
     try:
-        return copy.deepcopy(record)
+        # numpy 2.0 crashes when it deep-copies a StringDType array.
+        strings = [leaf for leaf in _leaves(record) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "T"]
+        return copy.deepcopy(record, {id(leaf): leaf.copy() for leaf in strings})
     except Exception:  # such as a file handle, which is read when it is converted to an array
         return record
 
 
 def _changing(record: Any) -> dict[int, Any]:
     """Return what may change in a record, by identity: the record and its leaves, as arrays where possible."""
-    try:
-        leaves = flatten(record)
-    except Exception:  # it is refused later
-        leaves = []
-    changing = {id(value): value for value in (record, *leaves) if not isinstance(value, _UNCHANGING)}
+    changing = {id(value): value for value in (record, *_leaves(record)) if not isinstance(value, _UNCHANGING)}
     for key, value in changing.items():
         if hasattr(value, "__array__"):
             # A leaf without an array, such as a tensor on another device, shares no memory of the host.

@@ -137,3 +137,19 @@ def test_records_of_different_lengths() -> None:
     ragged = source.ragged().batch(1)
     assert np.unique(ragged.flat_values).tolist() == [6, 7, 8, 9, 10, 11]
     assert len(ragged.flat_values) == 1 + 2 + 3 + 1 + 2 + 3
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy 1 has no StringDType")
+def test_a_reused_buffer_of_strings() -> None:
+    # copy.deepcopy() of numpy 2.0 takes such strings for Python objects, and crashes.
+    class Strings(Dataset):
+        def __init__(self) -> None:
+            self.buffer = np.array(["", ""], np.dtypes.StringDType())
+
+        def __getitem__(self, number: int) -> Any:
+            self.buffer[:] = ["x" * number, "\0"]
+            return {"words": self.buffer[:]}
+
+    source = sources.MapSource(Strings(), batch_size=COUNT, epochs=1)
+    for _ in range(100):
+        assert source.batch(0)["words"].tolist() == [[b"x" * number, b"\0"] for number in range(COUNT)]
