@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -133,6 +134,11 @@ class Pipeline:
 
     def __str__(self) -> str:
         return f"'{self.name}' (made at {self.made_at})"
+
+
+def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:
+    """Return the cluster whose workers share the batches of a graph's pipelines; None if there is none."""
+    return next((each.cluster for each in pipelines if each.cluster is not None), None)
 
 
 def pipelines_of(graph: Any) -> list[Pipeline]:

@@ -55,7 +55,7 @@ def sync_tokens_of(graph: Any) -> SyncTokens | None:
 def _make(graph: Any, queue: Any) -> SyncTokens:
     handle, (dtype,) = queue.outputs[0], [tf.as_dtype(kind) for kind in queue.get_attr("component_types")]
     with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_sync/"), tf.device(queue.device):
-        # A sync token holds the global step. A gradient of an older step is not applied, and none is wanted.
+        # A sync token holds the global step. With 0, the gradient that follows is dropped as stale.
         token, size = tf.zeros([], dtype), tf.raw_ops.QueueSizeV2(handle=handle)
         return SyncTokens(
             name=queue.name,

@@ -15,7 +15,7 @@ from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import NothingToStageError
-from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
@@ -174,7 +174,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             cleared.extend(op for op in ops if op not in cleared)
         sync_tokens_of(self._graph)
         self._observer = Observer(self._graph, self._pipelines)
-        cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
+        cluster = cluster_of(self._pipelines)
         if cluster is not None:
             copy_before_saving(cluster, self._graph)
         if cluster is not None and self._by_hand:
@@ -233,7 +233,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             self._runtime.ended_well = True
         coord = self._coord
         self.stop()
-        cluster = next((each.cluster for each in self._pipelines if each.cluster is not None), None)
+        cluster = cluster_of(self._pipelines)
         if cluster is None:
             return
         # Not when the session is closed, where MonitoredSession drops errors.

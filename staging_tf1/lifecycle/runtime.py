@@ -11,7 +11,7 @@ from absl import logging
 from staging_tf1._tf import tf
 from staging_tf1.errors import AutoStageError, StuckThreadWarning, warn
 from staging_tf1.feed.lock_probe import LockProbe
-from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.lifecycle.auto_gain import GainWatch
@@ -85,7 +85,7 @@ class SessionRuntime:
         self.session, self._pipelines = session, pipelines
         # The figures at the end; None before it.
         self._final_stats: list[PipelineStats] | None = None
-        self._cluster = next((each.cluster for each in pipelines if each.cluster is not None), None)
+        self._cluster = cluster_of(pipelines)
         self.before_close: Callable[[], None] = lambda: None
         self.ended_well = False
         self.ends_with_session: list[threading.Thread] = []

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.auto.meaning import meaning_of
-from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, runs_in
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import refuse_if_forked
@@ -86,7 +86,7 @@ class Steps:
         self.session, self._pipelines = session, pipelines
         self._run_before = session.run
         self.meaning = meaning_of(session.graph)
-        self._cluster = next((each.cluster for each in pipelines if each.cluster is not None), None)
+        self._cluster = cluster_of(pipelines)
         self._waits_for_workers = waits_for_workers
         self._of_cluster = {sink for each in pipelines if each.cluster is not None for sink in each.sinks}
         self.timed = TimedRuns(WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, runner_threads, tf
-from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
@@ -75,7 +75,7 @@ class Observer:
                 stores.append(self._raw(probe, session, touched, putters))
         secs = time.perf_counter() - step.began
         view = StepView(secs, users_place(step.ident), bool(step.reads or touched.takes))
-        cluster = next((each.cluster for each in self.pipelines if each.cluster is not None), None)
+        cluster = cluster_of(self.pipelines)
         return Snapshot(view, tuple(stores), self._missing(session), () if cluster is None else tasks_of(cluster))
 
     def _staged(
