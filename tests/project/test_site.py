@@ -29,7 +29,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     for name in ("COLUMNS", "NO_COLOR"):  # the tools set them
         monkeypatch.setenv(name, "80")
     yield importlib.import_module
-    for name in ("links", "navigation", "pages", "reference"):
+    for name in ("files", "links", "navigation", "pages", "reference"):
         sys.modules.pop(name, None)
 
 
@@ -79,6 +79,19 @@ def test_links_lead_to_pages(tool: Load, tmp_path: Path, file: str, text: str, e
 def test_a_program_that_is_linked_becomes_a_page(tool: Load, tmp_path: Path) -> None:
     tool("pages")._with_page_links("[x](cluster.py)", "examples/README.md", tmp_path)
     assert '# cluster.py\n\n```python\n"""' in (tmp_path / "examples" / "cluster.py.md").read_text(encoding="utf-8")
+
+
+def test_the_design_lists_every_file_with_what_it_is(tool: Load, tmp_path: Path) -> None:
+    tool("pages").write_pages(tmp_path)
+    listed = (tmp_path / "design.md").read_text(encoding="utf-8").partition("## 6. The files")[2]
+    rows = re.findall(r"^(?:### (\S+)|\| `(\S+\.py)` \| (.*) \|)$", listed, re.MULTILINE)
+    folder, files = "", {}
+    for heading, name, text in rows:
+        folder = heading or folder
+        if name:
+            files[f"{folder}{name}"] = text
+    assert set(files) == {path.relative_to(ROOT).as_posix() for path in (ROOT / "staging_tf1").rglob("*.py")}
+    assert [file for file, text in files.items() if not re.fullmatch(r"[^|]{10,140}[.:]", text)] == []
 
 
 def test_the_reference_has_a_page_for_each_name_and_command(tool: Load, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
+from files import as_markdown
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Pages outside docs/: the file in the repository, and its name on the site.
@@ -24,6 +26,8 @@ OTHER_PAGES = {
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
 _ORPHAN = "---\norphan: true\n---\n\n"
+# Where docs/design.md wants the list of all files.
+_FILES = "<!-- files -->"
 
 
 def page_of(file: str) -> str:
@@ -51,7 +55,7 @@ def write_pages(target: Path) -> None:
     docs = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     for file in sorted([*docs, *OTHER_PAGES]):
         text = (ROOT / file).read_text(encoding="utf-8")
-        _write(target / page_of(file), _with_page_links(text, file, target))
+        _write(target / page_of(file), _with_page_links(text, file, target).replace(_FILES, as_markdown()))
 
 
 def _with_page_links(text: str, file: str, target: Path) -> str:
