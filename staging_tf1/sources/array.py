@@ -8,8 +8,8 @@ import numpy as np
 
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.mapped import MappedFile, file_of
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
 from staging_tf1.sources.transform import Transform

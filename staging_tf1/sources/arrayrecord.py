@@ -11,9 +11,9 @@ from typing import Any
 
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import StagingWarning, warn
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.parsing import Parsing
 from staging_tf1.sources.serialized import SerializedSource
 from staging_tf1.sources.transform import Transform

@@ -14,19 +14,50 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from staging_tf1.sources.options import Options
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT32_MAX, INT64_MAX
 from staging_tf1.sources.order import Order, Schedule, numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.selection import Chosen, Records
-from staging_tf1.sources.transform import batch_rng, wants_rng
+from staging_tf1.sources.transform import Transform, batch_rng, wants_rng
 
-__all__ = ["Arrangement", "Batches", "Layout", "Memo"]
+__all__ = ["Arrangement", "Batches", "Layout", "Memo", "Options"]
 
 # How records whose sizes differ become a batch.
 Layout = Padding | RaggedRows
 # A batch gathers its part of each epoch separately.
 _MOST_EPOCHS_A_BATCH = 2**16
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options that all record sources share. See `RecordSource`."""
+
+    batch_size: int
+    shuffle: bool = False
+    seed: int | None = None
+    epochs: int | None = None
+    shard: tuple[int, int] | None = None
+    drop_remainder: bool = False
+    across_epochs: bool = False
+    transform: Transform | None = None
+
+    def checked(self, owner: str) -> Options:
+        """Check and normalize the options. Called before any file is opened."""
+        wants_rng(owner, self.transform)
+        return Options(
+            arguments.whole(owner, "batch_size", self.batch_size, 1, INT32_MAX, "records in a batch"),
+            arguments.flag(owner, "shuffle", self.shuffle),
+            None if self.seed is None else arguments.seed(owner, self.seed),
+            None
+            if self.epochs is None
+            else arguments.whole(owner, "epochs", self.epochs, 1, INT64_MAX, "None is endless"),
+            arguments.shard(owner, self.shard, INT64_MAX),
+            arguments.flag(owner, "drop_remainder", self.drop_remainder),
+            arguments.flag(owner, "across_epochs", self.across_epochs),
+            self.transform,
+        )
 
 
 class Arrangement(Protocol):

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT32_MAX, INT64_MAX, only_known
+from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
-from staging_tf1.sources.options import KEPT
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.selection import Selection, hashed_keys, listed, split_by_key, split_evenly, stretch
@@ -294,13 +293,13 @@ class Composable(Source):
     def with_options(
         self: _Source,
         *,
-        batch_size: int = KEPT,
-        shuffle: bool = KEPT,
-        seed: int | None = KEPT,
-        epochs: int | None = KEPT,
-        drop_remainder: bool = KEPT,
-        across_epochs: bool = KEPT,
-        transform: Transform | None = KEPT,
+        batch_size: int = UNSET,
+        shuffle: bool = UNSET,
+        seed: int | None = UNSET,
+        epochs: int | None = UNSET,
+        drop_remainder: bool = UNSET,
+        across_epochs: bool = UNSET,
+        transform: Transform | None = UNSET,
     ) -> _Source:
         """Return the source of the same records with some options changed. They are those of `RecordSource`."""
         changes = {
@@ -312,7 +311,7 @@ class Composable(Source):
             "across_epochs": across_epochs,
             "transform": transform,
         }
-        return self._with_options({name: value for name, value in changes.items() if value is not KEPT})
+        return self._with_options({name: value for name, value in changes.items() if value is not UNSET})
 
     def _with_options(self: _Source, changes: dict[str, Any]) -> _Source:
         batches = self._batching

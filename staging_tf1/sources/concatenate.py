@@ -11,9 +11,8 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.batches import Arrangement
+from staging_tf1.sources.batches import Arrangement, Options
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import agreed_options, check_same_specs, listed_parts
 from staging_tf1.sources.records import RecordSource

@@ -16,10 +16,9 @@ from staging_tf1.arguments import MOST_THREADS, only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
 from staging_tf1.sources.bad_records import BadRecords
-from staging_tf1.sources.batches import Layout, Memo
+from staging_tf1.sources.batches import Layout, Memo, Options
 from staging_tf1.sources.columnwise import stack_columns
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows

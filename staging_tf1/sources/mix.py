@@ -12,8 +12,8 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import only_known
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.concatenate import Concatenation
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import CHUNK, Order
 from staging_tf1.sources.parts import agreed_options, listed_parts
 from staging_tf1.sources.pattern import MOST_STAGES, Stage, StagedPattern, proportions, records_without_repetition

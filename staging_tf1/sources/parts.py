@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.base import Source
-from staging_tf1.sources.options import Options
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import component_name, flatten_with_paths
 from staging_tf1.spec.arrays import describe

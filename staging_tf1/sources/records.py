@@ -13,10 +13,9 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.batches import Arrangement, Batches, Layout
+from staging_tf1.sources.batches import Arrangement, Batches, Layout, Options
 from staging_tf1.sources.composable import Composable
 from staging_tf1.sources.files.file_list import ReadFile, file_list
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.selection import Chosen, Records
 from staging_tf1.sources.stacking import rows_of

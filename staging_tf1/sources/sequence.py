@@ -11,7 +11,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.options import Options
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import aligned_batch

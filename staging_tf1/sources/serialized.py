@@ -10,8 +10,8 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.order import Piece, numbers_of
 from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
 from staging_tf1.sources.record_cache import RecordCache

@@ -9,9 +9,9 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
+from staging_tf1.sources.batches import Options
 from staging_tf1.sources.concatenate import shortened
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.options import Options
 from staging_tf1.sources.parts import agreed_options, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, pack
