@@ -14,8 +14,7 @@ from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.parsing import Parsing
-from staging_tf1.sources.serialized import SerializedSource
+from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["ArrayRecordSource"]

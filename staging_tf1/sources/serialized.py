@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any, Protocol
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from staging_tf1 import arguments
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import Piece, numbers_of
-from staging_tf1.sources.parsing import Parsing, parsed_spec, stack
-from staging_tf1.sources.record_cache import RecordCache
 from staging_tf1.sources.records import RecordSource
-from staging_tf1.spec import ArraySpec, map_structure
+from staging_tf1.sources.stacking import stack_records
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack
+from staging_tf1.spec.arrays import as_array
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = ["SerializedFiles", "SerializedSource"]
+__all__ = ["Parsing", "SerializedFiles", "SerializedSource"]
 
 
 class SerializedFiles(Protocol):
@@ -59,18 +62,62 @@ class SerializedFiles(Protocol):
         """
 
 
+class Parsing(NamedTuple):
+    """The options of record files: how serialized records become batches. See `TFRecordSource`."""
+
+    features: Any = None
+    parse_fn: Callable[[bytes], Any] | None = None
+    as_uint8: bool = False
+    skip_corrupt: bool = False
+    cache_bytes: int = 0
+
+    def checked(self, owner: str, transform: Any) -> Parsing:
+        """Check and normalize the options. Two of them may exclude each other."""
+        as_uint8 = arguments.flag(owner, "as_uint8", self.as_uint8)
+        skip_corrupt = arguments.flag(owner, "skip_corrupt", self.skip_corrupt)
+        cache_bytes = arguments.whole(
+            owner, "cache_bytes", self.cache_bytes, 0, arguments.INT64_MAX, "bytes to keep in memory"
+        )
+        if self.features is not None:
+            _check_features(owner, self.features)
+        if self.parse_fn is not None:
+            arguments.function(owner, "parse_fn", self.parse_fn, "a function from bytes to arrays")
+        given = {"features=": self.features is not None, "parse_fn=": self.parse_fn is not None, "as_uint8=": as_uint8}
+        chosen = [name for name, is_given in given.items() if is_given]
+        if len(chosen) > 1:
+            raise ValueError(
+                f"{owner} got both {chosen[0]} and {chosen[1]}. features= parses in the graph, parse_fn= in Python, "
+                f"and as_uint8= does not parse: choose one."
+            )
+        if as_uint8 and cache_bytes:
+            raise ValueError(
+                f"{owner} got as_uint8= and cache_bytes=. The page cache of the system already holds such records."
+            )
+        if self.features is not None and transform is not None:
+            raise ValueError(
+                f"{owner} got features= and transform=. The transform would get serialized records, because features= "
+                "parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
+            )
+        return Parsing(self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes)
+
+
+def _check_features(owner: str, features: Any) -> None:
+    # Duck-typed, because sources do not import TensorFlow. All feature classes are named tuples with a dtype.
+    if not isinstance(features, Mapping) or not all(
+        isinstance(name, str) and isinstance(feature, tuple) and hasattr(feature, "dtype")
+        for name, feature in features.items()
+    ):
+        expected = "a dict of tf.io.FixedLenFeature and the like, as in tf.io.parse_example"
+        arguments.refuse(owner, "features", features, expected)
+
+
 class SerializedSource(RecordSource):
     """Batches of serialized or parsed records, as in `TFRecordSource`, from files. The options are checked.
 
     Raises RecordFileError if the files hold no records.
     """
 
-    def __init__(
-        self,
-        files: SerializedFiles,
-        parsing: Parsing,
-        options: Options,
-    ) -> None:
+    def __init__(self, files: SerializedFiles, parsing: Parsing, options: Options) -> None:
         if not files.num_records:
             raise RecordFileError(f"{self._owner} found no records in {', '.join(files.paths)}.")
         self._files = files
@@ -78,7 +125,7 @@ class SerializedSource(RecordSource):
         self._parse = parsing.parse_fn
         self._as_uint8 = parsing.as_uint8
         self._skip_corrupt = parsing.skip_corrupt
-        self._cache = RecordCache(parsing.cache_bytes)
+        self._cache = _RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
         self._drops_records = "skip_corrupt" if self._skip_corrupt else ""
         self._set_up(files.num_records, options)
@@ -109,13 +156,13 @@ class SerializedSource(RecordSource):
             return ArraySpec((batch_dim, self._length), np.dtype(np.uint8), "serialized")
         if self._parse is None:
             return ArraySpec((batch_dim,), np.dtype(object), "serialized")
-        return parsed_spec(self._first_parsed(), batch_dim)
+        return _parsed_spec(self._first_parsed(), batch_dim)
 
     def _first_parsed(self) -> Any:
         """The first record of this shard that is not corrupt. It sets the structure of the batches."""
-        return self._batching.memo.get("first", self._found_first)
+        return self._batching.memo.get("first", self._read_first)
 
-    def _found_first(self) -> Any:
+    def _read_first(self) -> Any:
         for place in range(self.num_records):
             kept, records = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
             if kept:
@@ -126,11 +173,13 @@ class SerializedSource(RecordSource):
         """Read records, parsed if `parse_fn` was passed. See `RecordSource.gather`."""
         if self._as_uint8:
             return self._rows(numbers_of(records))
-        numbers, found = self._records(numbers_of(records))
+        numbers, intact = self._records(numbers_of(records))
         if self._parse is not None:
-            return stack(self._first_parsed(), numbers, found, self._files.describe)
+            like, paired = self._first_parsed(), zip(numbers, intact, strict=True)
+            specs = flatten(_parsed_spec(like, None))
+            return stack_records(like, specs, paired, len(numbers), self._files.describe, "parse_fn")
         batch = aligned_empty(len(numbers), np.dtype(object))
-        batch[:] = list(found)
+        batch[:] = list(intact)
         return batch
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
@@ -191,3 +240,54 @@ def _copied(leaf: Any) -> Any:
     if is_composite(leaf):
         return as_composite(leaf)._map(np.array)
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _parsed_spec(record: Any, batch_dim: int | None) -> Any:
+    """Return the spec of batches of parsed records like `record`."""
+    leaves = []
+    for path, leaf in flatten_with_paths(record):
+        array = as_array(leaf, None, f"parse_fn: {component_name(path)}")
+        leaves.append(ArraySpec((batch_dim, *array.shape), array.dtype, path or None))
+    return pack(record, leaves)
+
+
+class _RecordCache:
+    """Keeps the first records that fit into `limit_bytes`, counting arrays and strings. Thread-safe.
+
+    Nothing is evicted. Each epoch reads each record once, so a least-recently-used cache smaller than the data would
+    evict each record just before its next use and never hit.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._records: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process has a cache of its own, which begins empty.
+        return {"limit_bytes": self.limit_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["limit_bytes"])  # type: ignore[misc]
+
+    def get(self, number: int) -> Any:
+        """Return the record, or None."""
+        return self._records.get(number)
+
+    def offer(self, number: int, record: Any) -> None:
+        """Store the record if it fits."""
+        if self.held_bytes >= self.limit_bytes:
+            return
+        size = sum(_size(leaf) for leaf in flatten(record))
+        with self._lock:
+            if number not in self._records and self.held_bytes + size <= self.limit_bytes:
+                self._records[number] = record
+                self.held_bytes += size
+
+
+def _size(leaf: Any) -> int:
+    if isinstance(leaf, np.ndarray):
+        own = leaf.nbytes
+        return own + sum(len(value) for value in leaf.flat) if leaf.dtype.hasobject else own
+    return len(leaf) if isinstance(leaf, (bytes, str)) else sys.getsizeof(leaf)

@@ -11,8 +11,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
-from staging_tf1.sources.parsing import Parsing
-from staging_tf1.sources.serialized import SerializedSource
+from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
 __all__ = ["TFRecordSource"]
