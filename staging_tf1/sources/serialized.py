@@ -204,7 +204,8 @@ class SerializedSource(RecordSource):
             for number, record in zip(*self._fresh(np.array(missing, np.int64))):
                 held[number] = record = map_structure(_copied, record)
                 self._cache.offer(number, record)
-        kept = [number for number in held if held[number] is not None]
+        # A batch may have a record several times, as after weighted().
+        kept = [number for number in numbers.tolist() if held[number] is not None]
         return kept, [held[number] for number in kept]
 
     @functools.cached_property

@@ -131,6 +131,19 @@ def test_the_cache_is_bounded_and_saves_parsing(write: Write) -> None:
     assert source.cached_bytes == 600 and len(parsed) - first == 4
 
 
+@pytest.mark.parametrize("options", [{}, {"parse_fn": len}])
+def test_a_batch_may_have_a_kept_record_several_times(write: Write, options: dict[str, Any]) -> None:
+    path = write(_records(6))
+    kept, fresh = (TFRecordSource(path, batch_size=8, across_epochs=True, **options, cache_bytes=n) for n in (9999, 0))
+    for change in (
+        lambda source: source,
+        lambda source: source.select([5, 1, 5, 0]),
+        lambda source: source.weighted([1, 1, 0, 0, 0, 0], seed=3),
+    ):
+        for k in range(2):
+            assert change(kept).batch(k).tolist() == change(fresh).batch(k).tolist()
+
+
 def test_a_shard_reads_only_its_own_records(write: Write) -> None:
     read: list[int] = []
 
