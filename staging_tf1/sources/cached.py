@@ -22,7 +22,7 @@ from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records
 from staging_tf1.sources.transform import Transform
-from staging_tf1.spec import ArraySpec, flatten, pack, with_batch_dim
+from staging_tf1.spec import ArraySpec, pack, with_batch_dim
 
 __all__ = ["CachedSource", "build_cache", "cached"]
 
@@ -207,7 +207,7 @@ class CachedSource(RecordSource):
             return pack(self._opened.like, [column.rows(records) for column in self._opened.columns])
         numbers = numbers_of(records)
         paired = self._read_single(numbers)
-        return stack_records(self._specs, flatten(self._specs), paired, len(numbers), self._describe, "the cache")
+        return stack_records(self._specs, paired, len(numbers), self._describe, "the cache")
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
         listed, like = numbers.tolist(), self._opened.like

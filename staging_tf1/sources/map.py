@@ -10,20 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
+from absl import logging
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS, only_known
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.access import Fetched, access_to, joined
-from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Layout, Memo, Options
-from staging_tf1.sources.columnwise import stack_columns
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.records import RecordSource
-from staging_tf1.sources.stacking import aligned_batch, record_specs, stack_records
+from staging_tf1.sources.stacking import aligned_batch, record_specs, stack_columns, stack_records
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import component_name, component_spec, flatten, flatten_with_paths, pack, with_batch_dim
 
@@ -120,7 +119,7 @@ class MapSource(RecordSource):
         skips = arguments.flag(owner, "skip_bad_records", skip_bad_records)
         if max_ignored is not None and not skips:
             raise ValueError(f"{owner} got max_ignored={max_ignored!r} without skip_bad_records=True. Give both.")
-        self._bad = BadRecords(owner, max_ignored) if skips else None
+        self._bad = _BadRecords(owner, max_ignored) if skips else None
         self._drops_records = "skip_bad_records" if skips else ""
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
@@ -153,7 +152,7 @@ class MapSource(RecordSource):
         if stacked is not None:
             return stacked
         paired = zip(numbers.tolist(), fetched.listed, strict=True)
-        return stack_records(specs, flatten(specs), paired, len(numbers), self._describe)
+        return stack_records(specs, paired, len(numbers), self._describe)
 
     def _read_files(self) -> list[ReadFile]:
         return [(path, 1) for path in self._access.paths()]
@@ -186,15 +185,18 @@ class MapSource(RecordSource):
                 kept.append(number)
         return np.array(kept, np.int64), Fetched(records)
 
-    def _first_good(self, count: int) -> list[Any]:
+    def _first(self, count: int) -> list[Any]:
         """Return the first records that are not left out, at most `count`."""
+        total = len(self._access)
+        if self._bad is None:
+            return self._fetched(np.arange(min(count, total))).records()
         records: list[Any] = []
-        for number in range(len(self._access)):
+        for number in range(total):
             if len(records) == count:
                 break
             records += self._good(np.array([number]))[1].records()
         if not records:
-            raise SpecError(f"{self._owner}: all {len(self._access)} records are bad.")
+            raise SpecError(f"{self._owner}: all {total} records are bad.")
         return records
 
     def _fetched(self, numbers: np.ndarray[Any, Any]) -> Fetched:
@@ -218,29 +220,22 @@ class MapSource(RecordSource):
 
     def _specs(self) -> Any:
         """The specs of batches of any size, from the first records."""
-        return self._memo.get("specs", self._found_specs)
+        return self._memo.get("specs", self._read_specs)
 
-    def _found_specs(self) -> Any:
+    def _read_specs(self) -> Any:
         if self._collate is not None:
             return self._collated_specs(self._collate)
-        if self._bad is not None:
-            return record_specs(self._first_good(1)[0], None, f"{self._owner}: the first record")
-        first = self._fetched(np.zeros(1, np.int64)).records()[0]
-        return record_specs(first, None, self._describe(0))
+        where = self._describe(0) if self._bad is None else f"{self._owner}: the first record"
+        return record_specs(self._first(1)[0], where)
 
     def _collated_specs(self, collate: Callable[[list[Any]], Any]) -> Any:
         """Collate some records one by one, and all of them: the dimensions that differ vary."""
-        count = min(_COMPARED, len(self._access))
-        if self._bad is None:
-            records = self._fetched(np.arange(count)).records()
-        else:
-            records = self._first_good(count)
-            count = len(records)
-        where = f"{self._owner}: collate"
-        batches = [aligned_batch(collate(part), where) for part in ([record] for record in records)]
-        batches.append(aligned_batch(collate(records), where))
-        for batch, rows in zip(batches, [1] * count + [count]):
-            self._check_rows(batch, rows)
+        records, where = self._first(_COMPARED), f"{self._owner}: collate"
+        rows = [1] * len(records) + [len(records)]
+        parts = [*([record] for record in records), records]
+        batches = [aligned_batch(collate(part), where) for part in parts]
+        for batch, count in zip(batches, rows):
+            self._check_rows(batch, count)
         flat = [flatten(batch) for batch in batches]
         leaves = []
         for (path, _), values in zip(flatten_with_paths(batches[0]), zip(*flat, strict=True)):
@@ -251,3 +246,33 @@ class MapSource(RecordSource):
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)
+
+
+class _BadRecords:
+    """The records that one process has left out. Thread-safe.
+
+    Args:
+      owner: the source, for messages.
+      most: how many may be left out; None is no limit.
+    """
+
+    def __init__(self, owner: str, most: int | None) -> None:
+        if most is not None:
+            most = arguments.whole(owner, "max_ignored", most, 0, arguments.INT64_MAX, "records to leave out")
+        self._most = most
+        self.numbers: set[int] = set()
+        self._lock = threading.Lock()
+
+    def note(self, number: int, where: str, error: Exception) -> None:
+        """Leave out a record, whose name in messages is `where`. Raises `error` if it may not be left out."""
+        # These errors are not the record's fault.
+        if isinstance(error, MemoryError) or (isinstance(error, StagingError) and not isinstance(error, SpecError)):
+            raise error
+        with self._lock:
+            if number in self.numbers:
+                return
+            if self._most is not None and len(self.numbers) >= self._most:
+                raise error
+            self.numbers.add(number)
+            count = len(self.numbers)
+        logging.warning("left out %s (%d so far): %s: %s", where, count, type(error).__name__, error)

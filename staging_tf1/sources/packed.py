@@ -141,7 +141,7 @@ class Packed(RecordSource):
 
     def _found_specs(self) -> tuple[Any, list[ArraySpec]]:
         ((number, first),) = self._source._single(np.zeros(1, np.int64))
-        like = record_specs(first, None, self._source._describe(number))
+        like = record_specs(first, self._source._describe(number))
         return like, flatten(like)
 
     def _plan(self) -> Any:

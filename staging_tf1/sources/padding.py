@@ -57,7 +57,7 @@ class Padding:
 
     def planned(self, first: Any, where: str) -> PaddingPlan:
         """Return how to pad records like `first`. Raises ValueError if `to` or `value` does not fit them."""
-        specs = record_specs(first, None, where)
+        specs = record_specs(first, where)
         paths = [spec.name or "" for spec in flatten(specs)]
         for argument in (self.to, self.value):
             unknown = [key for key in argument if key not in paths] if isinstance(argument, Mapping) else []

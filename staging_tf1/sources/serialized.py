@@ -175,9 +175,8 @@ class SerializedSource(RecordSource):
             return self._rows(numbers_of(records))
         numbers, intact = self._records(numbers_of(records))
         if self._parse is not None:
-            like, paired = self._first_parsed(), zip(numbers, intact, strict=True)
-            specs = flatten(_parsed_spec(like, None))
-            return stack_records(like, specs, paired, len(numbers), self._files.describe, "parse_fn")
+            specs, paired = _parsed_spec(self._first_parsed(), None), zip(numbers, intact, strict=True)
+            return stack_records(specs, paired, len(numbers), self._files.describe, "parse_fn")
         batch = aligned_empty(len(numbers), np.dtype(object))
         batch[:] = list(intact)
         return batch

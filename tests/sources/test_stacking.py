@@ -15,8 +15,7 @@ from slow import examples
 from staging_tf1.errors import SpecError
 from staging_tf1.sources import MapSource
 from staging_tf1.sources.aligned import is_aligned
-from staging_tf1.sources.columnwise import stack_columns
-from staging_tf1.sources.stacking import record_specs, stack_records
+from staging_tf1.sources.stacking import record_specs, stack_columns, stack_records
 from staging_tf1.spec import flatten, flatten_with_paths
 
 Pair = namedtuple("Pair", "b a")
@@ -27,12 +26,12 @@ class Odd:
 
 
 def one_by_one(records: Any) -> Any:
-    specs = record_specs(records[0], None, "record 0")
-    return stack_records(specs, flatten(specs), enumerate(records), len(records), str)
+    specs = record_specs(records[0], "record 0")
+    return stack_records(specs, enumerate(records), len(records), str)
 
 
 def at_once(records: Any) -> Any:
-    return stack_columns(record_specs(records[0], None, "record 0"), records)
+    return stack_columns(record_specs(records[0], "record 0"), records)
 
 
 PLAIN: dict[str, Any] = {
@@ -102,8 +101,8 @@ def test_all_other_records_are_left_to_the_check_of_each(name: str) -> None:
 
 
 def test_no_records_are_left_to_it_too() -> None:
-    assert stack_columns(record_specs(1, None, ""), []) is None
-    assert stack_columns(record_specs({"a": 1}, None, ""), []) is None
+    assert stack_columns(record_specs(1, ""), []) is None
+    assert stack_columns(record_specs({"a": 1}, ""), []) is None
 
 
 VALUES = st.one_of(
@@ -157,12 +156,12 @@ def test_no_batch_is_stacked_at_once_that_the_check_of_each_refuses(first: Any, 
         values = [value for value in values if type(value) is type(values[0])]
     records = [{"v": value, "n": 1.5} for value in values]
     try:
-        specs = record_specs({"v": first, "n": 0.5}, None, "record 0")
+        specs = record_specs({"v": first, "n": 0.5}, "record 0")
     except SpecError:  # the first record has no spec
         return
     found = outcome(lambda: stack_columns(specs, records))
     if found is not None:
-        assert found == outcome(lambda: stack_records(specs, flatten(specs), enumerate(records), len(records), str))
+        assert found == outcome(lambda: stack_records(specs, enumerate(records), len(records), str))
 
 
 @pytest.mark.parametrize(
