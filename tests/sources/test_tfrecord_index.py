@@ -15,7 +15,7 @@ from staging_tf1.cli.index import main
 from staging_tf1.errors import SpecError, StagingWarning
 from staging_tf1.sources import RecordFileError, TFRecordSource, write_tfrecords
 from staging_tf1.sources.files import tfrecord_index
-from staging_tf1.sources.files.crc32c import masked_crcs
+from staging_tf1.sources.files.tfrecord_frames import masked_crcs
 from staging_tf1.sources.files.tfrecord_index import open_index
 
 _RECORDS = [b"a" * 10, b"", b"b" * 3000]

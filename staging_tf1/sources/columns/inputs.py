@@ -15,7 +15,6 @@ from staging_tf1.sources.access import is_a, is_keras_sequence
 from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.coerce import is_nest_of_arrays
-from staging_tf1.sources.columns.strides import BYTES_AT_ONCE, MOST_AT_ONCE, Strides
 from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.records import RecordSource
@@ -30,6 +29,8 @@ _DATA = (
     "a tf.data.Dataset, a generator function, an iterable of records, a dataset with __len__ and __getitem__, arrays, "
     "or a source"
 )
+# Records or bytes that are read at once from an input with random access.
+_MOST_AT_ONCE, _BYTES_AT_ONCE = 256, 8 << 20
 
 
 class Block(NamedTuple):
@@ -150,7 +151,7 @@ def _unstacked(batches: Any) -> Iterator[Block]:
 
 def _of_arrays(arrays: Any, options: ReadOptions) -> CacheInput:
     source = ArraySource(arrays, batch_size=1)
-    total, step = source.num_records, _at_once(source.spec)
+    total, step = source.num_records, _at_once(bytes_per_batch(source.spec, 1))
 
     def blocks(start: int) -> Iterator[Block]:
         for first in range(start, total, step):
@@ -175,7 +176,7 @@ def _of_map_style(dataset: Any, options: ReadOptions) -> CacheInput:
     total = source.num_records
 
     def blocks(start: int) -> Iterator[Block]:
-        strides = Strides(start, total, options.threads)
+        strides = _Strides(start, total, options.threads)
         for first, end in strides:
             fetched = source._fetched(np.arange(first, end))
             if fetched.listed is None:
@@ -251,7 +252,7 @@ def _of_records(source: RecordSource) -> CacheInput:
     total = source.num_records
 
     def blocks(start: int) -> Iterator[Block]:
-        strides = Strides(start, total)
+        strides = _Strides(start, total)
         for first, end in strides:
             # In order, because a mixture has one even without a shuffle.
             records = [record for _, record in source._single_in_order(first, end)]
@@ -264,9 +265,51 @@ def _of_records(source: RecordSource) -> CacheInput:
     return CacheInput(key, total, blocks, _is_repeatable(source))
 
 
-def _at_once(spec: Any) -> int:
-    size = bytes_per_batch(spec, 1)
-    return MOST_AT_ONCE if size is None else max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // max(1, size)))
+def _at_once(nbytes: int | None) -> int:
+    """Return how many records of `nbytes` to read at once; of strings, whose size is unknown, the most."""
+    return _MOST_AT_ONCE if nbytes is None else max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE // max(1, nbytes)))
+
+
+class _Strides:
+    """Ranges of record numbers, (first, end): one record at first, and then as many as fit into little memory.
+
+    The first record does not say how large the others are. So each range has at most as many records as all before it,
+    and `note` gets what was read.
+
+    >>> list(_Strides(0, 10))
+    [(0, 1), (1, 2), (2, 4), (4, 8), (8, 10)]
+
+    Args:
+      start, total: the first record, and the number of all.
+      least: how many to read at once even if they are large.
+    """
+
+    def __init__(self, start: int, total: int, least: int = 1) -> None:
+        self._start, self._total, self._least = start, total, least
+        self._count, self._most = 0, _MOST_AT_ONCE
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        first = self._start
+        while first < self._total:
+            self._count = max(self._least, min(first - self._start, self._most))
+            end = min(self._total, first + self._count)
+            yield first, end
+            first = end
+
+    def note(self, records: Any) -> None:
+        """Note the records of the last range: a list, or a nest of columns."""
+        self._most = _at_once(sum(map(_bytes_of, flatten(records))) // self._count)
+
+
+def _bytes_of(leaf: Any) -> int:
+    """Return the size of a leaf. An object of unknown type counts as a number."""
+    if isinstance(leaf, (str, bytes)):
+        return len(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.dtype.hasobject:
+        return sum(map(_bytes_of, leaf.flat))
+    if isinstance(leaf, (list, tuple)):
+        return sum(map(_bytes_of, leaf))
+    return int(getattr(leaf, "nbytes", 8))
 
 
 def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:

@@ -21,7 +21,7 @@ from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.sources.files.os_errors import cure_of
 from staging_tf1.sources.files.replacing import check_regular, replacing
-from staging_tf1.sources.files.tfrecord_scan import scan
+from staging_tf1.sources.files.tfrecord_frames import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 
 __all__ = [

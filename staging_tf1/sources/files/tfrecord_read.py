@@ -11,11 +11,10 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.crc32c import masked_crcs
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.tfrecord_frames import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import RecordIndex
-from staging_tf1.sources.files.tfrecord_scan import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES
 
 __all__ = ["RecordFiles"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from staging_tf1.errors import CorruptRecordError
-from staging_tf1.sources.files.tfrecord_scan import HEADER_BYTES, plain_header
+from staging_tf1.sources.files.tfrecord_frames import HEADER_BYTES, plain_header
 
 __all__ = ["is_compressed", "unpacked"]
 

@@ -1,4 +1,4 @@
-"""Finds the offsets of the records in a TFRecord file.
+"""The format of TFRecord files: the frames of their records, with checksums, and where each frame begins.
 
 The format is defined in `tensorflow/core/lib/io/record_writer.h`. Each record consists of its length (uint64), the
 masked CRC-32C of these eight bytes, the data, and the masked CRC-32C of the data, all little-endian.
@@ -9,19 +9,23 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import google_crc32c
 import numpy as np
 
 from staging_tf1.errors import CorruptRecordError
-from staging_tf1.sources.files.crc32c import masked_crcs
 
-__all__ = ["FOOTER_BYTES", "HEADER_BYTES", "FRAMING_BYTES", "plain_header", "scan"]
+__all__ = ["FOOTER_BYTES", "FRAMING_BYTES", "HEADER_BYTES", "masked_crcs", "plain_header", "scan"]
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
+
+# TensorFlow rotates the checksum right by 15 bits and adds this constant, because checksums of data that contains
+# checksums are weak.
+_MASK_DELTA = 0xA282EAD8
 
 # Headers per checksum verification. So a corrupt length is noticed before many wrong headers follow.
 _BATCH = 8192
@@ -29,6 +33,20 @@ _BATCH = 8192
 _BAD_LENGTH = "the checksum of its length does not match"
 
 _length_at = struct.Struct("<Q").unpack_from
+
+
+def masked_crcs(messages: Sequence[bytes]) -> np.ndarray[Any, Any]:
+    """Return the masked CRC-32C of each byte string: uint32, little-endian.
+
+    TensorFlow's own implementation has no public name.
+
+    >>> hex(masked_crcs([b"123456789"])[0])
+    '0xc78ab0e5'
+    """
+    crcs = np.array([google_crc32c.value(message) for message in messages], "<u4")
+    turned: np.ndarray[Any, Any] = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
+    turned += np.uint32(_MASK_DELTA)
+    return turned
 
 
 def plain_header(header: bytes) -> bool:
