@@ -16,9 +16,16 @@ from typing import Any, cast
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS, flag, function, shown, whole
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source, StreamSource
-from staging_tf1.testing.comparing import assert_same, copied
-from staging_tf1.testing.reads import Trial, assert_independent, fitting, read_in_processes, read_in_threads
-from staging_tf1.testing.records import epoch_records
+from staging_tf1.testing.reads import (
+    Trial,
+    assert_independent,
+    assert_same,
+    copied,
+    epoch_records,
+    fitting,
+    read_in_processes,
+    read_in_threads,
+)
 from staging_tf1.workers.shipping import check_picklable
 
 __all__ = [

@@ -1,20 +1,56 @@
-"""Reads of a source in other orders, by several threads and by worker processes, compared with a first read."""
+"""How the assertions read a source: in other orders, by threads and by worker processes, compared with a first read."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from staging_tf1.sources.base import Source
-from staging_tf1.spec import flatten
+from staging_tf1.spec import flatten, flatten_with_paths
+from staging_tf1.spec.arrays import describe
+from staging_tf1.spec.composite import arrays_of, as_composite, is_composite
 from staging_tf1.spec.conform import conform
-from staging_tf1.testing.comparing import arrays_in, assert_same, copied
+from staging_tf1.spec.ragged import RaggedValue
 from staging_tf1.workers.pool import PoolOptions, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
+
+
+def copied(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """Copy the arrays of a batch, each with the path of its component."""
+    return [(path, np.array(array)) for path, leaf in flatten_with_paths(batch) for array in _arrays_in(leaf)]
+
+
+def _arrays_in(leaf: Any) -> list[Any]:
+    """Return the arrays that a component consists of: one, or those of a composite."""
+    return arrays_of(as_composite(leaf) if is_composite(leaf) else leaf)
+
+
+def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
+    """Raise AssertionError if two batches that `copied` returned differ: components, dtypes, shapes or values."""
+    paths, got_paths = [path for path, _ in expected], [path for path, _ in got]
+    if paths != got_paths:
+        raise AssertionError(f"{what} has the components {got_paths}, expected {paths} as in the first read.")
+    for (path, first), (_, second) in zip(expected, got):
+        component = f" component {path!r}" if path else ""
+        if (first.dtype, first.shape) != (second.dtype, second.shape):
+            raise AssertionError(
+                f"{what}:{component} is {describe(second.dtype, second.shape)}, expected "
+                f"{describe(first.dtype, first.shape)} as in the first read."
+            )
+        differs = np.asarray(first != second)
+        # Two NaNs count as equal. Only NaN differs from itself, in every dtype.
+        differs &= ~np.asarray((first != first) & (second != second))
+        if differs.any():
+            index = tuple(int(axis[0]) for axis in np.nonzero(differs))
+            raise AssertionError(
+                f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
+                f"{list(index)}: got {second[index]!r}, expected {first[index]!r} as in the first read."
+            )
 
 
 def fitting(source: Source, number: int) -> Any:
@@ -36,7 +72,7 @@ def assert_independent(source: Source, reference: list[Any]) -> None:
         batch = source.batch(number)
         assert_same(reference[number], copied(batch), f"{source!r}: batch {number}, read after later ones")
         if source.gives_away:
-            for array in (array for leaf in flatten(batch) for array in arrays_in(leaf)):
+            for array in (array for leaf in flatten(batch) for array in _arrays_in(leaf)):
                 array.fill(b"" if array.dtype.hasobject else 0)
     if not source.gives_away:
         return
@@ -131,3 +167,36 @@ class _Witness:
     def batch(self, index: int) -> Any:
         batch = self._source.batch(index)
         return {"batch": batch, "tensorflow": np.array("tensorflow" in sys.modules)}
+
+
+def epoch_records(source: Source) -> Iterator[bytes]:
+    """Yield a digest of each record of one epoch."""
+    batches = source.batches_per_epoch or source.num_batches
+    if batches is None:
+        raise ValueError(f"{source!r} has no end of epoch. Test its shards with epochs=1.")
+    for number in range(batches):
+        leaves = flatten(source.batch(number))
+        for row in zip(*map(_rows, leaves)):
+            digest = hashlib.blake2b(digest_size=16)
+            for value in row:
+                digest.update(value if isinstance(value, bytes) else _content(np.asarray(value)))
+                digest.update(b"|")
+            yield digest.digest()
+
+
+def _content(array: np.ndarray[Any, Any]) -> bytes:
+    # The bytes of an array of strings are the addresses of its objects.
+    return repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+
+
+def _rows(leaf: Any) -> Any:
+    """The rows of a component: those of an array, or the text of those of a composite."""
+    if not is_composite(leaf):
+        return leaf
+    composite = as_composite(leaf)
+    if isinstance(composite, RaggedValue):
+        return [repr(row).encode() for row in composite.to_list()]
+    rows: list[list[Any]] = [[] for _ in range(len(composite))]
+    for (row, *index), value in zip(np.asarray(composite.indices).tolist(), np.asarray(composite.values).tolist()):
+        rows[row].append((index, value))
+    return [repr(row).encode() for row in rows]

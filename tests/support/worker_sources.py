@@ -19,7 +19,7 @@ from absl import logging
 
 from staging_tf1.sources import ArraySource, RecordSource, Source, aligned_empty
 from staging_tf1.spec import ArraySpec
-from staging_tf1.testing.comparing import copied
+from staging_tf1.testing.reads import copied
 
 
 class OwnError(Exception):
