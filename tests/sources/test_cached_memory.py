@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf2
 
 from staging_tf1.sources import MapSource, cached, concatenate
-from staging_tf1.tf_data.elements import Elements
+from staging_tf1.tf_data import Elements
 
 READ: dict[str, Any] = dict(batch_size=1, progress=False)
 

@@ -125,7 +125,7 @@ def _called(function: Callable[[], Any], options: ReadOptions) -> Iterator[Block
 
 def _of_dataset(dataset: Any, options: ReadOptions) -> CacheInput:
     # This imports TensorFlow, which a program with such a dataset has imported already.
-    from staging_tf1.tf_data.elements import Elements
+    from staging_tf1.tf_data import Elements
 
     elements = Elements(dataset, options.owner)
     if elements.endless and options.limit is None:
