@@ -1,4 +1,4 @@
-"""The methods of `RecordSource` that make another source of its records."""
+"""The methods of `RecordSource` that select, arrange or lay out its records otherwise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import numbers
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
@@ -18,9 +18,6 @@ from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.selection import Selection, hashed_keys, listed, split_by_key, split_evenly, stretch
 from staging_tf1.sources.transform import Transform
 from staging_tf1.sources.weighted import balancing, sampling
-
-if TYPE_CHECKING:
-    from staging_tf1.sources.records import RecordSource
 
 __all__ = ["Composable"]
 
@@ -174,41 +171,6 @@ class Composable(Source):
         ([[3, 1, 4], [1, 5]], array([0, 1]))
         """
         return self._arranged("ragged()", layout=RaggedRows(rank))
-
-    @only_known
-    def packed(self, length: int, lengths: Sequence[int], *, value: Any = 0) -> RecordSource:
-        """Return the source of rows of one length that hold several records each, so that little is padded.
-
-        Batches are tuples `(batch, segments, positions)`. `batch` has the components of the records, [batch, length].
-        `segments` says which record of its row a value is from: 1, 2 and so on, and 0 for padding. `positions` counts
-        the values of each record from 0. Both are int32 [batch, length]. With them, attention and recurrent models keep
-        the records of a row apart.
-
-        The rows are the records of the result: `num_records` and `batch_size` count them, and it shuffles them. Which
-        records share a row depends on the lengths only, and is the same in each epoch. Among 4,096 consecutive records,
-        the longest comes first, into the row where it leaves the least room. This takes about 3 us and 16 bytes for
-        each record.
-
-        Args:
-          length: values in a row.
-          lengths: the length of each record, at most `length`: the first dimension of all its components.
-          value: what to pad with, as in `pad`.
-
-        Raises:
-          SpecError: (by `batch`) a record has another length, dtype or rank than expected.
-          TypeError, ValueError: an argument is invalid; the source is a shard, padded, arranged, parsed in the graph or
-            has a transform, or may leave out records.
-
-        >>> from staging_tf1.sources import MapSource
-        >>> sentences = MapSource([[3, 1, 4], [1, 5], [9, 2]], batch_size=2, epochs=1)
-        >>> batch, segments, positions = sentences.packed(5, [3, 2, 2]).batch(0)
-        >>> batch.tolist(), segments.tolist(), positions.tolist()
-        ([[3, 1, 4, 1, 5], [9, 2, 0, 0, 0]], [[1, 1, 1, 2, 2], [1, 1, 0, 0, 0]], [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]])
-        """
-        # A subclass of this one, so it is imported late.
-        from staging_tf1.sources.packed import Packed
-
-        return Packed(self, length, lengths, value)
 
     @only_known
     def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:

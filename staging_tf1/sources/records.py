@@ -6,12 +6,13 @@ import abc
 import copy
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT64_MAX
+from staging_tf1.arguments import INT64_MAX, only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Arrangement, Batches, Layout, Options
 from staging_tf1.sources.composable import Composable
@@ -302,6 +303,41 @@ class RecordSource(Composable):
         own_index, own_count = self._batching.shard
         whole = own_index + own_count * index, own_count * count
         return self._rearranged(options=dataclasses.replace(self._batching.options, shard=whole))
+
+    @only_known
+    def packed(self, length: int, lengths: Sequence[int], *, value: Any = 0) -> RecordSource:
+        """Return the source of rows of one length that hold several records each, so that little is padded.
+
+        Batches are tuples `(batch, segments, positions)`. `batch` has the components of the records, [batch, length].
+        `segments` says which record of its row a value is from: 1, 2 and so on, and 0 for padding. `positions` counts
+        the values of each record from 0. Both are int32 [batch, length]. With them, attention and recurrent models keep
+        the records of a row apart.
+
+        The rows are the records of the result: `num_records` and `batch_size` count them, and it shuffles them. Which
+        records share a row depends on the lengths only, and is the same in each epoch. Among 4,096 consecutive records,
+        the longest comes first, into the row where it leaves the least room. This takes about 3 us and 16 bytes for
+        each record.
+
+        Args:
+          length: values in a row.
+          lengths: the length of each record, at most `length`: the first dimension of all its components.
+          value: what to pad with, as in `pad`.
+
+        Raises:
+          SpecError: (by `batch`) a record has another length, dtype or rank than expected.
+          TypeError, ValueError: an argument is invalid; the source is a shard, padded, arranged, parsed in the graph or
+            has a transform, or may leave out records.
+
+        >>> from staging_tf1.sources import MapSource
+        >>> sentences = MapSource([[3, 1, 4], [1, 5], [9, 2]], batch_size=2, epochs=1)
+        >>> batch, segments, positions = sentences.packed(5, [3, 2, 2]).batch(0)
+        >>> batch.tolist(), segments.tolist(), positions.tolist()
+        ([[3, 1, 4, 1, 5], [9, 2, 0, 0, 0]], [[1, 1, 1, 2, 2], [1, 1, 0, 0, 0]], [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]])
+        """
+        # A subclass of this one, so it is imported late.
+        from staging_tf1.sources.packed import Packed
+
+        return Packed(self, length, lengths, value)
 
     def fingerprint(self) -> dict[str, int | str]:
         """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random.

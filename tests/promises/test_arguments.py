@@ -551,9 +551,9 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     }
     yield "Composable.pad(value)", Row(lambda v: whole.pad(value=v), values)
     yield "Composable.pad(mask)", Row(lambda v: whole.pad(mask=v), _FLAGS)
-    yield "Composable.packed(length)", Row(lambda v: whole.packed(v, [1] * 10), _whole(1, _INT32))
-    yield "Composable.packed(lengths)", Row(lambda v: whole.packed(9, v), set(), shows=False)
-    yield "Composable.packed(value)", Row(lambda v: whole.packed(9, [1] * 10, value=v), values)
+    yield "RecordSource.packed(length)", Row(lambda v: whole.packed(v, [1] * 10), _whole(1, _INT32))
+    yield "RecordSource.packed(lengths)", Row(lambda v: whole.packed(9, v), set(), shows=False)
+    yield "RecordSource.packed(value)", Row(lambda v: whole.packed(9, [1] * 10, value=v), values)
     yield "Composable.ragged(rank)", Row(lambda v: whole.ragged(v), {"dict"} | _whole(1, 31))
     yield "Composable.by_length(lengths)", Row(lambda v: whole.by_length(v), set(), shows=False)
     lengths = range(10)
