@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,16 +11,12 @@ import numpy as np
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.batches import Arrangement, Options
-from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import numbers_of
-from staging_tf1.sources.parts import agreed_options, check_same_specs, listed_parts
+from staging_tf1.sources.parts import Combination, agreed_options, check_same_specs, listed_parts
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, pack, with_batch_dim
 
 __all__ = ["Concatenation", "concatenate"]
-
-# Characters of a description in a fingerprint.
-_LONGEST = 300
 
 
 def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
@@ -45,7 +40,7 @@ def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
     return Concatenation(what, parts, options, sum(part.num_records for part in parts))
 
 
-class Concatenation(RecordSource):
+class Concatenation(Combination):
     """What `concatenate` makes. Record numbers go through the sources in order."""
 
     def __init__(
@@ -56,16 +51,15 @@ class Concatenation(RecordSource):
         num_records: int,
         arrangement: Arrangement | None = None,
     ) -> None:
-        check_features(what, parts)
+        _check_features(what, parts)
         check_same_specs(what, parts, shapes=False)
-        self._what, self._parts = what, parts
-        self._depth = 1 + max(part._depth for part in parts)
+        self._what = what
         self._starts = np.cumsum([0, *(part.num_records for part in parts)])
         self._starts_list = self._starts[:-1].tolist()
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        self._set_up(num_records, options, arrangement=arrangement)
+        self._combine(parts, num_records, options, arrangement)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first source. See `RecordSource.record_spec`."""
@@ -119,29 +113,15 @@ class Concatenation(RecordSource):
         own = numbers_of(self._parts[part]._batching.chosen.numbers(places))
         return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
 
-    def _read_files(self) -> list[ReadFile]:
-        return [file for part in self._parts for file in part._read_files()]
-
     def _recipe(self) -> str:
         return self._batching.chosen.text(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
 
-    def fingerprint(self) -> dict[str, int | str]:
-        """Return what `Source.fingerprint` describes, with all sources."""
-        return {**super().fingerprint(), "records": shortened(self._recipe())}
 
-
-def check_features(what: str, parts: Sequence[RecordSource]) -> None:
+def _check_features(what: str, parts: Sequence[RecordSource]) -> None:
     """Raise ValueError if the graph would have to parse the records of the sources in different ways."""
     for number, part in enumerate(parts):
         if part.features != parts[0].features:
             raise ValueError(f"{what} got sources with different features=, source 0 and {number}. Use parse_fn=.")
-
-
-def shortened(text: str) -> str:
-    """Cut a long description, and end it with a hash, so that it still differs from others."""
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:_LONGEST]}... {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def _joined(what: str, batches: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:

@@ -18,12 +18,10 @@ from staging_tf1.arguments import INT32_MAX
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.batches import Memo
-from staging_tf1.sources.concatenate import shortened
-from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.lengths import checked_lengths
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
-from staging_tf1.sources.parts import check_part, check_plain
+from staging_tf1.sources.parts import Combination, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import digest
 from staging_tf1.sources.stacking import record_arrays, record_specs
@@ -68,10 +66,10 @@ def _best_fit(lengths: np.ndarray[Any, Any], length: int) -> list[list[int]]:
     return sorted(map(sorted, rows))
 
 
-class Packed(RecordSource):
+class Packed(Combination):
     """What `RecordSource.packed` makes. Its records are rows."""
 
-    def __init__(self, source: Any, length: Any, lengths: Any, value: Any) -> None:
+    def __init__(self, source: RecordSource, length: Any, lengths: Any, value: Any) -> None:
         check_part(_WHAT, "the source", source)
         check_plain(_WHAT, source, "packed", "source.packed(...)")
         total = source._check_whole(_WHAT)
@@ -90,9 +88,8 @@ class Packed(RecordSource):
         self._starts = np.cumsum([0, *map(len, rows)])
         self._padding = Padding(self._length, value)
         self._memo = Memo()
-        self._depth = source._depth + 1
         self._text = f"packed({self._length}, lengths={digest(self._lengths)})"
-        self._set_up(len(rows), source._batching.options)
+        self._combine([source], len(rows), source._batching.options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of packed records, segments and positions. See `RecordSource.record_spec`."""
@@ -137,31 +134,23 @@ class Packed(RecordSource):
 
     def _specs(self) -> tuple[Any, list[ArraySpec]]:
         """The structure of records, and their specs."""
-        return self._memo.get("specs", self._found_specs)  # type: ignore[no-any-return]
+        return self._memo.get("specs", self._read_specs)  # type: ignore[no-any-return]
 
-    def _found_specs(self) -> tuple[Any, list[ArraySpec]]:
+    def _read_specs(self) -> tuple[Any, list[ArraySpec]]:
         ((number, first),) = self._source._single(np.zeros(1, np.int64))
         like = record_specs(first, self._source._describe(number))
         return like, flatten(like)
 
     def _plan(self) -> Any:
         """How to pad rows."""
-        return self._memo.get("plan", self._found_plan)
+        return self._memo.get("plan", self._read_plan)
 
-    def _found_plan(self) -> Any:
+    def _read_plan(self) -> Any:
         ((number, first),) = self._source._single(np.zeros(1, np.int64))
         return self._padding.planned(self._joined([self._arrays(0, number, first)]), self._source._describe(number))
 
     def _describe(self, number: int) -> str:
         return f"{_WHAT}: row {number}"
 
-    def _read_files(self) -> list[ReadFile]:
-        files: list[ReadFile] = self._source._read_files()
-        return files
-
     def _recipe(self) -> str:
         return self._batching.chosen.text(f"{self._source._recipe()}.{self._text}")
-
-    def fingerprint(self) -> dict[str, int | str]:
-        """Return what `Source.fingerprint` describes, with the packing."""
-        return {**super().fingerprint(), "records": shortened(self._recipe())}

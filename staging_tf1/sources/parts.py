@@ -1,25 +1,59 @@
-"""Checks the sources that one source is made of."""
+"""Sources that are made of other sources: what they have in common, and the checks of their parts."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.base import Source
-from staging_tf1.sources.batches import Options
+from staging_tf1.sources.batches import Arrangement, Options
+from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import component_name, flatten_with_paths
 from staging_tf1.spec.arrays import describe
 from staging_tf1.spec.composite import is_composite_spec
 
-__all__ = ["agreed_options", "check_part", "check_plain", "check_same_specs", "listed_parts"]
+__all__ = ["Combination", "agreed_options", "check_part", "check_plain", "check_same_specs", "listed_parts"]
 
 # The deepest nesting of combinations. Each level takes about ten of the thousand nested calls that Python allows.
 _DEEPEST = 64
 _SOURCES = "a list of sources with numbered records, such as ArraySource, TFRecordSource or MapSource"
+# Characters of a description in a fingerprint.
+_LONGEST = 300
+
+
+class Combination(RecordSource):
+    """A source that is made of others, its `_parts`. Its `_recipe` describes them."""
+
+    def _combine(
+        self,
+        parts: Sequence[RecordSource],
+        num_records: int,
+        options: Options,
+        arrangement: Arrangement | None = None,
+    ) -> None:
+        """Do what `__init__` does."""
+        self._parts = parts
+        self._depth = 1 + max(part._depth for part in parts)
+        self._set_up(num_records, options, arrangement=arrangement)
+
+    def _read_files(self) -> list[ReadFile]:
+        return [file for part in self._parts for file in part._read_files()]
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Return what `Source.fingerprint` describes, with all sources."""
+        return {**super().fingerprint(), "records": _shortened(self._recipe())}
+
+
+def _shortened(text: str) -> str:
+    """Cut a long description, and end it with a hash, so that it still differs from others."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def listed_parts(what: str, sources: Any) -> list[RecordSource]:

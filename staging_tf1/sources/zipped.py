@@ -10,9 +10,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
-from staging_tf1.sources.concatenate import shortened
-from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.parts import agreed_options, check_part, check_plain
+from staging_tf1.sources.parts import Combination, agreed_options, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, pack
 
@@ -52,16 +50,15 @@ def zip_records(sources: Any) -> RecordSource:
     return Zipped(sources, agreed_options(_WHAT, flatten(sources)))
 
 
-class Zipped(RecordSource):
+class Zipped(Combination):
     """What `zip_records` makes."""
 
     def __init__(self, sources: Any, options: Options) -> None:
         self._sources = sources
         parts = flatten(sources)
-        self._depth = 1 + max(part._depth for part in parts)
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
-        self._set_up(parts[0].num_records, options)
+        self._combine(parts, parts[0].num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
@@ -73,17 +70,10 @@ class Zipped(RecordSource):
         return map_structure(lambda part: part._fetch(records), self._sources)
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
-        read = [[record for _, record in part._single(numbers)] for part in flatten(self._sources)]
+        read = [[record for _, record in part._single(numbers)] for part in self._parts]
         records = (pack(self._sources, row) for row in zip(*read, strict=True))
         return list(zip(numbers.tolist(), records, strict=True))
-
-    def _read_files(self) -> list[ReadFile]:
-        return [file for part in flatten(self._sources) for file in part._read_files()]
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))
         return self._batching.chosen.text(f"{_WHAT[:-1]}{parts})")
-
-    def fingerprint(self) -> dict[str, int | str]:
-        """Return what `Source.fingerprint` describes, with all sources."""
-        return {**super().fingerprint(), "records": shortened(self._recipe())}
