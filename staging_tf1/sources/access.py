@@ -21,7 +21,7 @@ from staging_tf1 import arguments
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
-from staging_tf1.spec.arrays import checked_array, kind_of
+from staging_tf1.spec.arrays import checked_array, is_named, kind_of
 
 __all__ = ["Access", "Fetched", "access_to", "is_a", "is_keras_sequence"]
 
@@ -99,7 +99,7 @@ _REFUSED = {
 
 def is_a(value: Any, *names: str) -> bool:
     """Whether a class of `value` has one of the `names`: the library, a dot, and the name of the class."""
-    return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in names for base in type(value).__mro__)
+    return is_named(type(value), *names)
 
 
 def _column_names(what: str, frame: Any) -> list[str]:

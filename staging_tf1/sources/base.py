@@ -16,7 +16,7 @@ from staging_tf1.arguments import Elsewhere
 from staging_tf1.spec import bytes_per_batch, describe, flatten_with_paths
 from staging_tf1.spec.composite import is_composite_spec
 
-__all__ = ["Source", "StreamSource"]
+__all__ = ["Source", "StreamSource", "check_parsed"]
 
 
 class _OnRecords:
@@ -251,3 +251,9 @@ class StreamSource(_Batched, abc.ABC):
     def fingerprint(self) -> dict[str, int | str]:
         """Return what checkpoints compare. For a stream, this is its class only."""
         return {"source": type(self).__name__}
+
+
+def check_parsed(what: str, source: Source) -> None:
+    """Raise ValueError if the graph parses the records, of which the source has only the bytes."""
+    if source.features is not None:
+        raise ValueError(f"{what} got {source!r} with features=, which the graph parses. Use parse_fn=.")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
-from staging_tf1.sources.base import Source
+from staging_tf1.sources.base import Source, check_parsed
 from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
 from staging_tf1.sources.padding import Padding
@@ -309,8 +309,7 @@ class Composable(Source):
 
     def _arranged(self: _Source, what: str, **changes: Any) -> _Source:
         """Return the source with another layout or arrangement."""
-        if self.features is not None:
-            raise ValueError(f"{what} got {self!r} with features=, which the graph parses. Use parse_fn=.")
+        check_parsed(what, self)
         return self._rearranged(**changes)
 
 

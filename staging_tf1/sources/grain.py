@@ -18,9 +18,10 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.batches import Memo
 from staging_tf1.sources.reshard import BY_BATCHES
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, infer_spec, map_structure, pack
-from staging_tf1.spec.arrays import as_array
+from staging_tf1.spec.arrays import as_array, is_named
 from staging_tf1.spec.composite import as_composite, is_composite
 from staging_tf1.spec.conform import conform
 
@@ -61,8 +62,7 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
 
 def is_grain(value: Any) -> bool:
     """Whether `value` is a Grain pipeline. Does not import Grain."""
-    names = {"MapDataset", "IterDataset", "DataLoader"}
-    return any(c.__name__ in names and c.__module__.partition(".")[0] == "grain" for c in type(value).__mro__)
+    return is_named(type(value), "grain.MapDataset", "grain.IterDataset", "grain.DataLoader")
 
 
 class GrainMapSource(Source):
@@ -75,28 +75,22 @@ class GrainMapSource(Source):
             raise SpecError("GrainSource got an empty MapDataset.")
         self._dataset = dataset
         self._endless = len(dataset) >= sys.maxsize  # the length after Grain's repeat() without a number
-        self._first_lock = threading.Lock()
-        self._spec: Any = None
-        self._batch_size = 0
-
-    def _resolve(self) -> None:
-        with self._first_lock:
-            if self._spec is None:
-                first = _as_arrays(self._dataset[0], 0)
-                self._batch_size = len(flatten(first)[0])
-                self._spec = infer_spec(first)
+        self._memo = Memo()
 
     @property
     def spec(self) -> Any:
         """A nest of `ArraySpec`, inferred from batch 0. The batch dimension is None."""
-        self._resolve()
-        return self._spec
+        return self._memo.get("first", self._read_first)[0]
 
     @property
     def batch_size(self) -> int:
         """Records in batch 0."""
-        self._resolve()
-        return self._batch_size
+        size: int = self._memo.get("first", self._read_first)[1]
+        return size
+
+    def _read_first(self) -> tuple[Any, int]:
+        first = _as_arrays(self._dataset[0], 0)
+        return infer_spec(first), len(flatten(first)[0])
 
     @property
     def num_records(self) -> None:

@@ -7,7 +7,6 @@ divided and resumed like any records.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from staging_tf1.sources.parts import Combination, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import digest
 from staging_tf1.sources.stacking import record_arrays, record_specs
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, named_by_path, pack
 from staging_tf1.spec.arrays import describe
 
 __all__ = ["Packed", "packed_rows"]
@@ -94,8 +93,7 @@ class Packed(Combination):
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of packed records, segments and positions. See `RecordSource.record_spec`."""
         shape, kind = (batch_dim, self._length), np.dtype(np.int32)
-        packed = (self._plan().spec(batch_dim), ArraySpec(shape, kind), ArraySpec(shape, kind))
-        return pack(packed, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(packed)])
+        return named_by_path((self._plan().spec(batch_dim), ArraySpec(shape, kind), ArraySpec(shape, kind)))
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read all records of some rows, and pack them. See `RecordSource.gather`."""

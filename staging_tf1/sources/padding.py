@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from staging_tf1.arguments import INT32_MAX, as_int, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.stacking import record_arrays, record_specs
-from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, pack
+from staging_tf1.spec import ArraySpec, component_name, flatten, named_by_path, pack
 from staging_tf1.spec.arrays import as_array, describe
 
 __all__ = ["Padding"]
@@ -117,8 +116,7 @@ class PaddingPlan:
             return padded
         flags = np.dtype(bool)
         masks = [ArraySpec((batch_dim, *component.target[: component.masked]), flags) for component in self._components]
-        both = (padded, pack(self._like, masks))
-        return pack(both, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(both)])
+        return named_by_path((padded, pack(self._like, masks)))
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
         """Pad and stack pairs of number and record. Raises SpecError for a record that does not fit."""

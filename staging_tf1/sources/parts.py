@@ -9,7 +9,7 @@ from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.base import Source
+from staging_tf1.sources.base import Source, check_parsed
 from staging_tf1.sources.batches import Arrangement, Options
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.records import RecordSource
@@ -87,8 +87,7 @@ def check_part(what: str, name: str, source: Any) -> None:
 
 def check_plain(what: str, part: RecordSource, kind: str, result: str) -> None:
     """Raise ValueError if the graph parses a part, or if a transform would get other batches than those of the part."""
-    if part.features is not None:
-        raise ValueError(f"{what} got {part!r} with features=, which the graph parses. Use parse_fn=.")
+    check_parsed(what, part)
     if part._batching.options.transform is not None:
         raise ValueError(
             f"{what} got {part!r} with a transform, which would not get the {kind} batch. Pass it to the result: "

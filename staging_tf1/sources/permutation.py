@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SORTED_RECORDS", "mix64", "mix_int", "permute"]
+__all__ = ["SORTED_RECORDS", "hashed", "mix64", "mix_int", "permute"]
 
 # Sorting this many hashes takes 0.1 ms. The value is part of the order: changing it reorders resumed runs.
 SORTED_RECORDS = 4096
@@ -27,6 +27,8 @@ SORTED_RECORDS = 4096
 _ROUNDS = 6
 
 _MASK64 = (1 << 64) - 1
+# Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def permute(places: np.ndarray[Any, Any], num_records: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
@@ -100,3 +102,9 @@ def mix64(x: Any) -> Any:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def hashed(numbers: np.ndarray[Any, Any], key: int) -> np.ndarray[Any, Any]:
+    """Return a hash of each number, as uint64. Consecutive numbers, and consecutive keys, have unrelated hashes."""
+    hashes: np.ndarray[Any, Any] = mix64(numbers.astype(np.uint64) * _ODD + np.uint64(key))
+    return hashes

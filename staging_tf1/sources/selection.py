@@ -16,7 +16,7 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.sources.order import numbers_of
-from staging_tf1.sources.permutation import mix64, mix_int
+from staging_tf1.sources.permutation import hashed, mix64, mix_int
 
 __all__ = [
     "Chosen",
@@ -31,9 +31,6 @@ __all__ = [
     "split_evenly",
     "stretch",
 ]
-
-# Spreads consecutive numbers over 64 bits before they are hashed: 2**64 divided by the golden ratio.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Records = np.ndarray[Any, Any] | slice
 
@@ -118,7 +115,7 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     picks = min(first, total - first)
-    key = np.uint64(mix_int(mix_int(seed) ^ total))
+    key = mix_int(mix_int(seed) ^ total)
 
     def start(stretch: Any) -> Any:
         return stretch * total // picks
@@ -126,9 +123,8 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
     def picked(stretch: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         begin = start(stretch)
         width = (start(stretch + 1) - begin).astype(np.uint64)
-        hashes = mix64(stretch.astype(np.uint64) * _ODD + key)
-        found: np.ndarray[Any, Any] = begin + (hashes % width).astype(np.int64)
-        return found
+        numbers: np.ndarray[Any, Any] = begin + (hashed(stretch, key) % width).astype(np.int64)
+        return numbers
 
     def few(places: Records) -> Records:
         return picked(numbers_of(places))
@@ -143,8 +139,8 @@ def split_evenly(total: int, first: int, seed: int, text: str) -> tuple[Selectio
 
     ordered = (few, many) if first == picks else (many, few)
     sizes = (first, total - first)
-    made = [Selection(size, each, f"{text}[{i}]") for i, (size, each) in enumerate(zip(sizes, ordered))]
-    return made[0], made[1]
+    first_part, second_part = (Selection(sizes[i], ordered[i], f"{text}[{i}]") for i in range(2))
+    return first_part, second_part
 
 
 def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: str) -> tuple[Selection, Selection]:

@@ -14,15 +14,13 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.sources.order import Order
-from staging_tf1.sources.permutation import mix64, mix_int
+from staging_tf1.sources.permutation import hashed, mix64, mix_int
 from staging_tf1.sources.selection import Chosen, digest, label_codes, one_per_record
 
 __all__ = ["Sampling", "balancing", "sampling"]
 
 # The precision of a float64 between 0 and 1.
 _BITS = 53
-# As in a split: spreads consecutive numbers over 64 bits before they are hashed.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sampling(what: str, weights: Any, count: int, num_records: int | None) -> Sampling:
@@ -75,8 +73,7 @@ class _Drawn(Order):
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
         assert self.seed is not None
-        key = np.uint64(mix_int(mix_int(self.seed) ^ mix_int(epoch + 1)))
-        hashes = mix64(mix64(places.astype(np.uint64) * _ODD + key))
+        hashes = mix64(hashed(places, mix_int(mix_int(self.seed) ^ mix_int(epoch + 1))))
         drawn = (hashes >> np.uint64(64 - _BITS)).astype(np.int64)
         # Ascending, because a search at random places of many bounds takes five times as long.
         rows = drawn.argsort()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.parts import Combination, agreed_options, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
-from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, pack
+from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, named_by_path, pack
 
 __all__ = ["Zipped", "zip_records"]
 
@@ -62,8 +61,7 @@ class Zipped(Combination):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
-        specs = map_structure(lambda part: part.record_spec(batch_dim), self._sources)
-        return pack(specs, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(specs)])
+        return named_by_path(map_structure(lambda part: part.record_spec(batch_dim), self._sources))
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Gather the records of all sources. See `RecordSource.gather`."""

@@ -309,6 +309,15 @@ def with_batch_dim(spec: Any, batch_dim: int | None) -> Any:
     return map_structure(lambda leaf: dataclasses.replace(leaf, shape=(batch_dim, *(leaf.shape or ())[1:])), spec)
 
 
+def named_by_path(spec: Any) -> Any:
+    """Return a spec whose components have their paths as names.
+
+    >>> named_by_path(({"x": ArraySpec((None,), np.float32)},))
+    ({'x': ArraySpec(float32 [?], name='[0].x')},)
+    """
+    return pack(spec, [dataclasses.replace(leaf, name=path) for path, leaf in flatten_with_paths(spec)])
+
+
 def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
     """Count the bytes of a batch of `batch_size` records. None for strings, unknown dimensions, and sparse components.
 
@@ -341,13 +350,7 @@ def component_paths(value: Any, owner: str = "the batch") -> Any:
 def _component_paths(value: Any, path: str) -> Any:
     if not is_structure(value) or is_plain_list(value):
         return path
-    return pack_children(value, {key: _component_paths(child, _join(path, key)) for key, child in _children(value)})
-
-
-def pack_children(like: Any, children: Mapping[str | int, Any]) -> Any:
-    """Build a structure like `like`, one level deep, from its children by key, field or index."""
-    if isinstance(like, Mapping):
-        return {key: children[str(key)] for key in like}
-    if is_namedtuple(like):
-        return type(like)(*children.values())
-    return type(like)(children.values())
+    children = {key: _component_paths(child, _join(path, key)) for key, child in _children(value)}
+    if _is_mapping(value):
+        return {key: children[str(key)] for key in value}
+    return type(value)(*children.values()) if is_namedtuple(value) else type(value)(children.values())

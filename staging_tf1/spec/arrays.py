@@ -29,7 +29,17 @@ import numpy as np
 from staging_tf1.arguments import endless
 from staging_tf1.errors import SpecError
 
-__all__ = ["as_array", "as_numpy_dtype", "checked_array", "describe", "is_plain", "is_plain_list", "kind_of"]
+__all__ = [
+    "as_array",
+    "as_numpy_dtype",
+    "checked_array",
+    "describe",
+    "fits",
+    "is_named",
+    "is_plain",
+    "is_plain_list",
+    "kind_of",
+]
 
 # Tensor types that numpy gets from ml_dtypes. Which of them TensorFlow supports depends on its release.
 _ML_DTYPES = frozenset(
@@ -135,6 +145,24 @@ def kind_of(value: Any) -> str:
     library = type(value).__module__.partition(".")[0]
     name = f"{'' if library == 'builtins' else library + '.'}{type(value).__name__}"
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def fits(shape: tuple[int | None, ...], declared: tuple[int | None, ...] | None) -> bool:
+    """Whether an array of `shape` satisfies the declared shape. Without rows, their size is None, which fits any."""
+    if declared is None or shape == declared:
+        return True
+    return len(shape) == len(declared) and all(d is None or d == s or s is None for s, d in zip(shape, declared))
+
+
+def is_named(cls: type, *names: str) -> bool:
+    """Whether a class or a base of it has one of the `names`: the library, a dot, and the name of the class.
+
+    For classes of libraries that are not imported.
+
+    >>> is_named(np.ma.MaskedArray, "numpy.ndarray")
+    True
+    """
+    return any(f"{base.__module__.partition('.')[0]}.{base.__name__}" in names for base in cls.__mro__)
 
 
 def _has_tensor_type(dtype: np.dtype[Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.spec.arrays import is_named
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 from staging_tf1.spec.sparse import SparseSpec, SparseValue
 
@@ -81,13 +82,10 @@ def _kind(cls: type) -> str:
     fields = getattr(cls, "_fields", None)
     if issubclass(cls, tuple):
         return "sparse" if fields == ("indices", "values", "dense_shape") else ""
-    if issubclass(cls, SparseValue) or _is_named(cls, "tensorflow", "SparseTensor"):
+    if issubclass(cls, SparseValue) or is_named(cls, "tensorflow.SparseTensor"):
         return "sparse"
-    return "scipy" if _is_named(cls, "scipy", "spmatrix", "sparray", "_spbase") and hasattr(cls, "tocsr") else ""
-
-
-def _is_named(cls: type, library: str, *names: str) -> bool:
-    return any(each.__name__ in names and each.__module__.partition(".")[0] == library for each in cls.__mro__)
+    is_matrix = is_named(cls, "scipy.spmatrix", "scipy.sparray", "scipy._spbase")
+    return "scipy" if is_matrix and hasattr(cls, "tocsr") else ""
 
 
 def _of_scipy(matrix: Any) -> SparseValue:

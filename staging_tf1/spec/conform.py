@@ -9,12 +9,12 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 from staging_tf1.spec import as_leaf_spec, component_name, flatten, flatten_up_to, is_structure
-from staging_tf1.spec.arrays import as_array, describe, kind_of
+from staging_tf1.spec.arrays import as_array, describe, fits, kind_of
 from staging_tf1.spec.composite import CompositeSpec, arrays_of, as_composite, is_composite, is_composite_spec
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue, ragged_of_rows
 from staging_tf1.spec.sparse import SparseSpec
 
-__all__ = ["Conformer", "conform", "fits"]
+__all__ = ["Conformer", "conform"]
 
 _TF_SPEC = {RaggedSpec: "tf.RaggedTensorSpec", SparseSpec: "tf.SparseTensorSpec"}
 _CURES = {
@@ -158,10 +158,3 @@ def _conform_composite(declared: CompositeSpec, value: Any, where: str) -> Any:
         got = composite._checked(where)._spec(None)
         raise SpecError(f"{where} got {got}, expected {declared}. Declare it as a {_TF_SPEC[type(got)]}.")
     return declared.conformed(composite, where)
-
-
-def fits(shape: tuple[int, ...], declared: tuple[int | None, ...] | None) -> bool:
-    """Whether an array of `shape` satisfies the declared shape."""
-    if declared is None or shape == declared:
-        return True
-    return len(shape) == len(declared) and all(d is None or d == s for s, d in zip(shape, declared))

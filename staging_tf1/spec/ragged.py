@@ -11,9 +11,9 @@ import numpy as np
 
 from staging_tf1.arguments import refuse, whole
 from staging_tf1.errors import SpecError
-from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, kind_of
+from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, fits, kind_of
 
-__all__ = ["RaggedSpec", "RaggedValue", "open_rows", "ragged_of_rows"]
+__all__ = ["RaggedSpec", "RaggedValue", "ragged_of_rows"]
 
 # Ragged dimensions of one component. A numpy array has at most 32 dimensions.
 _MOST_RANKS = 31
@@ -175,7 +175,7 @@ class RaggedSpec:
     def _check_shape(self, value: RaggedValue, where: str) -> None:
         sizes = [len(value), *(_common_length(splits) for splits in value.nested_row_splits)]
         shape = (*sizes, *value.flat_values.shape[1:])
-        if self.shape is None or (len(shape) == len(self.shape) and all(map(_fits_dim, shape, self.shape))):
+        if fits(shape, self.shape):
             return
         shown = tuple(None if size == -1 else size for size in shape)
         raise SpecError(
@@ -194,7 +194,7 @@ class RaggedSpec:
 
 def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, where: str) -> RaggedValue:
     """Do what `RaggedValue.from_rows` does. `where` begins the messages."""
-    splits, innermost = open_rows(rows, ragged_rank, where)
+    splits, innermost = _open_rows(rows, ragged_rank, where)
     if dtype is None:
         known = [row for row in innermost if not (isinstance(row, (list, tuple)) and not row)]
         dtype = as_array(known[0] if known else [], None, where).dtype
@@ -209,7 +209,7 @@ def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, whe
     return RaggedValue(np.concatenate(arrays) if arrays else np.empty(0, dtype), tuple(splits))
 
 
-def open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
+def _open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
     """Open `ragged_rank` dimensions of a list of rows.
 
     Returns the row splits of each dimension, int64 [rows + 1], and the innermost rows. Raises SpecError if a row has no
@@ -280,7 +280,3 @@ def _common_length(splits: np.ndarray[Any, Any]) -> int | None:
     if not len(lengths):
         return None
     return int(lengths[0]) if (lengths == lengths[0]).all() else -1
-
-
-def _fits_dim(size: int | None, declared: int | None) -> bool:
-    return size is None or declared is None or size == declared

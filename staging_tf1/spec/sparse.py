@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.errors import SpecError
-from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe
+from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, fits
 
 __all__ = ["SparseSpec", "SparseValue"]
 
@@ -122,10 +122,7 @@ class SparseSpec:
                 f"{where} got sparse {describe(dtype, shape)}, expected {self}. Cast its values, or declare "
                 f"{dtype.name}."
             )
-        declared = self.shape
-        if declared is None or (
-            len(shape) == len(declared) and all(each in (None, size) for each, size in zip(declared, shape))
-        ):
+        if fits(shape, self.shape):
             return checked
         raise SpecError(
             f"{where} got dense_shape={list(shape)}, expected {self}. Declare None for a dimension that varies between "

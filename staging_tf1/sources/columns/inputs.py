@@ -13,7 +13,7 @@ from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import is_a, is_keras_sequence
 from staging_tf1.sources.array import ArraySource
-from staging_tf1.sources.base import Source, StreamSource
+from staging_tf1.sources.base import Source, StreamSource, check_parsed
 from staging_tf1.sources.coerce import is_nest_of_arrays
 from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
@@ -192,8 +192,7 @@ def _of_map_style(dataset: Any, options: ReadOptions) -> CacheInput:
 
 
 def _of_source(source: Source, options: ReadOptions) -> CacheInput:
-    if source.features is not None:
-        raise ValueError(f"{options.owner} got {source!r} with features=, which the graph parses. Use parse_fn=.")
+    check_parsed(options.owner, source)
     if isinstance(source, RecordSource):
         source = _in_order(source, options)
     elif source.num_batches is None and options.limit is None:
