@@ -235,9 +235,9 @@ class _Items:
                 return list(map(_copied, records))
         return [_copied(self._read([number])[0]) for number in wanted]
 
-    def _compare(self, wanted: list[int], found: list[Any]) -> None:
+    def _compare(self, wanted: list[int], records: list[Any]) -> None:
         # A record that is read twice may be the same object.
-        changing = {number: _changing(record) for number, record in zip(wanted, found)}
+        changing = {number: _changing(record) for number, record in zip(wanted, records)}
         if self._first is not None:
             changing.setdefault(*self._first)
         if len(changing) > 1:
@@ -339,9 +339,9 @@ def _byte_span(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 def _share_memory(changing: Sequence[dict[int, Any]]) -> bool:
     """Whether two records have a dict, a list, an array or some memory in common."""
-    if len({key for found in changing for key in found}) < sum(map(len, changing)):
+    if len({key for record in changing for key in record}) < sum(map(len, changing)):
         return True
-    arrays = [value for found in changing for value in found.values() if isinstance(value, np.ndarray) and value.size]
+    arrays = [value for record in changing for value in record.values() if isinstance(value, np.ndarray) and value.size]
     owners = _owners_of(arrays)
     # An owner with a base, such as a result of np.frombuffer, may share it with others.
     if owners is not None and all(owner.base is None for owner in owners):
@@ -367,10 +367,10 @@ def _reads_many(dataset: Any) -> bool:
 
     A subclass may override only `__getitem__`, and inherit a `__getitems__` that does not call it.
     """
-    for each in type(dataset).__mro__:
-        if "__getitems__" in vars(each):
+    for kind in type(dataset).__mro__:
+        if "__getitems__" in vars(kind):
             return callable(getattr(dataset, "__getitems__", None))
-        if "__getitem__" in vars(each):
+        if "__getitem__" in vars(kind):
             return False
     return False
 
@@ -382,5 +382,5 @@ def joined(parts: Sequence[Fetched]) -> Fetched:
     if all(part.listed is None for part in parts):
         columns = parts[0].columns
         leaves = zip(*([leaf for _, leaf in flatten_with_paths(part.columns)] for part in parts))
-        return Fetched(None, pack(columns, [np.concatenate(each) for each in leaves]))
+        return Fetched(None, pack(columns, [np.concatenate(arrays) for arrays in leaves]))
     return Fetched([record for part in parts for record in part.records()])

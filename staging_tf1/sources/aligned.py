@@ -117,8 +117,8 @@ def _checked_dims(shape: Any) -> tuple[int, ...]:
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     try:
-        made: np.dtype[Any] = np.dtype(dtype)
-        return made
+        checked: np.dtype[Any] = np.dtype(dtype)
+        return checked
     except Exception:
         refuse("aligned_empty()", "dtype", dtype, "a numpy dtype, such as np.float32")
 

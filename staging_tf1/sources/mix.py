@@ -100,16 +100,16 @@ def _checked_weights(weights: Any, count: int, least: int | None = None) -> list
     if weights is None:
         return [Fraction(1, count)] * count
     expected = f"a positive number for each of the {count} sources"
-    found = arguments.listed(_WHAT, "weights", weights, expected)
-    for weight in found:
+    given = arguments.listed(_WHAT, "weights", weights, expected)
+    for weight in given:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
             arguments.refuse(_WHAT, "weights", weights, expected)
         if weight != least and not 0 < arguments.as_float(weight) < float("inf"):
             cure = f"{expected}. Leave out a source without weight"
             arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
-    if len(found) != count or not any(found):
+    if len(given) != count or not any(given):
         arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
-    exact = [_exact(weight) for weight in found]
+    exact = [_exact(weight) for weight in given]
     return [weight / sum(exact) for weight in exact]
 
 
@@ -197,8 +197,8 @@ class _MixedOrder(Order):
 
         def make() -> np.ndarray[Any, Any]:
             epochs = np.arange(first * together, (first + 1) * together, dtype=np.int64)
-            found = self._continued((epochs[:, None] * self.total_records + self._places(0)).ravel())
-            return found.reshape(together, -1)
+            records = self._continued((epochs[:, None] * self.total_records + self._places(0)).ravel())
+            return records.reshape(together, -1)
 
         chunk: np.ndarray[Any, Any] = self._kept((first, -1), make)[row]
         return chunk
@@ -238,5 +238,5 @@ def _small_orders(
     first = int(epochs[0])
     keys = mix64(np.arange(first, int(epochs[-1]) + 1, dtype=np.uint64) + np.uint64(mix_int(seed)))
     orders = np.argsort(mix64(mix64(keys[:, None] + np.arange(size, dtype=np.uint64))), axis=1, kind="stable")
-    found: np.ndarray[Any, Any] = orders[epochs - first, places]
-    return found
+    records: np.ndarray[Any, Any] = orders[epochs - first, places]
+    return records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from staging_tf1.spec.arrays import as_array, describe
 
 __all__ = ["Padding"]
 
+_Array = np.ndarray[Any, Any]
 _TO = "None, a size, a tuple of them, or a dict of these by component"
 _WHAT = "pad()"
 
@@ -41,10 +43,10 @@ class Padding:
     """Pads records to a size, or to the longest of their batch. See `RecordSource.pad`."""
 
     def __init__(self, to: Any, value: Any, mask: bool = False) -> None:
-        for each in to.values() if isinstance(to, Mapping) else (to,):
-            _check_size(to, each)
-        for each in value.values() if isinstance(value, Mapping) else (value,):
-            if not isinstance(each, (int, float, complex, str, bytes, np.generic)):
+        for size in to.values() if isinstance(to, Mapping) else (to,):
+            _check_size(to, size)
+        for filler in value.values() if isinstance(value, Mapping) else (value,):
+            if not isinstance(filler, (int, float, complex, str, bytes, np.generic)):
                 arguments.refuse(_WHAT, "value", value, "a number or string, or a dict of them by component")
         self.to, self.value, self.mask = to, value, arguments.flag(_WHAT, "mask", mask)
 
@@ -93,11 +95,11 @@ class Padding:
 
 
 def _check_size(to: Any, size: Any) -> None:
-    for each in size if isinstance(size, tuple) else (size,):
-        if each is not None:
-            if as_int(each) is None:
+    for dim in size if isinstance(size, tuple) else (size,):
+        if dim is not None:
+            if as_int(dim) is None:
                 arguments.refuse(_WHAT, "to", to, _TO)
-            arguments.whole(_WHAT, "to", each, 0, INT32_MAX)
+            arguments.whole(_WHAT, "to", dim, 0, INT32_MAX)
 
 
 class PaddingPlan:
@@ -108,14 +110,12 @@ class PaddingPlan:
 
     def spec(self, batch_dim: int | None) -> Any:
         """Return the spec of padded batches."""
-        padded = pack(
-            self._like,
-            [ArraySpec((batch_dim, *each.target), each.spec.dtype, each.spec.name) for each in self._components],
-        )
+        specs = [dataclasses.replace(part.spec, shape=(batch_dim, *part.target)) for part in self._components]
+        padded = pack(self._like, specs)
         if not self._mask:
             return padded
         flags = np.dtype(bool)
-        masks = [ArraySpec((batch_dim, *component.target[: component.masked]), flags) for component in self._components]
+        masks = [ArraySpec((batch_dim, *part.target[: part.masked]), flags) for part in self._components]
         return named_by_path((padded, pack(self._like, masks)))
 
     def stack(self, records: Sequence[tuple[int, Any]], describe_record: Callable[[int], str]) -> Any:
@@ -125,54 +125,53 @@ class PaddingPlan:
         for number, record in records:
             where = describe_record(number)
             arrays = [array for _, array in record_arrays(self._like, specs, record, where)]
-            for each, array in zip(self._components, arrays):
-                _check_fits(each, array, where)
+            for component, array in zip(self._components, arrays):
+                _check_fits(component, array, where)
             rows.append(arrays)
         columns = [[row[i] for row in rows] for i in range(len(specs))]
-        padded = [_padded(each, column) for each, column in zip(self._components, columns)]
+        padded = list(map(_padded, self._components, columns))
         batch = pack(self._like, padded)
         if not self._mask:
             return batch
-        masks = [_mask(each, column, array.shape) for each, column, array in zip(self._components, columns, padded)]
-        return batch, pack(self._like, masks)
+        return batch, pack(self._like, map(_mask, self._components, columns, padded))
 
 
-def _check_fits(each: _Component, array: np.ndarray[Any, Any], where: str) -> None:
-    got = describe(array.dtype, array.shape)
-    if array.dtype != each.spec.dtype or array.ndim != len(each.target):
-        expected = describe(each.spec.dtype, (each.spec.shape or ())[1:])
-        raise SpecError(f"{where}: {component_name(each.path)} is {got}, but {expected} for the first record.")
-    for size, target, varies in zip(array.shape, each.target, each.varies):
+def _check_fits(component: _Component, array: _Array, where: str) -> None:
+    where, got = f"{where}: {component_name(component.path)}", describe(array.dtype, array.shape)
+    if array.dtype != component.spec.dtype or array.ndim != len(component.target):
+        expected = describe(component.spec.dtype, (component.spec.shape or ())[1:])
+        raise SpecError(f"{where} is {got}, but {expected} for the first record.")
+    for size, target, varies in zip(array.shape, component.target, component.varies):
         if target is not None and size > target and varies:
             raise SpecError(
-                f"{where}: {component_name(each.path)} is {got}, longer than the {target} that pad(to=...) gives. Crop "
-                "the record, or pad to a larger size."
+                f"{where} is {got}, longer than the {target} that pad(to=...) gives. Crop the record, or pad to a "
+                "larger size."
             )
         if not varies and size != target:
             raise SpecError(
-                f"{where}: {component_name(each.path)} is {got}, expected {describe(each.spec.dtype, each.target)}. To "
-                f"pad other dimensions than the first, name them: pad(to={{{each.path!r}: (None, None)}})."
+                f"{where} is {got}, expected {describe(component.spec.dtype, component.target)}. To pad other "
+                f"dimensions than the first, name them: pad(to={{{component.path!r}: (None, None)}})."
             )
 
 
-def _padded(each: _Component, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _padded(component: _Component, arrays: Sequence[_Array]) -> _Array:
     shape = tuple(
         max((array.shape[axis] for array in arrays), default=0) if target is None else target
-        for axis, target in enumerate(each.target)
+        for axis, target in enumerate(component.target)
     )
-    batch = aligned_empty((len(arrays), *shape), each.spec.dtype)
-    batch[...] = each.value
+    batch = aligned_empty((len(arrays), *shape), component.spec.dtype)
+    batch[...] = component.value
     for row, array in enumerate(arrays):
         corner: tuple[Any, ...] = (row, *(slice(size) for size in array.shape))
         batch[corner] = array if array.ndim else array[()]
     return batch
 
 
-def _mask(each: _Component, arrays: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _mask(component: _Component, arrays: Sequence[_Array], padded: _Array) -> _Array:
     """Return which values of a padded component are a record's."""
-    mask = aligned_empty(shape[: 1 + each.masked], np.dtype(bool))
+    mask = aligned_empty(padded.shape[: 1 + component.masked], np.dtype(bool))
     mask[...] = False
     for row, array in enumerate(arrays):
-        corner: tuple[Any, ...] = (row, *(slice(size) for size in array.shape[: each.masked]))
+        corner: tuple[Any, ...] = (row, *(slice(size) for size in array.shape[: component.masked]))
         mask[corner] = True
     return mask

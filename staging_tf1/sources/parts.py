@@ -100,9 +100,9 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
 
     Raises ValueError if they differ: one source's options would be ignored silently.
     """
-    each = [dataclasses.replace(part._batching.options, **given) for part in parts]
-    for option in vars(each[0]):
-        values = [getattr(options, option) for options in each]
+    agreed = [dataclasses.replace(part._batching.options, **given) for part in parts]
+    for option in vars(agreed[0]):
+        values = [getattr(options, option) for options in agreed]
         if option == "seed":  # a source without a seed accepts any
             values = [value for value in values if value is not None] or [None]
         differing = [value for value in values if value is not values[0] and value != values[0]]
@@ -112,18 +112,18 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
                 f"{option}={arguments.shown(differing[0])}, expected one for all. Give them the same, for example with "
                 f"source.with_options({option}=...), and change the result."
             )
-    seeds = [options.seed for options in each if options.seed is not None]
-    return dataclasses.replace(each[0], seed=seeds[0] if seeds else None)
+    seeds = [options.seed for options in agreed if options.seed is not None]
+    return dataclasses.replace(agreed[0], seed=seeds[0] if seeds else None)
 
 
 def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
     """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
     # Computed once per part: the spec of a combination is made from those of all its parts.
-    each = [flatten_with_paths(part.record_spec(None)) for part in parts]
-    for number, leaves in enumerate(each):
+    specs = [flatten_with_paths(part.record_spec(None)) for part in parts]
+    for number, leaves in enumerate(specs):
         _check_arrays(what, number, leaves)
-    first = each[0]
-    for number, other in enumerate(each[1:], start=1):
+    first = specs[0]
+    for number, other in enumerate(specs[1:], start=1):
         if [path for path, _ in first] != [path for path, _ in other]:
             raise SpecError(
                 f"{what}: source {number} has the components {_names(other)}, but source 0 has {_names(first)}."

@@ -104,7 +104,7 @@ class StagedPattern:
         self._active = [np.flatnonzero(stage.counts) for stage in stages]
         seeds = [mix_int(seed ^ mix_int(stage.start)) >> 1 if stage.start else seed for stage in stages]
         self._patterns = [
-            Pattern(tuple(count for count in stage.counts if count), each) for stage, each in zip(stages, seeds)
+            Pattern(tuple(count for count in stage.counts if count), own) for stage, own in zip(stages, seeds)
         ]
         self._num_sources = len(stages[0].counts)
 

@@ -31,10 +31,10 @@ class RaggedRows:
     method, result = _WHAT, "ragged"
 
     def __init__(self, rank: Any) -> None:
-        for each in rank.values() if isinstance(rank, Mapping) else (rank,):
-            if as_int(each) is None:
+        for dims in rank.values() if isinstance(rank, Mapping) else (rank,):
+            if as_int(dims) is None:
                 arguments.refuse(_WHAT, "rank", rank, "how many dimensions vary, or a dict of this by component")
-            arguments.whole(_WHAT, "rank", each, 1, _MOST)
+            arguments.whole(_WHAT, "rank", dims, 1, _MOST)
         self.rank = rank
 
     def __str__(self) -> str:
@@ -113,9 +113,9 @@ class RaggedPlan:
         for number, record in records:
             where = describe_record(number)
             named = flatten_up_to(self._like, record, where)
-            for each, column, (_, value) in zip(self._components, columns, named):
-                column.append(each.opened(value, where))
-        return pack(self._like, [_joined(each, column) for each, column in zip(self._components, columns)])
+            for component, column, (_, value) in zip(self._components, columns, named):
+                column.append(component.opened(value, where))
+        return pack(self._like, [_joined(component, column) for component, column in zip(self._components, columns)])
 
 
 def _is_single(value: Any) -> bool:
@@ -163,20 +163,20 @@ def _opened(value: Any, rank: int, where: str, dtype: np.dtype[Any] | None) -> t
     return lengths, rows
 
 
-def _joined(each: _Component, column: Sequence[tuple[list[list[int]], list[Any]]]) -> Any:
+def _joined(component: _Component, column: Sequence[tuple[list[list[int]], list[Any]]]) -> Any:
     """Put the rows of all records into one array."""
     arrays = [array for _, rows in column for array in rows]
-    if not each.rank:
-        stacked = aligned_empty((len(arrays), *each.inner), each.dtype)
+    if not component.rank:
+        stacked = aligned_empty((len(arrays), *component.inner), component.dtype)
         for row, array in enumerate(arrays):
             stacked[row] = array if array.ndim else array[()]
         return stacked
-    flat = aligned_empty((sum(map(len, arrays)), *each.inner), each.dtype)
+    flat = aligned_empty((sum(map(len, arrays)), *component.inner), component.dtype)
     begin = 0
     for array in arrays:
         flat[begin : begin + len(array)] = array
         begin += len(array)
-    return RaggedValue(flat, tuple(_splits(column, level) for level in range(each.rank)))
+    return RaggedValue(flat, tuple(_splits(column, level) for level in range(component.rank)))
 
 
 def _splits(column: Sequence[tuple[list[list[int]], list[Any]]], level: int) -> np.ndarray[Any, Any]:

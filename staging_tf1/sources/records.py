@@ -206,12 +206,11 @@ class RecordSource(Composable):
         """How to lay out batches, according to the first record."""
         layout, total = self._batching.layout, self._batching.chosen.size
         assert layout is not None
-        each = (self._single(np.array([place])) for place in range(total))
-        # A bad record may be left out.
-        number, first = next((found[0] for found in each if found), (0, None))
-        if first is None:
-            raise SpecError(f"{self._owner}: all {total} records are bad.")
-        return layout.planned(first, self._describe(number))
+        for place in range(total):
+            # A bad record may be left out.
+            for number, first in self._single(np.array([place])):
+                return layout.planned(first, self._describe(number))
+        raise SpecError(f"{self._owner}: all {total} records are bad.")
 
     @property
     def seed(self) -> int | None:

@@ -236,7 +236,7 @@ class _Change:
     def first_batch(self, shard: int) -> int:
         """The first batch of the new `shard` with a record that was not passed."""
         schedule = self.new.schedule(shard)
-        epoch, place = min(self._next_common(old, each, shard) for old, each in self._overlapping(shard))
+        epoch, place = min(self._next_common(old, progress, shard) for old, progress in self._overlapping(shard))
         if not schedule.across_epochs:
             per_epoch = _per_epoch(schedule)
             return epoch * per_epoch + min(place // schedule.batch_size, per_epoch)
@@ -249,8 +249,8 @@ class _Change:
         first_epoch = _Progress(self.new.schedule(shard), batches).next_record()[0]
         last_epoch = (self.new.epochs or 0) - 1
         total = 0
-        for old, each in self._overlapping(shard):
-            final = each.next_record()[0]
+        for old, progress in self._overlapping(shard):
+            final = progress.next_record()[0]
             # All epochs in between are like the second one.
             special = {epoch for epoch in (first_epoch, final, last_epoch) if first_epoch <= epoch <= final}
             alike = [epoch for epoch in range(first_epoch, min(final, first_epoch + 3) + 1) if epoch not in special]
@@ -274,9 +274,9 @@ class _Change:
     def _overlapping(self, shard: int) -> Iterable[tuple[int, _Progress]]:
         """The old shards that have records in common with the new `shard`."""
         common = math.gcd(self.old.shards, self.new.shards)
-        for old, each in self.progress.items():
+        for old, progress in self.progress.items():
             if (old - shard) % common == 0 and self._first_common(old, shard) < self.old.num_records:
-                yield old, each
+                yield old, progress
 
     def _first_common(self, old: int, shard: int) -> int:
         """The first place common to an old shard and the new one, by the Chinese remainder theorem."""
@@ -285,10 +285,10 @@ class _Change:
         steps = (old - shard) // common * pow(self.new.shards // common, -1, modulus) % modulus
         return shard + self.new.shards * steps
 
-    def _next_common(self, old: int, each: _Progress, shard: int) -> tuple[int, int]:
+    def _next_common(self, old: int, progress: _Progress, shard: int) -> tuple[int, int]:
         """The (epoch, place in the new shard) of the first common record that the old shard has not passed."""
         first, every = self._first_common(old, shard), math.lcm(self.old.shards, self.new.shards)
-        epoch, place = each.next_record()
+        epoch, place = progress.next_record()
         lowest = old + self.old.shards * place
         following = first + max(0, -((first - lowest) // every)) * every
         # Records that the new shard skips in each epoch do not hold it back.

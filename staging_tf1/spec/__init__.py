@@ -247,7 +247,7 @@ def _check_length(spec: Any, value: Any, path: str, owner: str) -> None:
     expected = f"a {type(spec).__name__} of {_counted(spec)}"
     if isinstance(value, Mapping) or not is_structure(value):
         raise SpecError(f"{where} got {kind_of(value)}, expected {expected}.")
-    got, declared = (getattr(each, "_fields", ()) for each in (value, spec))
+    got, declared = (getattr(nest, "_fields", ()) for nest in (value, spec))
     if got and declared and got != declared:
         raise SpecError(f"{where} got the fields {', '.join(got)}, expected {', '.join(declared)}, in this order.")
     if len(value) != len(spec):

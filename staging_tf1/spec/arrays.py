@@ -226,7 +226,7 @@ def _check_exact(value: Any, array: np.ndarray[Any, Any], where: str) -> None:
         raise SpecError(
             f"{where} got {kind_of(value)} with {nulls} missing values, which a tensor cannot hold.{_cure(value)}"
         )
-    odd = next((each for each in _own_dtypes(value) if not _is_the_same(each, array.dtype)), None)
+    odd = next((dtype for dtype in _own_dtypes(value) if not _is_the_same(dtype, array.dtype)), None)
     if odd is not None:
         raise SpecError(
             f"{where} got {kind_of(value)} with dtype {odd}, which converts to an array of {array.dtype.name}: values "
@@ -427,7 +427,7 @@ def _as_bytes(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
         return objects
     strings = np.empty(len(elements), object)
     try:
-        strings[:] = [each.encode() if type(each) is str else _checked_bytes(each, where) for each in elements]
+        strings[:] = [item.encode() if type(item) is str else _checked_bytes(item, where) for item in elements]
     except UnicodeEncodeError as error:
         raise SpecError(
             f"{where} got the string {error.object!r:.60}, which cannot be encoded as UTF-8: "

@@ -170,7 +170,7 @@ class RaggedSpec:
         if got.dtype != self.dtype:
             raise SpecError(f"{where} got {got}, expected {self}. Cast its flat_values, or declare {got.dtype.name}.")
         self._check_shape(checked, where)
-        return RaggedValue(checked.flat_values, tuple(self._cast(each, where) for each in checked.nested_row_splits))
+        return RaggedValue(checked.flat_values, tuple(self._cast(part, where) for part in checked.nested_row_splits))
 
     def _check_shape(self, value: RaggedValue, where: str) -> None:
         sizes = [len(value), *(_common_length(splits) for splits in value.nested_row_splits)]

@@ -167,10 +167,9 @@ def _behind(ops: Sequence[Any]) -> set[Any]:
     reached, todo = set(ops), list(ops)
     while todo:
         op = todo.pop()
-        for each in [*(tensor.op for tensor in op.inputs), *op.control_inputs]:
-            if each not in reached:
-                reached.add(each)
-                todo.append(each)
+        earlier = {*(tensor.op for tensor in op.inputs), *op.control_inputs} - reached
+        reached |= earlier
+        todo += earlier
     return reached
 
 

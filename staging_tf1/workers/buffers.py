@@ -148,7 +148,7 @@ class Buffers:
                 self._wanted = max(self._wanted, self._fitted(least), _paged(wanted) if fits else 0)
             self._sweep()
             self._wake()
-            while (buffer := self._found(owner, batch)) is None:
+            while (buffer := self._try_take(owner, batch)) is None:
                 self._wait()
             # The next batch in the order may have waited for this one.
             self._wake()
@@ -211,7 +211,7 @@ class Buffers:
                     self._drop(buffer)
             self._wake()
 
-    def _found(self, owner: Any, batch: int) -> Buffer | None:
+    def _try_take(self, owner: Any, batch: int) -> Buffer | None:
         if self._closed:
             raise BuffersClosed
         free = self._free.get(owner)

@@ -68,15 +68,14 @@ def described(error: BaseException) -> bytes:
 def raised(payload: Any, worker: str) -> BaseException:
     """Return the exception of `described`; a SourceError that names its type if it cannot be made here."""
     pickled, said, text = pickle.loads(payload)
-    error: Any = None
+    loaded: Any = None
     # Its class, or that of a value, may not load here.
     with contextlib.suppress(Exception):
-        error = pickle.loads(pickled)
-    if not isinstance(error, BaseException):
-        error = SourceError(f"the source raised, in a worker process: {said}")
+        loaded = pickle.loads(pickled)
+    lost = SourceError(f"the source raised, in a worker process: {said}")
+    error = loaded if isinstance(loaded, BaseException) else lost
     _first(error).__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
-    made: BaseException = error
-    return made
+    return error
 
 
 def _first(error: BaseException) -> BaseException:
@@ -117,7 +116,7 @@ class _Failure(ByValuePickler):
         if isinstance(value, BaseException) and self._left:
             self._left -= 1
             group = (value.message, list(value.exceptions)) if isinstance(value, _GROUP) else ()
-            return _made, (type(value), *group), _state(value, self._with_causes), None, None, _restore
+            return _without_init, (type(value), *group), _state(value, self._with_causes), None, None, _restore
         if isinstance(value, type) and (number := number_of(value)) is not None:
             return class_of, (number,)
         if isinstance(value, (type, types.FunctionType, types.CodeType)):
@@ -166,12 +165,12 @@ def _state(error: BaseException, with_causes: bool) -> Any:
     return members, vars(error), causes, error.__suppress_context__
 
 
-def _made(kind: type[BaseException], *group: Any) -> BaseException:
+def _without_init(kind: type[BaseException], *group: Any) -> BaseException:
     native: Any = kind
     while native.__flags__ & _HEAP_TYPE:
         native = native.__base__
-    made: BaseException = native.__new__(kind, *group)
-    return made
+    error: BaseException = native.__new__(kind, *group)
+    return error
 
 
 def _restore(error: BaseException, state: Any) -> None:
@@ -190,7 +189,7 @@ def _members(kind: type) -> dict[str, Any]:
     """Return what an exception holds besides its `__dict__`: `args`, `__slots__`, and fields of C."""
     return {
         name: member
-        for each in reversed(kind.__mro__)
-        for name, member in vars(each).items()
+        for base in reversed(kind.__mro__)
+        for name, member in vars(base).items()
         if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)) and not name.startswith("__")
     }

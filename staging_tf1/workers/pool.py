@@ -15,7 +15,7 @@ from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
-from staging_tf1.workers.requests import Lane, Made, PoolStopped, Requests
+from staging_tf1.workers.requests import Lane, MadeBatch, PoolStopped, Requests
 from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 
@@ -101,7 +101,7 @@ class WorkerPool:
         """
         self._buffers.draw(number)
 
-    def make(self, number: int) -> Made:
+    def make(self, number: int) -> MadeBatch:
         """Have a worker make batch `number`, and return it in arrays that nothing else uses.
 
         Raises:
@@ -112,20 +112,20 @@ class WorkerPool:
         """
         self._buffers.draw(number)
         try:
-            return self._made(number)
+            return self._request(number)
         finally:
             self._buffers.done(number)
 
-    def _made(self, number: int) -> Made:
+    def _request(self, number: int) -> MadeBatch:
         if not self._started:
             self._start()
         while True:
             lane = self._take_lane()
             try:
                 with waiting_for(lane.worker.stack):
-                    made = self._requests.request(lane, number)
+                    batch = self._requests.request(lane, number)
                 self._deaths.forgive(number)
-                return made
+                return batch
             except PeerGone:
                 self._bury(lane.worker, number)
             finally:
@@ -212,7 +212,7 @@ class WorkerPool:
                 self._changed.wait()
             if self._stopped:
                 raise PoolStopped
-            lane = min(self._free, key=lambda each: each.worker.requests)
+            lane = min(self._free, key=lambda lane: lane.worker.requests)
             self._free.remove(lane)
             lane.worker.requests += 1
             return lane

@@ -12,14 +12,14 @@ from staging_tf1.workers.failures import CannotStart, cannot_start, raised
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.reports import Shown
 
-__all__ = ["Lane", "Made", "PoolStopped", "Requests"]
+__all__ = ["Lane", "MadeBatch", "PoolStopped", "Requests"]
 
 
 class PoolStopped(Exception):
     """The pool was stopped while a thread waited for a batch."""
 
 
-class Made(NamedTuple):
+class MadeBatch(NamedTuple):
     """A batch, the worker that made it, and when (perf_counter)."""
 
     batch: Any
@@ -47,7 +47,7 @@ class Requests:
         self._owner, self._buffers = owner, buffers
         self._shown = Shown()
 
-    def request(self, lane: Lane, number: int) -> Made:
+    def request(self, lane: Lane, number: int) -> MadeBatch:
         """Ask a worker for batch `number`, and return it in arrays that nothing else uses.
 
         Raises:
@@ -66,7 +66,7 @@ class Requests:
                     # From here on, the buffer returns when `memory` is freed.
                     buffer = None
                     batch = unpacked(reply.payload, memory)
-                    return Made(batch, lane.worker.name, reply.first / 1e9, reply.second / 1e9)
+                    return MadeBatch(batch, lane.worker.name, reply.first / 1e9, reply.second / 1e9)
                 if reply.kind is Kind.NEED:
                     self._buffers.drop(buffer, number)
                     buffer = None
@@ -103,8 +103,8 @@ class Requests:
         except OSError as error:
             raise cannot_start(self._owner, error, "make shared memory for a batch") from error
         try:
-            for each in forgotten:
-                self._drop(each)
+            for dropped in forgotten:
+                self._drop(dropped)
             new = [] if buffer.descriptor < 0 else [buffer.descriptor]
             lane.channel.send(Message(kind, number, buffer.number, buffer.size, descriptors=new))
             buffer.sent()

@@ -72,9 +72,9 @@ class Setup(NamedTuple):
         with contextlib.suppress(OSError):
             cwd = os.getcwd()
         levels = {"": logging.root.level}
-        for logger, found in list(logging.root.manager.loggerDict.items()):
-            if isinstance(found, logging.Logger) and found.level:
-                levels[logger] = found.level
+        for logger, entry in list(logging.root.manager.loggerDict.items()):
+            if isinstance(entry, logging.Logger) and entry.level:
+                levels[logger] = entry.level
         # Those whose categories any process can import.
         filters = [entry for entry in warnings.filters if entry[2].__module__ in ("builtins", "staging_tf1.errors")]
         return cls(name, number, source_index, nice, cwd, sys.argv, filters, levels)

@@ -295,9 +295,9 @@ def culprit_of(value: Any, path: str, can_be_pickled: Callable[[Any], bool]) -> 
 
 def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        yield from ((f"{path}[{key!r}]", each) for key, each in value.items())
+        yield from ((f"{path}[{key!r}]", part) for key, part in value.items())
     elif isinstance(value, (list, tuple)):
-        yield from ((f"{path}[{number}]", each) for number, each in enumerate(value))
+        yield from ((f"{path}[{number}]", part) for number, part in enumerate(value))
     elif isinstance(value, functools.partial):
         yield f"{path}.func", value.func
         yield from _parts(value.args, f"{path}.args")
@@ -307,7 +307,7 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.FunctionType):
         yield from _used_by(value, path)
     else:
-        yield from ((f"{path}.{name}", each) for name, each in getattr(value, "__dict__", {}).items())
+        yield from ((f"{path}.{name}", part) for name, part in getattr(value, "__dict__", {}).items())
 
 
 def _used_by(function: types.FunctionType, path: str) -> Iterator[tuple[str, Any]]:
@@ -320,5 +320,5 @@ def _used_by(function: types.FunctionType, path: str) -> Iterator[tuple[str, Any
     for name in function.__code__.co_names:
         if name in function.__globals__:
             yield f"{path} (the global '{name}')", function.__globals__[name]
-    for name, each in zip(("its default",) * len(function.__defaults__ or ()), function.__defaults__ or ()):
-        yield f"{path} ({name})", each
+    for name, default in zip(("its default",) * len(function.__defaults__ or ()), function.__defaults__ or ()):
+        yield f"{path} ({name})", default

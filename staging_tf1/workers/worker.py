@@ -64,8 +64,8 @@ def die_with(life: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Made(NamedTuple):
-    batch: Any
+class _Batch(NamedTuple):
+    arrays: Any
     # When, in nanoseconds.
     began: int
     ended: int
@@ -86,7 +86,7 @@ class _Worker:
         # Requests that are read but not answered, the earliest batch first.
         self._requests: list[tuple[int, int, Message]] = []
         # Batches that wait for a larger buffer, which may never come; by the descriptor of their lane.
-        self._too_large: dict[int, _Made] = {}
+        self._too_large: dict[int, _Batch] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
         self._pid = os.getpid()
@@ -130,7 +130,7 @@ class _Worker:
         arena.begin()
         allocate_with(arena.allocate)
         try:
-            reply = self._made(request, arena)
+            reply = self._make(request, arena)
         except BaseException as error:
             reply = Message(Kind.FAILED, request.number, payload=described(error))
         finally:
@@ -140,19 +140,19 @@ class _Worker:
         self._status.making(None)
         lane.send(reply)
 
-    def _made(self, request: Message, arena: Arena) -> Message:
+    def _make(self, request: Message, arena: Arena) -> Message:
         """Make the requested batch, or move it to the larger buffer that it needs."""
         assert self._source is not None and self._lane is not None
-        made = self._too_large.pop(self._lane.fileno(), None)
+        batch = self._too_large.pop(self._lane.fileno(), None)
         was_empty = arena.is_empty
         if request.kind == Kind.MAKE:
-            made = None  # frees it
+            batch = None  # frees it
             began = time.perf_counter_ns()
-            batch = self._source.batch(request.number)
-            made = _Made(batch, began, time.perf_counter_ns(), arena.peak)
-        assert made is not None
+            arrays = self._source.batch(request.number)
+            batch = _Batch(arrays, began, time.perf_counter_ns(), arena.peak)
+        assert batch is not None
         try:
-            payload = packed(made.batch, arena, keeps=not self._source.gives_away)
+            payload = packed(batch.arrays, arena, keeps=not self._source.gives_away)
         except TooSmall as error:
             if request.kind == Kind.BUFFER and was_empty and error.nbytes <= arena.size:
                 raise RuntimeError(
@@ -160,10 +160,10 @@ class _Worker:
                     f"{arena.size:,} bytes. Please report this as a bug."
                 ) from None
             # Other batches can be made meanwhile: all others may wait for an earlier one.
-            self._too_large[self._lane.fileno()] = made
-            wanted = max(made.peak, error.nbytes)
+            self._too_large[self._lane.fileno()] = batch
+            wanted = max(batch.peak, error.nbytes)
             return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
-        return Message(Kind.MADE, request.number, made.began, made.ended, payload=payload)
+        return Message(Kind.MADE, request.number, batch.began, batch.ended, payload=payload)
 
     def _arena(self, message: Message) -> Arena:
         """Return the buffer that a message names. A new buffer comes with its descriptor."""

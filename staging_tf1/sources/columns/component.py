@@ -201,8 +201,8 @@ class Column:
         shape = tuple(dim or 0 for dim in self.component.shape)
         if self.component.dtype.hasobject:
             numbers = np.arange(records.start, records.stop, records.step) if isinstance(records, slice) else records
-            each = math.prod(shape)
-            strings = [text for number in numbers.tolist() for text in self._strings(number * each, each)]
+            size = math.prod(shape)
+            strings = [text for number in numbers.tolist() for text in self._strings(number * size, size)]
             return _objects(strings, (len(numbers), *shape))
         values = self.files["values"]
         values.expect(in_order=isinstance(records, slice) and records.step in (1, None))

@@ -74,7 +74,7 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
     identity = _identity(file)
     try:
         _holders[identity] = _Holder(
-            threading.get_ident(), frozenset(each.ident or 0 for each in threading.enumerate())
+            threading.get_ident(), frozenset(thread.ident or 0 for thread in threading.enumerate())
         )
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
 

@@ -60,8 +60,8 @@ class Manifest(NamedTuple):
     @property
     def content(self) -> str:
         """A digest of the records, the same for two caches with the same records."""
-        made = json.dumps([self.structure, [_as_json(component) for component in self.components]])
-        return hashlib.blake2b(made.encode(), digest_size=8).hexdigest()
+        text = json.dumps([self.structure, [_as_json(component) for component in self.components]])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def text(self) -> str:
         """Return the content of the file."""
@@ -164,8 +164,8 @@ def dtype_named(name: str) -> np.dtype[Any]:
         # numpy only knows bfloat16 and its like after this import.
         import ml_dtypes
 
-        made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return made
+        extension: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extension
 
 
 def encoded(structure: Any) -> Any:
@@ -203,8 +203,8 @@ def decoded(structure: Any, leaves: Any) -> Any:
         return {key: decoded(child, leaves) for key, child in structure["dict"]}
     if "namedtuple" in structure:
         fields = structure["fields"]
-        made: Any = collections.namedtuple(structure["namedtuple"], list(fields))  # type: ignore[misc]
-        return made(*(decoded(child, leaves) for child in fields.values()))
+        kind: Any = collections.namedtuple(structure["namedtuple"], list(fields))  # type: ignore[misc]
+        return kind(*(decoded(child, leaves) for child in fields.values()))
     if "tuple" in structure:
         return tuple(decoded(child, leaves) for child in structure["tuple"])
     return [decoded(child, leaves) for child in structure["list"]]

@@ -24,7 +24,7 @@ _AS_FOLDER = os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH"
 # A named pipe would block without O_NONBLOCK, which changes nothing for files.
 _AS_FILE = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 
-Found = TypeVar("Found")
+_Answer = TypeVar("_Answer")
 
 
 def cannot_read(what: str, error: OSError) -> RecordFileError:
@@ -57,7 +57,7 @@ class Snapshot(NamedTuple):
         return os.fdopen(descriptor, "rb")
 
 
-def settled(path: str, look: Callable[[Snapshot | None], Found]) -> Found:
+def settled(path: str, look: Callable[[Snapshot | None], _Answer]) -> _Answer:
     """Return what `look` finds in the folder at `path`, or without a folder there.
 
     `look` is called again if it raises RecordFileError, or finds no folder, because the folder was being replaced.
@@ -65,9 +65,9 @@ def settled(path: str, look: Callable[[Snapshot | None], Found]) -> Found:
     for tries_left in reversed(range(_TRIES)):
         folder = _folder_at(path)
         try:
-            found = look(folder)
+            answer = look(folder)
             if folder is not None or not tries_left or not has_changed(path, None):
-                return found
+                return answer
         except RecordFileError:
             if not has_changed(path, folder) or (folder is None and not tries_left):
                 raise

@@ -47,7 +47,7 @@ def _patterns(owner: str, files: Any) -> list[str]:
     if isinstance(files, (str, os.PathLike)):
         return [arguments.path(owner, "files", files)]
     several = arguments.listed(owner, "files", files, "a path or glob, or several: strings or os.PathLikes")
-    patterns = [arguments.path(owner, "files", each) for each in several]
+    patterns = [arguments.path(owner, "files", path) for path in several]
     if not patterns:
         raise RecordFileError(f"{owner} got an empty list of files, expected at least one path or glob.")
     return patterns

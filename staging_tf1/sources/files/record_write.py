@@ -106,10 +106,10 @@ def load_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
         raise SpecError(f"{path} is not an .npz file of plain arrays: {reason}") from error
 
 
-def _plain_array(path: str | os.PathLike[str], name: str, found: Any) -> np.ndarray[Any, Any]:
-    if not isinstance(found, np.ndarray):  # a member without the .npy header comes as bytes
+def _plain_array(path: str | os.PathLike[str], name: str, member: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(member, np.ndarray):  # a member without the .npy header comes as bytes
         raise SpecError(f"{path} holds {name!r}, which is not an array. Write the file with np.savez.")
-    return found
+    return member
 
 
 def _serialized(owner: str, records: Iterable[Any]) -> Iterator[bytes]:

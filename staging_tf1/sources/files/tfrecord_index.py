@@ -159,8 +159,8 @@ def _mapped(path: str) -> np.ndarray[Any, Any] | None:
     with open(path, "rb") as file:
         if file.read(len(NPY_MAGIC)) != NPY_MAGIC:
             return None
-    found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+    array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def _not_an_index(path: str, name: str, reason: str) -> RecordFileError:

@@ -83,8 +83,8 @@ class RecordFiles:
         rows = aligned_empty((len(records), length), np.uint8)
         errors: dict[int, CorruptRecordError] = {}
         for number, own, local in self._numbers.split(records):
-            found, wrong = self._read_file_rows(number, local, length)
-            rows[own] = found
+            own_rows, wrong = self._read_file_rows(number, local, length)
+            rows[own] = own_rows
             errors.update((int(own[row]), error) for row, error in wrong.items())
         return rows, errors
 
@@ -93,8 +93,8 @@ class RecordFiles:
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
         span = self._span(number, records)
         self._check_length(span, length)
-        rows, found = self._open[number].read_rows(span.starts, length)
-        return rows, self._check(span, found)
+        rows, framed = self._open[number].read_rows(span.starts, length)
+        return rows, self._check(span, framed)
 
     def _check_length(self, span: _Span, length: int) -> None:
         odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
@@ -110,8 +110,8 @@ class RecordFiles:
         self, number: int, records: np.ndarray[Any, Any]
     ) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         span = self._span(number, records)
-        found = self._open[number].read(span.starts, span.ends)
-        return found.payloads, self._check(span, found)
+        framed = self._open[number].read(span.starts, span.ends)
+        return framed.payloads, self._check(span, framed)
 
     def _span(self, number: int, records: np.ndarray[Any, Any]) -> _Span:
         index = self.indexes[number]
@@ -122,14 +122,14 @@ class RecordFiles:
             raise _misplaced(index, int(span.starts[outside[0]]))
         return span
 
-    def _check(self, span: _Span, found: _Found) -> dict[int, CorruptRecordError]:
+    def _check(self, span: _Span, framed: _Framed) -> dict[int, CorruptRecordError]:
         """Return the errors of corrupt records by row."""
-        misplaced = np.flatnonzero(found.lengths != span.ends - span.starts - FRAMING_BYTES)
+        misplaced = np.flatnonzero(framed.lengths != span.ends - span.starts - FRAMING_BYTES)
         if len(misplaced):
             raise _misplaced(span.file, int(span.starts[misplaced[0]]))
         if not self._verify:
             return {}
-        wrong = np.flatnonzero(masked_crcs(found.payloads) != found.crcs)
+        wrong = np.flatnonzero(masked_crcs(framed.payloads) != framed.crcs)
         return {row: _corrupt(span.file, int(span.starts[row]), int(span.records[row])) for row in wrong.tolist()}
 
 
@@ -159,7 +159,7 @@ class _Span(NamedTuple):
     ends: np.ndarray[Any, Any]
 
 
-class _Found(NamedTuple):
+class _Framed(NamedTuple):
     """Records as read from a file, with their framing."""
 
     payloads: list[Any]
@@ -193,7 +193,7 @@ class _OpenFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def read(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
+    def read(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Framed:
         """Read the records between each start and end."""
         if self._map is None:
             return self._read_by_call(starts, ends)
@@ -201,21 +201,21 @@ class _OpenFile:
         self._check_size()
         mapped = self._map
         spans = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
-        return _Found(
+        return _Framed(
             [mapped[begin:end] for begin, end in spans],
             self._bytes[starts[:, None] + _EIGHT].view("<i8")[:, 0],
             self._bytes[ends[:, None] - _FOUR].view("<u4")[:, 0],
         )
 
-    def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Found]:
+    def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Framed]:
         """Read the records of `length` bytes at each start into a matrix."""
         whole = length + FRAMING_BYTES
         places, odd = np.divmod(starts, whole)
         if self._map is None or odd.any():
-            found = self.read(starts, starts + whole)
+            framed = self.read(starts, starts + whole)
             rows = aligned_empty((len(starts), length), np.uint8)
-            rows.reshape(-1)[:] = np.frombuffer(b"".join(found.payloads), np.uint8)
-            return rows, found
+            rows.reshape(-1)[:] = np.frombuffer(b"".join(framed.payloads), np.uint8)
+            return rows, framed
         self._check_size()
         # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
@@ -223,15 +223,15 @@ class _OpenFile:
         matrix.take(places, axis=0, out=frames, mode="clip")
         rows = aligned_empty((len(starts), length), np.uint8)
         np.copyto(rows, frames[:, HEADER_BYTES:-FOOTER_BYTES])
-        return rows, _Found(
+        return rows, _Framed(
             list(rows),
             np.ascontiguousarray(frames[:, :8]).view("<i8")[:, 0],
             np.ascontiguousarray(frames[:, -FOOTER_BYTES:]).view("<u4")[:, 0],
         )
 
-    def _read_by_call(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Found:
+    def _read_by_call(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Framed:
         frames = [self._pread(start, end - start) for start, end in zip(starts.tolist(), ends.tolist())]
-        return _Found(
+        return _Framed(
             [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames],
             np.frombuffer(b"".join([frame[:8] for frame in frames]), "<i8"),
             np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in frames]), "<u4"),
