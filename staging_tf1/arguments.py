@@ -417,21 +417,36 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 # What other libraries call it.
 _ALSO_CALLED = {
-    other: ours
-    for ours, others in {
-        "capacity": ("prefetch", "prefetch_factor", "buffer_size"),
-        "num_threads": ("num_parallel_calls",),
-        "num_processes": ("num_workers", "worker_count"),
-        "epochs": ("num_epochs",),
-        "drop_remainder": ("drop_last",),
-        "transform": ("map_func", "collate_fn"),
-        "MapSource": ("DataLoader",),
-        "ArraySource": ("from_tensor_slices",),
-        "GeneratorSource": ("from_generator",),
-        "zip_records": ("zip",),
-        "mix": ("sample_from_datasets",),
-    }.items()
-    for other in others
+    "prefetch": ("capacity",),
+    "prefetch_factor": ("capacity",),
+    "buffer_size": ("capacity",),
+    "num_parallel_calls": ("num_threads",),
+    "num_parallel_reads": ("num_threads",),
+    "num_workers": ("num_processes",),
+    "worker_count": ("num_processes",),
+    "num_epochs": ("epochs",),
+    "num_samples": ("num_records",),
+    "num_shards": ("count",),
+    "drop_last": ("drop_remainder",),
+    "map_func": ("transform",),
+    "collate_fn": ("collate", "transform"),
+    "output_signature": ("spec",),
+    "output_types": ("spec",),
+    "output_shapes": ("spec",),
+    "DataLoader": ("MapSource",),
+    "from_tensor_slices": ("ArraySource",),
+    "from_generator": ("GeneratorSource",),
+    "zip": ("zip_records",),
+    "sample_from_datasets": ("mix",),
+}
+# What other libraries pass where the data is defined, and staged() takes.
+_OF_STAGED = ("num_parallel_calls", "num_parallel_reads", "num_workers", "prefetch", "prefetch_factor")
+# By the only value that a function takes: what it is, what several of them are passed as, and an example.
+_SEVERAL = {
+    "arrays": ("one nest of arrays", "several arrays as one tuple or dict", "(x, y)"),
+    "values": ("one nest of tensors, or one source", "several tensors as one tuple or dict", "(x, y)"),
+    "files": ("one path, or one list of paths", "several paths as one list", "[a, b]"),
+    "sources": ("one tuple of sources", "several sources as one tuple", "(a, b)"),
 }
 
 
@@ -442,13 +457,12 @@ def close_to(name: str, names: Iterable[str]) -> str:
     " Did you mean 'StagingArea'?"
     """
     known = list(names)
-    also = _ALSO_CALLED.get(name)
-    close = [also] if also in known else difflib.get_close_matches(name, known, 1)
+    close = [ours for ours in _ALSO_CALLED.get(name, ()) if ours in known] or difflib.get_close_matches(name, known, 1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def only_known(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Decorate a function so that its error for an unknown keyword argument names the one that was meant.
+    """Decorate a function so that its error for arguments that do not fit says what to write.
 
     >>> @only_known
     ... def staged(values, *, capacity=2):
@@ -458,19 +472,60 @@ def only_known(function: Callable[_Parameters, _Result]) -> Callable[_Parameters
     ...
     TypeError: staged() got unknown argument 'capcity'. Did you mean 'capacity'?
     """
-
-    known = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    parameters = list(inspect.signature(function).parameters.values())
+    is_method = parameters[0].name in ("self", "cls")
+    takes = _Takes(parameters[is_method:])
 
     @functools.wraps(function)
     def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        for name in kwargs:
-            if name not in known:
-                hint = close_to(name, known) or f" It takes {', '.join(known)}."
-                what = type(args[0]).__name__ if function.__name__ == "__init__" else f"{function.__name__}()"
-                raise TypeError(f"{what} got unknown argument {name!r}.{hint}")
+        name, what = function.__name__, f"{function.__name__}()"
+        if name == "__init__":
+            # The __init__ of a subclass passes other arguments than its user.
+            inherited = type(args[0]).__init__ is checked
+            name = what = type(args[0]).__name__ if inherited else function.__qualname__.split(".")[-2]
+        problem = takes.misfit(name, len(args) - is_method, kwargs)
+        if problem:
+            raise TypeError(f"{what} {problem}")
         return function(*args, **kwargs)
 
     return checked
+
+
+class _Takes:
+    """The arguments that a function takes."""
+
+    def __init__(self, parameters: Sequence[inspect.Parameter]) -> None:
+        self._values = [item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD]
+        self._options = [item.name for item in parameters if item.kind is item.KEYWORD_ONLY]
+        self._needed = [item.name for item in parameters if item.default is item.empty]
+
+    def misfit(self, name: str, given: int, named: Mapping[str, Any]) -> str:
+        """Say what does not fit if `name` is called with `given` values and `named` arguments; "" if all does."""
+        known = [*self._values, *self._options]
+        unknown = next((argument for argument in named if argument not in known), None)
+        if unknown is not None:
+            hint = close_to(unknown, known)
+            if not hint and unknown in _OF_STAGED:
+                hint = f" Pass {_ALSO_CALLED[unknown][0]}= to staged()."
+            return f"got unknown argument {unknown!r}.{hint or ' It takes ' + ', '.join(known) + '.'}"
+        if given > len(self._values):
+            return self._too_many(name, given)
+        missing = [argument for argument in self._needed if argument not in {*named, *self._values[:given]}]
+        values = [value for value in self._values if value in self._needed]
+        return f"got no {' and '.join(missing)}, which it needs: {self._call(name, values)}." if missing else ""
+
+    def _too_many(self, name: str, given: int) -> str:
+        listed = ", ".join(self._values)
+        expected, several, example = _SEVERAL.get(listed, (f"{len(self._values)}: {listed}", "", listed))
+        cure = ", and ".join(filter(None, [several, "options by name" if self._options else ""]))
+        cure = f" Pass {cure}: {self._call(name, [example], self._options[:1])}." if cure else ""
+        return f"got {given} values, expected {expected}.{cure}"
+
+    def _call(self, name: str, values: Sequence[str], options: Sequence[str] = ()) -> str:
+        """Return a call with these values, and with the options that it needs, or else with these."""
+        options = [option for option in self._options if option in self._needed] or options
+        written = [f"{option}={32 if option == 'batch_size' else '...'}" for option in options]
+        return f"{name}({', '.join([*values, *written])})"
 
 
 class Elsewhere:

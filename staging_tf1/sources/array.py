@@ -45,7 +45,7 @@ class ArraySource(RecordSource):
     def __init__(
         self,
         arrays: Any,
-        *others: Any,
+        *,
         batch_size: int,
         shuffle: bool = False,
         seed: int | None = None,
@@ -55,11 +55,6 @@ class ArraySource(RecordSource):
         across_epochs: bool = False,
         transform: Transform | None = None,
     ) -> None:
-        if others:
-            raise TypeError(
-                f"{self._owner} got {1 + len(others)} values, expected one nest of arrays. Pass several arrays as one "
-                f"tuple or dict, and options by name: {self._owner}((x, y), batch_size=32)."
-            )
         self._specs, self._arrays = _check_arrays(arrays)
         self._shapes = [array.shape for array in self._arrays]
         mapped = [file for file in map(file_of, self._arrays) if file is not None]

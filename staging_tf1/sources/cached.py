@@ -163,6 +163,7 @@ class CachedSource(RecordSource):
       TypeError, ValueError: an argument is invalid.
     """
 
+    @only_known
     def __init__(
         self,
         path: Any,

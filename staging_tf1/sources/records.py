@@ -73,6 +73,7 @@ class RecordSource(Composable):
       TypeError, ValueError: an argument is invalid.
     """
 
+    @only_known
     def __init__(
         self,
         num_records: int,
@@ -296,6 +297,7 @@ class RecordSource(Composable):
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)
 
+    @only_known
     def shard(self: _Source, index: int, count: int) -> _Source:
         """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)

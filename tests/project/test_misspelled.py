@@ -108,6 +108,37 @@ ROWS: list[tuple[Callable[..., Any], Options, str]] = [
         {"silence_sec": 1},
         "Cluster got unknown argument 'silence_sec'. Did you mean 'silence_secs'?",
     ),
+    (
+        sources.MapSource,
+        {"dataset": [1], "batch_size": 2, "num_workers": 4},
+        "MapSource got unknown argument 'num_workers'. Pass num_processes= to staged().",
+    ),
+    (
+        sources.MapSource,
+        {"dataset": [1], "batch_size": 2, "collate_fn": list},
+        "MapSource got unknown argument 'collate_fn'. Did you mean 'collate'?",
+    ),
+    (
+        sources.TFRecordSource,
+        {"files": "r", "batch_size": 2, "num_parallel_reads": 4},
+        "TFRecordSource got unknown argument 'num_parallel_reads'. Pass num_threads= to staged().",
+    ),
+    (
+        sources.GeneratorSource,
+        {"generator_fn": list, "output_types": tf.int64},
+        "GeneratorSource got unknown argument 'output_types'. Did you mean 'spec'?",
+    ),
+    (
+        sources.as_source,
+        {"value": [[1]], "batch_size": 2},
+        "as_source() got unknown argument 'batch_size'. It takes value.",
+    ),
+    (SOURCE.shard, {"num_shards": 2, "index": 0}, "shard() got unknown argument 'num_shards'. Did you mean 'count'?"),
+    (
+        SOURCE.weighted,
+        {"weights": [1], "num_samples": 9},
+        "weighted() got unknown argument 'num_samples'. Did you mean 'num_records'?",
+    ),
 ]
 
 
@@ -117,6 +148,93 @@ def test_a_misspelled_argument(call: Callable[..., Any], options: Options, messa
         call(**options)
     assert str(raised.value) == message
     assert not graph.get_operations()
+
+
+X = np.arange(4)
+# Values that do not fit, as people pass them who know numpy, PyTorch or tf.data.
+VALUES: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (
+        sources.ArraySource,
+        (X, X),
+        "ArraySource got 2 values, expected one nest of arrays. Pass several arrays as one tuple or dict, and options "
+        "by name: ArraySource((x, y), batch_size=32).",
+    ),
+    (sources.ArraySource, (X,), "ArraySource got no batch_size, which it needs: ArraySource(arrays, batch_size=32)."),
+    (
+        sources.ArraySource,
+        (),
+        "ArraySource got no arrays and batch_size, which it needs: ArraySource(arrays, batch_size=32).",
+    ),
+    (
+        sources.MapSource,
+        (X, 32),
+        "MapSource got 2 values, expected 1: dataset. Pass options by name: MapSource(dataset, batch_size=32).",
+    ),
+    (
+        sources.TFRecordSource,
+        ("a", "b"),
+        "TFRecordSource got 2 values, expected one path, or one list of paths. Pass several paths as one list, and "
+        "options by name: TFRecordSource([a, b], batch_size=32).",
+    ),
+    (
+        sources.GeneratorSource,
+        (list, tf.int64),
+        "GeneratorSource got 2 values, expected 1: generator_fn. Pass options by name: GeneratorSource(generator_fn, "
+        "spec=...).",
+    ),
+    (
+        sources.concatenate,
+        (SOURCE, SOURCE),
+        "concatenate() got 2 values, expected one tuple of sources. Pass several sources as one tuple: "
+        "concatenate((a, b)).",
+    ),
+    (
+        sources.zip_records,
+        (SOURCE, SOURCE),
+        "zip_records() got 2 values, expected one tuple of sources. Pass several sources as one tuple: "
+        "zip_records((a, b)).",
+    ),
+    (
+        sources.cached,
+        (X, "cache", 2),
+        "cached() got 3 values, expected 2: data, path. Pass options by name: cached(data, path, batch_size=32).",
+    ),
+    (
+        sources.CachedSource,
+        ("cache",),
+        "CachedSource got no batch_size, which it needs: CachedSource(path, batch_size=32).",
+    ),
+    (SOURCE.split, (0.8,), "split() got no seed, which it needs: split(fraction, seed)."),
+    (SOURCE.shard, (2,), "shard() got no count, which it needs: shard(index, count)."),
+    (SOURCE.shard, (0, 1, 2), "shard() got 3 values, expected 2: index, count."),
+    (
+        staging.staged,
+        (X, X),
+        "staged() got 2 values, expected one nest of tensors, or one source. Pass several tensors as one tuple or "
+        "dict, and options by name: staged((x, y), capacity=...).",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "values", "message"), VALUES, ids=[row[2].split(",")[0] for row in VALUES])
+def test_values_that_do_not_fit(call: Callable[..., Any], values: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        call(*values)
+    assert str(raised.value) == message
+
+
+def test_a_subclass_is_named_where_its_user_passes_the_arguments() -> None:
+    class Same(sources.ArraySource):
+        pass
+
+    class Own(sources.ArraySource):
+        def __init__(self, path: str) -> None:
+            super().__init__(X)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match=r"^Same got no batch_size, which it needs: Same\(arrays, batch_size=32\)\."):
+        Same(X)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^ArraySource got no batch_size"):
+        Own("path")
 
 
 def test_a_misspelled_argument_of_a_session() -> None:

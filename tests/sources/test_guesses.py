@@ -70,14 +70,6 @@ def test_a_subclass_may_have_these_names() -> None:
     assert len(Mine()) == 3 and Mine().map == "mine" and Mine().shuffle is True and Mine().take(2).shuffle
 
 
-def test_two_arrays_are_one_tuple() -> None:
-    for others in ((np.arange(3),), (32,), (np.arange(3), 32)):
-        with pytest.raises(
-            TypeError, match=rf"^ArraySource got {1 + len(others)} values, expected one nest of arrays\."
-        ):
-            ArraySource(np.arange(3), *others, batch_size=1)
-
-
 @pytest.mark.parametrize(("count", "index"), [(2, 1), (2, 0), (8, 3)])
 def test_a_shard_in_the_order_of_tf_data_is_told_the_other_one(count: int, index: int) -> None:
     hint = rf"the index comes first, other than in tf\.data: shard\({index}, {count}\)"
