@@ -16,7 +16,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.columns.build import Build, built
 from staging_tf1.sources.columns.folder import cache_path, mapped
 from staging_tf1.sources.columns.inputs import ReadOptions, input_for
-from staging_tf1.sources.columns.key import changes, files_key, listed, version_key
+from staging_tf1.sources.columns.key import changes, files_key, version_key
 from staging_tf1.sources.columns.manifest import decoded
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
@@ -108,7 +108,7 @@ def cached(
     if others:
         raise RecordFileError(
             f"cached(): another program has replaced the cache {source.path!r} just now, from other data: "
-            f"{listed(others)}. Give each of them its own path."
+            f"{'; '.join(others)}. Give each of them its own path."
         )
     return source
 

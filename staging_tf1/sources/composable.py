@@ -15,7 +15,7 @@ from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
-from staging_tf1.sources.selection import Selection, hashed_keys, listed, split_by_key, split_evenly, stretch
+from staging_tf1.sources.selection import Selection, hashed_keys, selected, split_by_key, split_evenly, stretch
 from staging_tf1.sources.transform import Transform
 from staging_tf1.sources.weighted import balancing, sampling
 
@@ -78,7 +78,7 @@ class Composable(Source):
         >>> numbers.select([9, 2, 3]).batch(0), numbers.select(np.arange(10) % 3 == 0).batch(0)
         (array([9, 2, 3]), array([0, 3, 6, 9]))
         """
-        return self._narrowed(listed("select()", records, self._check_whole("select()")))
+        return self._narrowed(selected("select()", records, self._check_whole("select()")))
 
     @only_known
     def split(
@@ -304,11 +304,9 @@ class Composable(Source):
         return self._check_whole(what)
 
     def _narrowed(self: _Source, selection: Selection) -> _Source:
-        """Return the source of some of the records."""
         return self._rearranged(chosen=self._batching.chosen.only(selection))
 
     def _arranged(self: _Source, what: str, **changes: Any) -> _Source:
-        """Return the source with another layout or arrangement."""
         check_parsed(what, self)
         return self._rearranged(**changes)
 

@@ -140,7 +140,6 @@ class Packed(Combination):
         return like, flatten(like)
 
     def _plan(self) -> Any:
-        """How to pad rows."""
         return self._memo.get("plan", self._read_plan)
 
     def _read_plan(self) -> Any:

@@ -25,8 +25,8 @@ __all__ = [
     "digest",
     "hashed_keys",
     "label_codes",
-    "listed",
     "one_per_record",
+    "selected",
     "split_by_key",
     "split_evenly",
     "stretch",
@@ -152,7 +152,7 @@ def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: s
     return first, second
 
 
-def listed(what: str, records: Any, total: int) -> Selection:
+def selected(what: str, records: Any, total: int) -> Selection:
     """Select the records of a mask, or those with the given numbers, in this order. Checks them."""
     expected = f"a mask of {total} booleans, or record numbers from 0 to {total - 1}"
     try:

@@ -248,7 +248,6 @@ class Buffers:
                 self._drop(free.pop())
 
     def _wake(self) -> None:
-        """Wake all waiting threads."""
         if self._waiting:
             self._changed.notify_all()
             if self._has_listener:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import threading
 import time
 import weakref
@@ -188,11 +189,11 @@ class WorkerPool:
     def _new(self, number: int) -> WorkerProcess:
         name = self.workers[number]
         shipped = self._options.shipment.descriptor()
-        setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice).pickled()
+        setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice)
         worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
         self._numbers[worker] = number
         with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
-            worker.channels[0].send(Message(Kind.START, payload=setup, descriptors=[shipped]))
+            worker.channels[0].send(Message(Kind.START, payload=pickle.dumps(setup), descriptors=[shipped]))
         return worker
 
     def _add(self, worker: WorkerProcess) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 import signal
 import sys
 import warnings
@@ -78,10 +77,6 @@ class Setup(NamedTuple):
         # Those whose categories any process can import.
         filters = [entry for entry in warnings.filters if entry[2].__module__ in ("builtins", "staging_tf1.errors")]
         return cls(name, number, source_index, nice, cwd, sys.argv, filters, levels)
-
-    def pickled(self) -> bytes:
-        """Return the settings as bytes."""
-        return pickle.dumps(self)
 
     def apply(self) -> None:
         """Apply the settings to this process."""

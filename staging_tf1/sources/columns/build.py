@@ -15,7 +15,6 @@ from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.progress import is_terminal, tqdm_bar
 from staging_tf1.sources.columns import folder
 from staging_tf1.sources.columns.inputs import CacheInput
-from staging_tf1.sources.columns.key import listed
 from staging_tf1.sources.columns.lock import locked
 from staging_tf1.sources.columns.manifest import Manifest, manifest_in
 from staging_tf1.sources.columns.records import RecordWriter
@@ -79,11 +78,11 @@ def _is_missing(build: Build, log: bool = False) -> bool:
         return reasons is None
     if build.if_changed == "error":
         raise RecordFileError(
-            f"{build.owner}: the cache {build.path!r} is out of date: {listed(reasons)}. Build it again with "
+            f"{build.owner}: the cache {build.path!r} is out of date: {'; '.join(reasons)}. Build it again with "
             f"if_changed='rebuild', or choose another path."
         )
     if log:
-        logging.warning("building the cache %s again: %s", build.path, listed(reasons))
+        logging.warning("building the cache %s again: %s", build.path, "; ".join(reasons))
     return True
 
 
@@ -93,7 +92,7 @@ def _adopted(build: Build) -> bool:
         manifest = manifest_in(Snapshot(folder.building_folder(build.path)))
         if isinstance(manifest, Manifest) and manifest.key == build.key:
             with folder.writing(build.owner, build.path):
-                folder.move_to_its_place(build.path)
+                folder.move_built(build.path)
             return True
     return False
 

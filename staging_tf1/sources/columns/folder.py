@@ -29,7 +29,7 @@ __all__ = [
     "commit",
     "damaged",
     "mapped",
-    "move_to_its_place",
+    "move_built",
     "opened",
     "put_back",
     "reasons_to_build",
@@ -192,10 +192,10 @@ def commit(path: str, manifest: Manifest) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(building, name))
     _write_whole(os.path.join(building, MANIFEST), manifest.text())
-    move_to_its_place(path)
+    move_built(path)
 
 
-def move_to_its_place(path: str) -> None:
+def move_built(path: str) -> None:
     """Move the folder that was built to `path`, replacing what is there."""
     building, replaced = building_folder(path), beside(path, ".replaced")
     check_only_cache(path)

@@ -19,6 +19,7 @@ from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
+from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.weighted import Sampling
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
 from staging_tf1.spec.arrays import describe, kind_of
@@ -137,16 +138,11 @@ def _of_dataset(dataset: Any, options: ReadOptions) -> CacheInput:
 
     def blocks(_: int) -> Iterator[Block]:
         for value, stacked in elements.blocks(None if options.batched else options.limit):
-            yield from _unstacked(value) if stacked and options.batched else [Block(value, stacked or options.batched)]
+            # Of stacked batches, each is a block.
+            values = rows_of(value) if stacked and options.batched else [value]
+            yield from _stream(values, stacked or options.batched)
 
     return CacheInput(key, None if options.batched else elements.count, blocks)
-
-
-def _unstacked(batches: Any) -> Iterator[Block]:
-    """Divide stacked batches into batches."""
-    from staging_tf1.sources.stacking import rows_of
-
-    return (Block(batch, True) for batch in rows_of(batches))
 
 
 def _of_arrays(arrays: Any, options: ReadOptions) -> CacheInput:

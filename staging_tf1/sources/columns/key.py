@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from staging_tf1 import arguments
@@ -83,8 +82,3 @@ def _file_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def _shortened(lines: list[str]) -> list[str]:
     more = len(lines) - _MOST_LISTED
     return [*lines[:_MOST_LISTED], f"{more} more files"] if more > 0 else lines
-
-
-def listed(reasons: Iterable[str]) -> str:
-    """Join reasons for a message."""
-    return "; ".join(reasons)

@@ -19,7 +19,7 @@ _FILES_OPEN = 128
 _File = TypeVar("_File")
 
 Errors = dict[int, CorruptRecordError]
-ReadFile = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
+ReadOne = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
 
 
 class RecordNumbers:
@@ -60,7 +60,7 @@ class RecordNumbers:
             rows = np.flatnonzero(files == file)
             yield file, rows, records[rows] - self._firsts[file]
 
-    def read(self, records: np.ndarray[Any, Any], read_file: ReadFile) -> tuple[list[bytes], Errors]:
+    def read(self, records: np.ndarray[Any, Any], read_file: ReadOne) -> tuple[list[bytes], Errors]:
         """Read records, int64 [n], from any of the files: their bytes in order, and errors by row.
 
         `read_file` does the same for the records of one file, given its number and the numbers of records in it.

@@ -210,7 +210,7 @@ class _OpenFile:
     def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Framed]:
         """Read the records of `length` bytes at each start into a matrix."""
         whole = length + FRAMING_BYTES
-        places, odd = np.divmod(starts, whole)
+        frame_numbers, odd = np.divmod(starts, whole)
         if self._map is None or odd.any():
             framed = self.read(starts, starts + whole)
             rows = aligned_empty((len(starts), length), np.uint8)
@@ -220,7 +220,7 @@ class _OpenFile:
         # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
         frames = aligned_empty((len(starts), whole), np.uint8)
-        matrix.take(places, axis=0, out=frames, mode="clip")
+        matrix.take(frame_numbers, axis=0, out=frames, mode="clip")
         rows = aligned_empty((len(starts), length), np.uint8)
         np.copyto(rows, frames[:, HEADER_BYTES:-FOOTER_BYTES])
         return rows, _Framed(
