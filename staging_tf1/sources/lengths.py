@@ -16,7 +16,7 @@ from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import mix_int, permute
 from staging_tf1.sources.selection import Chosen, digest, one_per_record
 
-__all__ = ["GroupedOrder", "Grouping", "checked_lengths", "grouped"]
+__all__ = ["Grouping", "checked_lengths", "grouped"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Grouping:
 
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
         """Make the order of one shard of the chosen records."""
-        return GroupedOrder(self, chosen.size, seed if shuffle else None, *shard, chosen.select)
+        return _GroupedOrder(self, chosen.size, seed if shuffle else None, *shard, chosen.select)
 
 
 def grouped(lengths: np.ndarray[Any, Any], group: int, block: int) -> Grouping:
@@ -57,7 +57,7 @@ def checked_lengths(what: str, lengths: Any, count: int) -> np.ndarray[Any, Any]
     return array.astype(np.int64)  # a copy, because the order depends on it
 
 
-class GroupedOrder(Order):
+class _GroupedOrder(Order):
     """An order in which records of similar length stand together."""
 
     def __init__(self, grouping: Grouping, *options: Any) -> None:

@@ -170,17 +170,8 @@ class _Mixing:
 class _MixedOrder(Order):
     """The order of a mixture. `starts` are the numbers of the sources' first records, and the number of all records."""
 
-    def __init__(
-        self,
-        pattern: StagedPattern,
-        starts: np.ndarray[Any, Any],
-        shuffle: bool,
-        total_records: int,
-        seed: int,
-        shard_index: int,
-        shard_count: int,
-    ) -> None:
-        super().__init__(total_records, seed, shard_index, shard_count)
+    def __init__(self, pattern: StagedPattern, starts: np.ndarray[Any, Any], shuffle: bool, *options: Any) -> None:
+        super().__init__(*options)
         self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
         # Each source is shuffled on its own, and numpy's overhead per call outweighs the work for few places.
         self._chunk_size = CHUNK * min(len(starts) - 1, _MOST_CHUNKS)
