@@ -61,8 +61,6 @@ class WorkerPool:
         self._free: list[Lane] = []
         self._changed = threading.Condition(self._lock)
         self._deaths = Deaths(options.name)
-        # The number of each worker.
-        self._numbers: dict[WorkerProcess, int] = {}
         self._dead: list[WorkerProcess] = []
         self._status_file = -1
         self._started = self._stopped = self._ended = False
@@ -157,7 +155,6 @@ class WorkerPool:
             self._workers.clear()
             self._dead.clear()
             self._free.clear()
-            self._numbers.clear()
         self._options.shipment.close()
         if self._status_file >= 0:
             os.close(self._status_file)
@@ -190,10 +187,10 @@ class WorkerPool:
         name = self.workers[number]
         shipped = self._options.shipment.descriptor()
         setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice)
-        worker = WorkerProcess(name, self._status_file, Status(self._status_file, number))
-        self._numbers[worker] = number
+        settings = pickle.dumps(setup)
+        worker = WorkerProcess(name, number, self._status_file)
         with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
-            worker.channels[0].send(Message(Kind.START, payload=pickle.dumps(setup), descriptors=[shipped]))
+            worker.channels[0].send(Message(Kind.START, payload=settings, descriptors=[shipped]))
         return worker
 
     def _add(self, worker: WorkerProcess) -> None:
@@ -258,8 +255,7 @@ class WorkerPool:
         self._buffers.forget(worker)
         self._deaths.note(worker.name, worker.status.doing, status)
         with self._ending_at_a_failure():
-            self._add(self._new(self._numbers[worker]))
-        del self._numbers[worker]
+            self._add(self._new(worker.number))
 
     def disown(self) -> None:
         """Release the workers in a fork of the training process."""

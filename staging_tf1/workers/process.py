@@ -35,14 +35,16 @@ class WorkerProcess:
 
     Attributes:
       name: for messages.
+      number: among the workers of its pool.
       channels: one for each request that it may have at a time.
       requests: how many it has.
       status: what it does.
     """
 
-    def __init__(self, name: str, status_file: int, status: Status) -> None:
-        self.name, self.status, self.requests = name, status, 0
-        status.starting()
+    def __init__(self, name: str, number: int, status_file: int) -> None:
+        self.name, self.number, self.requests = name, number, 0
+        self.status = Status(status_file, number)
+        self.status.starting()
         # If a limit of the system stops this, everything that is open is closed.
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             lanes = [_pair(ours, theirs) for _ in range(LANES_EACH)]
