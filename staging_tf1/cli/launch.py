@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 
 from staging_tf1.cli.arguments import OneLineParser, complain, seconds, split_program, whole_number
-from staging_tf1.launch.ports import free_ports
-from staging_tf1.launch.program import ProgramError, find_program
 from staging_tf1.launch.supervisor import supervise
-from staging_tf1.launch.tasks import HOST, make_cluster, make_tasks
+from staging_tf1.launch.tasks import HOST, ProgramError, find_program, free_ports, make_cluster, make_tasks
 
 _PROG = "staging-tf1 launch"
 _EPILOG = """

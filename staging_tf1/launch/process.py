@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from staging_tf1.launch.output import LineSplitter
-from staging_tf1.launch.signals import name_of
 from staging_tf1.launch.tasks import TaskCommand
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
@@ -120,3 +119,11 @@ def describe_exit(status: int) -> str:
     ('exited with code 3', 'was ended by SIGKILL')
     """
     return f"exited with code {status}" if status >= 0 else f"was ended by {name_of(-status)}"
+
+
+def name_of(number: int) -> str:
+    """Return a signal's name, such as 'SIGKILL'."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal

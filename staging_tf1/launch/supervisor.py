@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
 import selectors
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple
 
-from staging_tf1.launch.output import make_tags, wants_colour
-from staging_tf1.launch.printer import Printer
-from staging_tf1.launch.process import Process, Stream, describe_exit, exit_code
-from staging_tf1.launch.signals import ENDING, Signals, name_of
+from staging_tf1.launch.output import Printer, make_tags, wants_colour
+from staging_tf1.launch.process import Process, Stream, describe_exit, exit_code, name_of
 from staging_tf1.launch.tasks import TaskCommand
 
 _STDOUT, _STDERR = 1, 2
 # After Ctrl-C, the time until the tasks get SIGKILL, and the time until they are no longer waited for. A process that
 # waits for a broken disk or device ignores even SIGKILL.
 _INTERRUPTED_SECS, _GIVE_UP_SECS = 1.5, 0.4
+# The signals that end a run.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """A context manager that collects SIGCHLD and the signals that end a run. For the main thread only.
+
+    It delivers them through a socket, so that one loop can wait for them and for output.
+    """
+
+    def __enter__(self) -> Signals:
+        """Replace the handlers of these signals and the wake-up descriptor."""
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._handlers_before: dict[int, Any] = {}
+        # If SIGCHLD is ignored, the system discards the status of children. The others may be ignored on purpose: by
+        # nohup, or by a shell for the programs in its background.
+        for number in (signal.SIGCHLD, *(one for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN)):
+            # Only signals with a handler in Python are written to the wake-up descriptor.
+            self._handlers_before[number] = signal.signal(number, lambda number, frame: None)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Restore them."""
+        for number, handler in self._handlers_before.items():
+            if handler is not None:  # None is a handler in C, which Python cannot set
+                signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._reader.close()
+        self._writer.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._reader.fileno()
+
+    def take(self) -> list[int]:
+        """Return the numbers of the signals that have arrived since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            return list(self._reader.recv(4096))
+        return []
 
 
 class _Alarm(NamedTuple):
@@ -104,7 +147,7 @@ class Supervisor:
                 del self._processes[task]
                 self._handle_exit(task, status)
         for number in numbers:
-            if number in ENDING and not self._interrupted:
+            if number in _ENDING and not self._interrupted:
                 self._interrupt(number)
 
     def _handle_exit(self, task: TaskCommand, status: int) -> None:

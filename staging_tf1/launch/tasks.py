@@ -1,20 +1,67 @@
-"""Describes the tasks of a cluster on this machine: their addresses, environment and command. Starts nothing."""
+"""Describes the tasks of a cluster on this machine: their program, addresses and environment. Starts nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import shutil
+import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from staging_tf1.launch.program import Program
 
 HOST = "127.0.0.1"
 # The job names of TF_CONFIG. A cluster with one worker has only a chief.
 CHIEF, WORKER, PS = "chief", "worker", "ps"
 _PLACEHOLDER = re.compile(r"\{(ps_hosts|worker_hosts|job_name|task_index|task)\}")
-
 Cluster = Mapping[str, Sequence[str]]
+# PYTHONUNBUFFERED, which the tasks also get, is for programs that start Python themselves.
+_PYTHON = (sys.executable, "-u")
+
+
+class ProgramError(ValueError):
+    """The program does not exist or cannot be executed."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command, and the arguments in which placeholders are replaced."""
+
+    command: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+def find_program(words: Sequence[str]) -> Program:
+    """Return the program that `words` name: `script.py args`, `-m module args` or `program args`.
+
+    Raises:
+        ProgramError: there are no words, or no such script or program.
+    """
+    if not words:
+        raise ProgramError("got no program, expected script.py, -m and a module, or a program, after --")
+    first, *rest = words
+    if first == "-m":
+        if not rest:
+            raise ProgramError("-m needs the name of a module")
+        return Program((*_PYTHON, "-m", rest[0]), tuple(rest[1:]))
+    if first.endswith(".py"):
+        if not os.path.isfile(first):
+            raise ProgramError(f"file {first!r} does not exist; check its path")
+        return Program((*_PYTHON, first), tuple(rest))
+    return Program((_on_path(first),), tuple(rest))
+
+
+def _on_path(name: str) -> str:
+    # The programs of this Python's environment, such as staging-tf1, are on PATH only while it is activated.
+    path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    if path is None:
+        if os.path.isfile(name):
+            cure = f"it is not an executable file on PATH; run ./{name} after chmod +x, or name a script with .py"
+            raise ProgramError(f"program {name!r} cannot be run: {cure}")
+        raise ProgramError(f"program {name!r} was not found on PATH; give its path")
+    return path
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +82,22 @@ class TaskCommand:
     def trains(self) -> bool:
         """Whether this is the chief or a worker. The run has finished when all of these have."""
         return self.job != PS
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Return `count` different free ports of `host`.
+
+    All are bound before any is released, because the system may hand out a released port again at once. Another program
+    may still take one before the task binds it.
+
+    Raises:
+        OSError: the system has no free port, or this process may not open so many sockets.
+    """
+    with contextlib.ExitStack() as stack:
+        bound = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(count)]
+        for listener in bound:
+            listener.bind((host, 0))
+        return [listener.getsockname()[1] for listener in bound]
 
 
 def make_cluster(workers: int, servers: int, ports: Sequence[int]) -> Cluster:

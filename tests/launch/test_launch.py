@@ -24,12 +24,10 @@ from processes import RunPython
 
 import staging_tf1.launch as launch_room
 from staging_tf1.cli.main import main
-from staging_tf1.launch.output import MOST_IN_LINE, LineSplitter, make_tags, wants_colour
-from staging_tf1.launch.ports import free_ports
-from staging_tf1.launch.printer import Printer
-from staging_tf1.launch.program import Program, ProgramError, find_program
-from staging_tf1.launch.signals import Signals, name_of
-from staging_tf1.launch.tasks import fill, make_cluster, make_tasks
+from staging_tf1.launch.output import MOST_IN_LINE, LineSplitter, Printer, make_tags, wants_colour
+from staging_tf1.launch.process import name_of
+from staging_tf1.launch.supervisor import Signals
+from staging_tf1.launch.tasks import Program, ProgramError, fill, find_program, free_ports, make_cluster, make_tasks
 
 Launch = Callable[..., Launched]
 # Told by every task that is ready, in the order of `facts`.
