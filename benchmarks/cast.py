@@ -15,8 +15,7 @@ import tensorflow.compat.v1 as tf
 from common import Step, finish, flags, in_turn, ratio, turns
 
 import staging_tf1 as staging
-from staging_tf1.bench.workloads import load_workload
-from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.workloads import FACTS, load_workload
 
 # Batches in the area.
 CAPACITY = 2

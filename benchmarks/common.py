@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from staging_tf1.bench.machine import describe_machine
 from staging_tf1.bench.rounds import rotated
+from staging_tf1.bench.tables import describe_machine
 
 # In graph mode TensorFlow prints long warnings that its queue runners are deprecated.
 tf.logging.set_verbosity(tf.logging.ERROR)

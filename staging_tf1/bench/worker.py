@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from staging_tf1.bench.errors import BenchError, NotApplicable
+from staging_tf1.bench import BenchError, NotApplicable
 from staging_tf1.quiet import import_quietly
 
 __all__ = ["Request", "answer", "config_of", "main"]
@@ -78,7 +78,7 @@ def answer(request: Request) -> dict[str, Any]:
         pass
     if measured is None:  # at the end of the data, a StagingSession ends its block without an exception
         return {"failed": f"{request.workload} ran out of data during the measurement. Set epochs=None in its source."}
-    return {"measured": {**measured.as_dict(), "batch_size": workload.batch_size}}
+    return {"measured": {**asdict(measured), "batch_size": workload.batch_size}}
 
 
 def config_of(request: Request) -> Any:

@@ -10,10 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from staging_tf1.bench.errors import BenchError
-from staging_tf1.bench.machine import describe_machine
-from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.pools import POOLS
+from staging_tf1.bench import BenchError
 from staging_tf1.bench.suites import (
     TablePlan,
     classic_plans,
@@ -23,10 +20,9 @@ from staging_tf1.bench.suites import (
     with_pools,
     workload_plans,
 )
-from staging_tf1.bench.systems import SYSTEMS, SystemName, default_systems, parse_system
-from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
-from staging_tf1.bench.workloads import check_own, check_workload
-from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.systems import POOLS, SYSTEMS, SystemName, default_systems, parse_system
+from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text, check_plot, describe_machine, draw
+from staging_tf1.bench.workloads import FACTS, check_own, check_workload
 from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
 from staging_tf1.sources.files.tfrecord_index import cache_dir
 

@@ -22,20 +22,14 @@ from forked import ForkServer
 from processes import RunPython
 from slow import with_slow
 
-from staging_tf1.bench import suites
+from staging_tf1.bench import BenchError, NotApplicable, suites
 from staging_tf1.bench.case import Case
-from staging_tf1.bench.cpu import cpu_secs
-from staging_tf1.bench.errors import BenchError, NotApplicable
-from staging_tf1.bench.measure import measure
-from staging_tf1.bench.plot import check_plot, draw
-from staging_tf1.bench.process import Answer, _running, ask_worker
-from staging_tf1.bench.results import Bound, bound_of, make_rows
-from staging_tf1.bench.rounds import Outcome, play_rounds, rotated
+from staging_tf1.bench.measure import cpu_secs, measure
+from staging_tf1.bench.rounds import Answer, Outcome, _running, ask_worker, play_rounds, rotated
 from staging_tf1.bench.systems import BOUNDS, SYSTEMS, default_systems, load_system, parse_system
-from staging_tf1.bench.tables import Table, as_json, as_markdown, as_text
+from staging_tf1.bench.tables import Bound, Table, as_json, as_markdown, as_text, bound_of, check_plot, draw, make_rows
 from staging_tf1.bench.worker import Request, answer, config_of
-from staging_tf1.bench.workloads import check_workload, load_workload, split_own
-from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.workloads import FACTS, check_workload, load_workload, split_own
 from staging_tf1.bench.workloads.transforms import TOKENS, vocabulary
 from staging_tf1.cli import bench
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from staging_tf1.bench import suites
-from staging_tf1.bench.choice import advice, own_systems
-from staging_tf1.bench.process import Answer
-from staging_tf1.bench.rounds import Outcome
+from staging_tf1.bench.rounds import Answer, Outcome
+from staging_tf1.bench.suites import advice, own_systems
 from staging_tf1.bench.tables import Table, as_text
 from staging_tf1.bench.worker import Request, answer
 from staging_tf1.cli import bench

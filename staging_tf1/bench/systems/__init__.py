@@ -1,4 +1,4 @@
-"""The systems, by name. Loading a system imports its module and TensorFlow.
+"""The systems, by name, with the settings of their thread pools. Loading a system imports its module and TensorFlow.
 
 Each system is one way to feed a training loop, written as its documentation recommends, and short enough to serve as
 an example. It is the function of its name in a module of this package. `staged` has variants, which differ in their
@@ -14,13 +14,41 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from staging_tf1.bench.errors import BenchError
-from staging_tf1.bench.pools import parse_pool, pool_words
+from staging_tf1.bench import BenchError
 
 if TYPE_CHECKING:
     from staging_tf1.bench.case import System
 
-__all__ = ["BOUNDS", "SYSTEMS", "SystemName", "default_systems", "load_system", "parse_system"]
+__all__ = ["BOUNDS", "POOLS", "SYSTEMS", "SystemName", "default_systems", "load_system", "parse_system"]
+
+
+# The fields of a request for the thread pools, and their names in a `tf.ConfigProto`.
+POOLS = {
+    "inter_op": "inter_op_parallelism_threads",
+    "intra_op": "intra_op_parallelism_threads",
+    "no_spinning": "experimental.disable_thread_spinning",
+}
+
+
+def _parse_pool(text: str) -> tuple[str, Any]:
+    """Parse `inter_op=1`, `intra_op=1` or `no_spinning` into a name and a value, or raise BenchError.
+
+    >>> _parse_pool("inter_op=2"), _parse_pool("no_spinning")
+    (('inter_op', 2), ('no_spinning', True))
+    """
+    if text == "no_spinning":
+        return text, True
+    match = re.fullmatch(r"(inter_op|intra_op)=([1-9]\d{0,2})", text)
+    if match is None:
+        raise BenchError(
+            f"Unknown pool setting '@{text}', expected @inter_op=N or @intra_op=N (N from 1 to 999), or @no_spinning."
+        )
+    return match[1], int(match[2])
+
+
+def _pool_words(pools: tuple[tuple[str, Any], ...]) -> str:
+    """Return the text that `_parse_pool` parses into `pools`."""
+    return "".join(f"@{name}" if name == "no_spinning" else f"@{name}={value}" for name, value in pools)
 
 
 @dataclass(frozen=True)
@@ -46,12 +74,7 @@ def _staged(help_text: str, **options: Any) -> _Listed:
 
 
 # The bounds are computed from these; they are measured along with every other system.
-BOUNDS = {
-    "const": "the same step on a batch that is in the graph, without input",
-    "source": "only the batches, made in plain numpy, without a graph",
-}
-# Measured where they are the bound of a workload.
-REFERENCES = {"memcpy": "only a copy of one batch, to memory that is in use already"}
+BOUNDS = ("const", "source")
 
 SYSTEMS = {
     "feed_dict": _Listed("by_hand", "session.run(train_op, feed_dict)"),
@@ -101,7 +124,7 @@ class SystemName:
 
     def __str__(self) -> str:
         threaded = self.system in SYSTEMS and SYSTEMS[self.system].threaded
-        return (f"{self.system}:{self.threads}" if threaded else self.system) + pool_words(self.pools)
+        return (f"{self.system}:{self.threads}" if threaded else self.system) + _pool_words(self.pools)
 
 
 def parse_system(text: str) -> SystemName:
@@ -119,7 +142,7 @@ def parse_system(text: str) -> SystemName:
         raise BenchError(f"System {found[1]!r} takes no number of threads, got {text!r}. Remove ':{found[2]}'.")
     if not 1 <= threads <= 256:
         raise BenchError(f"System {found[1]!r} got {threads} threads, expected 1 to 256.")
-    return SystemName(found[1], threads, tuple(map(parse_pool, pools)))
+    return SystemName(found[1], threads, tuple(map(_parse_pool, pools)))
 
 
 def default_systems(threads: Iterable[int]) -> list[SystemName]:
@@ -131,7 +154,7 @@ def default_systems(threads: Iterable[int]) -> list[SystemName]:
 
 
 def load_system(name: str) -> System:
-    """Return the system or the bound of that name."""
-    listed = SYSTEMS.get(name) or _Listed("bounds" if name in {**BOUNDS, **REFERENCES} else name, "")
+    """Return the system of that name, or the function in `bounds`."""
+    listed = SYSTEMS.get(name) or _Listed("bounds", "")
     module = importlib.import_module(f"staging_tf1.bench.systems.{listed.module}")
     return functools.partial(getattr(module, listed.function or name), **listed.options)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from staging_tf1.bench import NotApplicable
 from staging_tf1.bench.case import Case, Step
-from staging_tf1.bench.errors import NotApplicable
 from staging_tf1.bench.systems.by_hand import feeding
 from staging_tf1.bench.systems.numbered import Numbered
-from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.workloads import FACTS
 
 # Batches that each worker process has ready. With larger buffers, most batches could be made before the measurement.
 AHEAD = 2

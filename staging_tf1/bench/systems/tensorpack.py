@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.bench import NotApplicable
 from staging_tf1.bench.case import Case, Step
-from staging_tf1.bench.errors import NotApplicable
 from staging_tf1.bench.systems.by_processes import AHEAD, for_processes
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.bench.errors import BenchError, NotApplicable
+from staging_tf1.bench import BenchError, NotApplicable
 from staging_tf1.bench.workloads import no_module, split_own
 from staging_tf1.bench.workloads.workload import Batch, Workload
 from staging_tf1.define.processes import check_in_processes

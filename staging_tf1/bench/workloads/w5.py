@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import tf
-from staging_tf1.bench.workloads.facts import FACTS
+from staging_tf1.bench.workloads import FACTS
 from staging_tf1.bench.workloads.workload import Batch, Workload
 from staging_tf1.sources import Source, TFRecordSource, write_tfrecords
 

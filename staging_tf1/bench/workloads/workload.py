@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.bench.errors import NotApplicable
+from staging_tf1.bench import NotApplicable
 from staging_tf1.sources import Source
 
 __all__ = ["Array", "Batch", "Empty", "Workload"]

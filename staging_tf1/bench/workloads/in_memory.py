@@ -1,20 +1,20 @@
-"""W1 to W4 and W7: images in memory, as bytes or as JPEG files."""
+"""W1 to W4, W6 and W7: images and texts in memory, and the models that they train."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from staging_tf1._tf import Dataset, tf
-from staging_tf1.bench.errors import NotApplicable
+from staging_tf1.bench import NotApplicable
+from staging_tf1.bench.workloads import FACTS
 from staging_tf1.bench.workloads.arrays import ArrayWorkload, random_images
-from staging_tf1.bench.workloads.facts import FACTS
-from staging_tf1.bench.workloads.models import convolutional_loss, dense_loss
-from staging_tf1.bench.workloads.transforms import Change, cropped, delayed, flipped
+from staging_tf1.bench.workloads.transforms import TOKENS, Change, cropped, delayed, flipped, tokenized, vocabulary
 from staging_tf1.bench.workloads.workload import Array, Batch
 from staging_tf1.sources import Source
 
@@ -116,6 +116,37 @@ class W4(ArrayWorkload):
         return tf.train.GradientDescentOptimizer(0.01).minimize(convolutional_loss(batch, (16, 32), classes=10))
 
 
+class W6(ArrayWorkload):
+    """Pure Python, which holds the GIL.
+
+    256 short texts, each cut into the longest pieces of a vocabulary and padded; an embedding, a hidden layer, SGD.
+    """
+
+    name = "W6"
+    reshape = staticmethod(tokenized)
+    batch_size = FACTS["W6"].batch_size
+    spec = MappingProxyType({"tokens": ((TOKENS,), np.int32), "label": ((), np.int32)})
+
+    @property
+    def convert(self) -> Change:
+        return self.reshape
+
+    def open(self, records: int, folder: str) -> Batch:
+        rng = np.random.default_rng(0)
+        texts = np.array(_texts(rng, records), dtype=object)
+        return {"text": texts, "label": (np.arange(records) % 10).astype(np.int32)}
+
+    def compact_source(self, data: Batch, seed: int) -> Source:
+        raise NotApplicable("W6 has no compact form of its batches")
+
+    def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
+        raise NotApplicable("W6 cuts texts in Python; tf.data cannot make its batches in TensorFlow ops")
+
+    def model(self, batch: dict[str, Any]) -> Any:
+        loss = text_loss(batch, pieces=len(vocabulary()) + 2, width=64, hidden=(384,), classes=10)
+        return tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+
+
 class W7(ArrayWorkload):
     """Large batches from small work.
 
@@ -157,3 +188,55 @@ def _jpeg(rng: np.random.Generator) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=90)
     return file.getvalue()
+
+
+def _texts(rng: np.random.Generator, count: int) -> list[bytes]:
+    """Return texts of 6 to 11 words of 2 to 8 letters."""
+    words = rng.integers(6, 12, size=count)
+    lengths = rng.integers(2, 9, size=words.sum())
+    letters = rng.integers(ord("a"), ord("z") + 1, size=lengths.sum(), dtype=np.uint8).tobytes()
+    ends = np.cumsum(lengths)
+    all_words = [letters[begin:end] for begin, end in zip((ends - lengths).tolist(), ends.tolist())]
+    last = np.cumsum(words)
+    return [b" ".join(all_words[begin:end]) for begin, end in zip((last - words).tolist(), last.tolist())]
+
+
+def dense_loss(batch: dict[str, Any], hidden: Sequence[int], classes: int) -> Any:
+    """Return the mean cross-entropy of dense layers on flat images. Without hidden layers: a softmax regression."""
+    return _layers_loss(batch["image"], batch["label"], hidden, classes)
+
+
+def convolutional_loss(batch: dict[str, Any], channels: Sequence[int], classes: int) -> Any:
+    """Return the mean cross-entropy of 5x5 convolutions with ReLU, a mean over the image, and a dense layer."""
+    values = batch["image"]
+    for index, units in enumerate(channels):
+        kernel = _weights(f"conv{index}", [5, 5, values.shape[-1], units])
+        values = tf.nn.relu(tf.nn.conv2d(values, kernel, strides=4 if index == 0 else 2, padding="SAME"))
+    return _cross_entropy(_dense("logits", tf.reduce_mean(values, axis=[1, 2]), classes), batch["label"])
+
+
+def text_loss(batch: dict[str, Any], pieces: int, width: int, hidden: Sequence[int], classes: int) -> Any:
+    """Return the mean cross-entropy of dense layers on the mean embedding of a text's tokens. Token 0 is padding."""
+    embedded = tf.gather(_weights("embedding", [pieces, width]), batch["tokens"])
+    present = tf.cast(batch["tokens"] > 0, tf.float32)[:, :, None]
+    mean = tf.reduce_sum(embedded * present, axis=1) / (tf.reduce_sum(present, axis=1) + 1.0)
+    return _layers_loss(mean, batch["label"], hidden, classes)
+
+
+def _layers_loss(values: Any, labels: Any, hidden: Sequence[int], classes: int) -> Any:
+    for index, units in enumerate(hidden):
+        values = tf.nn.relu(_dense(f"hidden{index}", values, units))
+    return _cross_entropy(_dense("logits", values, classes), labels)
+
+
+def _dense(name: str, values: Any, units: int) -> Any:
+    bias = tf.get_variable(f"{name}/bias", [units], initializer=tf.initializers.zeros())
+    return tf.matmul(values, _weights(name, [values.shape[1], units])) + bias
+
+
+def _weights(name: str, shape: list[Any]) -> Any:
+    return tf.get_variable(f"{name}/weights", shape, initializer=tf.initializers.glorot_uniform())
+
+
+def _cross_entropy(logits: Any, labels: Any) -> Any:
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
