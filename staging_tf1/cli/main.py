@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
@@ -36,7 +35,6 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, 0 on success. Invalid arguments exit with 2; none print the help."""
-    _open_standard_streams()
     given = sys.argv[1:] if argv is None else list(argv)
     prog = f"staging-tf1 {given[0]}" if given and given[0] in COMMANDS else "staging-tf1"
     return with_streams(prog, lambda: _run(given))
@@ -53,22 +51,6 @@ def _run(argv: Sequence[str]) -> int:
         words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}{'.' * bool(hint)}{hint}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
-
-
-def _open_standard_streams() -> None:
-    """Open /dev/null in place of each standard stream that is closed.
-
-    Otherwise the next file or socket would get its number, and what processes and libraries print would go there.
-    """
-    for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
-        if getattr(sys, name) is not None:
-            continue
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor == number:
-            os.set_inheritable(descriptor, True)
-        stream = open(descriptor, mode, closefd=False)  # noqa: SIM115, as long as the process
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
 
 
 def parser() -> argparse.ArgumentParser:
