@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from staging_tf1.arguments import close_to, in_range, output_file, shown
@@ -122,15 +121,3 @@ def parser_for_python_files(prog: str, description: str, epilog: str) -> argpars
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
     return parser
-
-
-@contextmanager
-def needing_libcst(prog: str) -> Iterator[None]:
-    """Guard the imports of modules that need LibCST, an extra: if it is missing, report it and exit with 2."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "libcst":
-            raise
-        complain(prog, "needs LibCST: pip install 'staging-tf1[legacy]'")
-        sys.exit(2)

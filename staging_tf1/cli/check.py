@@ -7,7 +7,7 @@ import os
 import sys
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
-from staging_tf1.legacy.lint import configuration, files, report
+from staging_tf1.legacy.lint import checker, configuration, report
 from staging_tf1.legacy.lint.rule import Finding
 
 _PROG = "staging-tf1 check"
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
         return 2
     findings: list[Finding] = []
     unreadable, checked = False, 0
-    for result in files.check_all(options.paths, rules):
+    for result in checker.check_all(options.paths, rules):
         if isinstance(result, str):
             unreadable = True
             complain(_PROG, result)

@@ -7,7 +7,8 @@ import difflib
 import json
 from typing import Any
 
-from staging_tf1.cli.arguments import complain, needing_libcst, parser_for_python_files
+from staging_tf1.cli.arguments import complain, parser_for_python_files
+from staging_tf1.legacy import source_files
 from staging_tf1.legacy.source_files import shown_place
 from staging_tf1.progress import with_progress
 
@@ -51,20 +52,24 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Migrate the given files and folders. The exit code is as in `_EPILOG`."""
     options = parser().parse_args(argv)
-    with needing_libcst(_PROG):
-        from staging_tf1.legacy import source_files
-        from staging_tf1.legacy.codemod import atomic, migration
+    try:
+        from staging_tf1.legacy.codemod import migration
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
+        return 2
     results = []
     unreadable: list[str] = []
     paths = list(source_files.find(options.paths))
-    for found in with_progress(paths, len(paths), "migrate"):
+    for path in with_progress(paths, len(paths), "migrate"):
         try:
-            if isinstance(found, source_files.UnreadableError):
-                raise found
-            source = source_files.read(found)
+            if isinstance(path, source_files.UnreadableError):
+                raise path
+            source = source_files.read(path)
             changes = migration.migrate(source, options.level)
             if options.write and changes.changed:
-                atomic.replace(found, source_files.written(source, changes.after))
+                source_files.overwrite(path, source_files.written(source, changes.after))
                 if changes.left:
                     changes = migration.left_in_the_result(source, changes, options.level)
             results.append(changes)
@@ -74,7 +79,7 @@ def main(argv: list[str]) -> int:
     _print(results, options)
     if options.report:
         try:
-            atomic.create(options.report, _report(results, unreadable, options).encode())
+            source_files.create(options.report, _report(results, unreadable, options).encode())
         except source_files.UnreadableError as error:
             complain(_PROG, error)
             return 2

@@ -8,8 +8,7 @@ import os
 
 from staging_tf1.arguments import MOST_SECS
 from staging_tf1.cli.arguments import OneLineParser, complain, seconds, split_program
-from staging_tf1.legacy.shim.launch import launch
-from staging_tf1.legacy.shim.settings import CLAIMED_VERSION, Settings
+from staging_tf1.legacy.shim.settings import CLAIMED_VERSION, Settings, launch
 from staging_tf1.legacy.source_files import why_python_2
 
 _EPILOG = """

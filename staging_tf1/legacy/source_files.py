@@ -1,4 +1,4 @@
-"""Finds the Python files under the given paths, reads their text, and reports those that cannot be read."""
+"""Finds the Python files under the given paths, reads and writes their text, and reports those that it cannot."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 import io
 import os
 import re
+import stat
+import tempfile
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
@@ -83,6 +85,46 @@ def written(source: SourceFile, text: str) -> bytes:
     before, after = source.notebook.sources(source.text), source.notebook.sources(text)
     changed = {number: cell for number, cell in after.items() if cell != before[number]}
     return with_sources(_content(source.path).decode(), changed).encode()
+
+
+def overwrite(path: str, content: bytes) -> None:
+    """Replace the content of `path` atomically, keeping its permissions. A symbolic link is followed.
+
+    A reader, or a crash, sees either the old text or the new one. Raises UnreadableError if the file or its folder
+    cannot be written. The file is then unchanged.
+    """
+    real = os.path.realpath(path)
+    if not os.access(real, os.W_OK):
+        raise UnreadableError(f"{path}: is read-only; nothing was written")
+    kind = kind_of_file(real)
+    if kind is not None:  # replacing a device would remove it
+        raise UnreadableError(f"{path}: is {kind}, not a regular file; nothing was written")
+    temporary = None
+    try:
+        mode = stat.S_IMODE(os.stat(real).st_mode)
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".staging-tf1-", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, real)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise UnreadableError(f"{path}: cannot be written: {error.strerror}; it is unchanged") from error
+
+
+def create(path: str, content: bytes) -> None:
+    """Write a file, which may already exist. Raises UnreadableError if it cannot be written."""
+    if os.path.exists(path):
+        overwrite(path, content)
+        return
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _content(path: str) -> bytes:

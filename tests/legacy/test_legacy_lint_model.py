@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from staging_tf1.legacy.lint import files
+from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT, bit
@@ -226,4 +226,4 @@ def test_deep_and_circular_code_is_read(tmp_path: Path) -> None:
     added = " + ".join(["y"] * 1000)
     path = tmp_path / "a.py"
     path.write_text("\n".join(["import tensorflow", *names, "a500 = a0", "sess.run(a0)", f"x = {added}", ""]))
-    assert files.check_file(str(path), Configuration()) == []
+    assert checker.check_file(str(path), Configuration()) == []

@@ -12,8 +12,8 @@ pytest.importorskip("libcst")
 
 from legacy_support import PROMISES, Run
 
-from staging_tf1.legacy import source_files
-from staging_tf1.legacy.codemod import migration, targets
+from staging_tf1.legacy import moved_names, source_files
+from staging_tf1.legacy.codemod import migration
 from staging_tf1.legacy.codemod.changes import Changes
 from staging_tf1.legacy.shim import numpy_functions, numpy_names
 from staging_tf1.legacy.shim.old_names import value_at
@@ -106,7 +106,7 @@ def test_migrate_leaves_an_own_tostring_and_lists_what_has_no_equivalent(tmp_pat
         (2, "np.asscalar", "use a.item()"),
         (3, "np.sctypes", "list the types, such as np.float32"),
     ]
-    assert set(targets._NUMPY_ADVICE) == {
+    assert set(moved_names._NUMPY_ADVICE) == {
         name for name, home in numpy_names.NAMES.items() if not home.startswith(("builtins:", "numpy:", "numpy."))
     }
 

@@ -115,8 +115,8 @@ def test_wrong_words(staging_run: Run, arguments: list[str], message: str) -> No
 def test_another_interpreter_with_our_folder_on_its_path_starts_undisturbed(run_python: Run) -> None:
     code = (
         "import os, sys, subprocess\n"
-        "from staging_tf1.legacy.shim import launch, settings\n"
-        "env = {'PYTHONPATH': launch._BOOTSTRAP, 'PATH': os.environ['PATH']}\n"
+        "from staging_tf1.legacy.shim import settings\n"
+        "env = {'PYTHONPATH': settings._BOOTSTRAP, 'PATH': os.environ['PATH']}\n"
         "settings.Settings().to_environment(env)\n"
         "child = 'import sys; print(sorted(m for m in sys.modules if m == \"tensorflow\"))'\n"
         "print(subprocess.run([sys.executable, '-S', '-c', child], env=env, capture_output=True, text=True))"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy import moved_names
 from staging_tf1.legacy.contrib import homes
-from staging_tf1.legacy.lint.rules import promises
 
 
 @pytest.mark.parametrize(
@@ -42,16 +41,16 @@ from staging_tf1.legacy.lint.rules import promises
 )
 def test_what_becomes_of_a_name(name: str, missing: str | None, moves: str | None) -> None:
     full = f"tensorflow.contrib.{name}"
-    assert promises.what_is_missing(full) == missing
-    assert targets.moved(full) == moves
+    assert moved_names.what_is_missing(full) == missing
+    assert moved_names.moved(full) == moves
     if missing is not None:
-        assert targets.advice(full)
+        assert moved_names.advice(full)
 
 
 def test_every_moved_name_is_brought_back() -> None:
     # `migrate` writes the new name, so `run` must find it, too. Those of numpy and Python are no names of tf.contrib.
-    moves = [name for name in targets.MOVES if name.startswith("tensorflow.contrib.")]
-    assert moves and [name for name in moves if promises.what_is_missing(name) is not None] == []
+    moves = [name for name in moved_names.MOVES if name.startswith("tensorflow.contrib.")]
+    assert moves and [name for name in moves if moved_names.what_is_missing(name) is not None] == []
 
 
 def test_the_names_of_our_parts_are_there() -> None:

@@ -14,7 +14,7 @@ from legacy_support import PROGRAMS
 
 from staging_tf1 import progress
 from staging_tf1.cli import check
-from staging_tf1.legacy.lint import files
+from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.report import CODES
 from staging_tf1.legacy.lint.rules import RULES
@@ -93,22 +93,22 @@ def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
 
 def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(PROGRAMS / "planted"), str(PROGRAMS / "clean")]
-    alone = list(files.check_all(paths, Configuration()))
-    monkeypatch.setattr(files, "_WORTH_A_PROCESS_BYTES", 1)
-    monkeypatch.setattr(files, "usable_cores", lambda: 2)
-    assert list(files.check_all(paths, Configuration())) == alone
+    alone = list(checker.check_all(paths, Configuration()))
+    monkeypatch.setattr(checker, "_WORTH_A_PROCESS_BYTES", 1)
+    monkeypatch.setattr(checker, "usable_cores", lambda: 2)
+    assert list(checker.check_all(paths, Configuration())) == alone
     assert sum(len(one) for one in alone if not isinstance(one, str)) > 20
 
 
 def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(progress, "SILENT_SECS", 0.0)
-    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    list(checker.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    list(checker.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert "file" in capsys.readouterr().err
     monkeypatch.setattr(progress, "SILENT_SECS", 600.0)
-    list(files.check_all([str(PROGRAMS / "clean")], Configuration()))
+    list(checker.check_all([str(PROGRAMS / "clean")], Configuration()))
     assert capsys.readouterr().err == ""
 
 
@@ -140,7 +140,7 @@ def test_time_grows_with_the_number_of_areas_not_with_its_square(tmp_path: Path)
         path = tmp_path / f"areas{count}.py"
         path.write_text(_areas(count))
         start = time.process_time()
-        assert files.check_file(str(path), Configuration()) == []
+        assert checker.check_file(str(path), Configuration()) == []
         return time.process_time() - start
 
     secs(50)

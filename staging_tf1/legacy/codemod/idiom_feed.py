@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, statements
-from staging_tf1.legacy.codemod.idiom_values import Values, names_of
-from staging_tf1.legacy.codemod.import_lines import code
+from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, elements_of, statements
+from staging_tf1.legacy.codemod.idiom_values import Values
+from staging_tf1.legacy.codemod.import_lines import code, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
 
 # What a feed converts a value to, for each dtype of a placeholder.
@@ -133,9 +133,7 @@ def _components(
     method = (dotted(enqueue.func) or "").rpartition(".")[2] if isinstance(enqueue, cst.Call) else ""
     if not isinstance(enqueue, cst.Call) or len(enqueue.args) != 1 or method not in ("enqueue", "enqueue_many"):
         return [], False
-    given = enqueue.args[0].value
-    listed = [one.value for one in given.elements] if isinstance(given, (cst.List, cst.Tuple)) else [given]
-    return listed, method == "enqueue_many"
+    return elements_of(enqueue.args[0].value), method == "enqueue_many"
 
 
 def _fed(feed: cst.Dict | None, components: Sequence[cst.BaseExpression]) -> list[str]:
@@ -150,7 +148,7 @@ def _fed(feed: cst.Dict | None, components: Sequence[cst.BaseExpression]) -> lis
 def _check_source(module: cst.Module, function: cst.FunctionDef, source: cst.Call) -> None:
     """Raise if the source is unknown outside the class, or differs between its threads."""
     own = {param.name.value for param in function.params.params} - {"self"}
-    if not own.isdisjoint(names_of(source)):
+    if not own.isdisjoint(names_in(source)):
         raise UnknownShapeError(f"{code(source)} depends on an argument of {function.name.value}()")
     name = dotted(source.func)
     if name is None:

@@ -66,7 +66,7 @@ def batch_size_of(module: cst.Module, function: cst.FunctionDef, queue: str) -> 
         raise UnknownShapeError(plain)
     number = value.args[0].value
     own = {one.name.value for one in function.params.params} - {"self"}
-    if own.isdisjoint(names_in(cst.Module([cst.SimpleStatementLine([cst.Expr(number)])]))):
+    if own.isdisjoint(names_in(number)):
         return number
     if not isinstance(number, cst.Name):
         raise UnknownShapeError(f"{function.name.value}() computes its batch size, {code(number)}")
@@ -126,7 +126,12 @@ def _is_argument(arg: cst.Arg, place: int, wanted: int, name: str) -> bool:
 
 
 def _names(node: cst.BaseExpression) -> list[str | None]:
-    return [dotted(one.value) for one in node.elements] if isinstance(node, (cst.Tuple, cst.List)) else [dotted(node)]
+    return [dotted(element) for element in elements_of(node)]
+
+
+def elements_of(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the elements of a list or tuple; any other expression is the only one."""
+    return [element.value for element in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
 
 
 def statements(block: cst.BaseSuite) -> list[cst.CSTNode]:

@@ -9,8 +9,8 @@ import libcst as cst
 
 from staging_tf1.legacy.codemod.idiom_feed import Feed, feed_of
 from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, assignments, batch_size_of, threads_of
-from staging_tf1.legacy.codemod.idiom_values import Values, names_of
-from staging_tf1.legacy.codemod.import_lines import code, expression
+from staging_tf1.legacy.codemod.idiom_values import Values
+from staging_tf1.legacy.codemod.import_lines import code, expression, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted
 
 # The positional arguments of the queues that a CustomRunner has.
@@ -75,7 +75,7 @@ class Runner:
     def _check_capture(self, values: Values, args: Sequence[cst.Arg]) -> None:
         """Raise if the threads may read another value than the constructor got, because its name is assigned again."""
         passed = {arg.value.value for arg in args if isinstance(arg.value, cst.Name)}
-        for name in sorted(passed & self.rebound & names_of(expression(values.of(self.feed.source)))):
+        for name in sorted(passed & self.rebound & names_in(expression(values.of(self.feed.source)))):
             raise UnknownShapeError(f"its argument {name} is assigned more than once")
 
 

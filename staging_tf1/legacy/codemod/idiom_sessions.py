@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError
+from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, calls_in
 from staging_tf1.legacy.codemod.import_lines import code
 from staging_tf1.legacy.codemod.names import Imports, dotted
 
@@ -89,17 +89,13 @@ class WithoutThreading(cst.CSTTransformer):
         return cst.RemoveFromParent() if code(updated_node).strip() == "import threading" else updated_node
 
 
-class Building(cst.CSTVisitor):
-    """Finds calls that would add ops to the finalized graph of a StagingSession."""
-
-    def __init__(self, imports: Imports) -> None:
-        self._imports = imports
-        self.found: str | None = None
-
-    def visit_Call(self, node: cst.Call) -> None:
-        full = self._imports.meaning(node.func)
+def op_built_in(body: cst.CSTNode, imports: Imports) -> str | None:
+    """Return the first call that would add ops to the finalized graph of a StagingSession."""
+    for call in calls_in(body):
+        full = imports.meaning(call.func)
         if full.startswith("tensorflow.") and not full.startswith(_BUILDS_NOTHING):
-            self.found = self.found or code(node.func)
+            return code(call.func)
+    return None
 
 
 def check_only_names(fetches: cst.BaseExpression) -> None:

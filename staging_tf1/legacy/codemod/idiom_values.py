@@ -25,7 +25,7 @@ class Values:
         """Return the source of an expression of the class. Only in `__init__`, names are its arguments and locals."""
         new = value.visit(_Carried(self, in_init))
         assert isinstance(new, cst.BaseExpression)
-        if "self" in names_of(new):
+        if "self" in names_in(new):
             raise UnknownShapeError(f"{code(value)} uses self")
         return code(new)
 
@@ -83,8 +83,3 @@ class _Carried(cst.CSTTransformer):
         value = original_node.value.visit(self)
         assert isinstance(value, cst.BaseExpression)
         return updated_node.with_changes(value=value)
-
-
-def names_of(value: cst.BaseExpression) -> set[str]:
-    """Return the names that an expression uses."""
-    return names_in(cst.Module([cst.SimpleStatementLine([cst.Expr(value)])]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod import targets
+from staging_tf1.legacy import moved_names
 from staging_tf1.legacy.codemod.names import dotted
 
 _V1 = "tensorflow.compat.v1"
@@ -85,9 +85,9 @@ def add_before_imports(module: cst.Module, line: str) -> cst.Module:
     return module
 
 
-def names_in(module: cst.Module) -> set[str]:
-    """Return the names that a module uses outside its import statements."""
-    found: set[str] = set()
+def names_in(node: cst.CSTNode) -> set[str]:
+    """Return the names that a module or an expression uses outside import statements."""
+    names: set[str] = set()
 
     class Names(cst.CSTVisitor):
         def visit_Import(self, node: cst.Import) -> bool:
@@ -101,10 +101,10 @@ def names_in(module: cst.Module) -> set[str]:
             return False
 
         def visit_Name(self, node: cst.Name) -> None:
-            found.add(node.value)
+            names.add(node.value)
 
-    module.visit(Names())
-    return found
+    node.visit(Names())
+    return names
 
 
 def without_unused_imports(module: cst.Module, modules: Collection[str]) -> tuple[cst.Module, set[str]]:
@@ -174,22 +174,22 @@ def _plain(node: cst.Import, keep_tensorflow: bool) -> NewImport:
         new = _plain_line(name, local, keep_tensorflow)
         changed = changed or new is not None
         lines.append(new or f"import {name}" + (f" as {local}" if local else ""))
-        if new is None and (how := targets.advice(name)) is not None:
-            left.append((name.replace("tensorflow.", "tf.", 1), how))
+        if new is None and (how := moved_names.advice(name)) is not None:
+            left.append((moved_names.short(name), how))
     return NewImport(lines if changed else None, left)
 
 
 def _plain_line(name: str, local: str | None, keep_tensorflow: bool) -> str | None:
     if name == "tensorflow":
         return None if keep_tensorflow else f"import {_V1} as {local or 'tensorflow'}"
-    new = targets.moved(name)
+    new = moved_names.moved(name)
     if new is not None:
         if new.startswith("tensorflow."):
             new = f"{_V1}{new.removeprefix('tensorflow')}"
         if local:
             return f"import {new} as {local}" if new == "staging_tf1" else _from_line(new, local)
         return f"import {new}"
-    if name.startswith("tensorflow.") and not name.startswith(_STAYS) and targets.advice(name) is None and local:
+    if name.startswith("tensorflow.") and not name.startswith(_STAYS) and moved_names.advice(name) is None and local:
         return f"import {_V1}{name.removeprefix('tensorflow')} as {local}"
     return None
 
@@ -208,8 +208,8 @@ def _from(node: cst.ImportFrom, keep_tensorflow: bool) -> NewImport:
         new = _from_name(f"{module}.{name}", local or name, keep_tensorflow)
         if new is None:
             stays.append(name + (f" as {local}" if local else ""))
-            if (how := targets.advice(f"{module}.{name}")) is not None:
-                left.append((f"{module}.{name}".replace("tensorflow.", "tf.", 1), how))
+            if (how := moved_names.advice(f"{module}.{name}")) is not None:
+                left.append((moved_names.short(f"{module}.{name}"), how))
         elif new not in lines:
             lines.append(new)
     if not lines:
@@ -220,14 +220,14 @@ def _from(node: cst.ImportFrom, keep_tensorflow: bool) -> NewImport:
 
 
 def _from_name(full: str, local: str, keep_tensorflow: bool) -> str | None:
-    new = targets.moved(full)
+    new = moved_names.moved(full)
     if new is not None:
         if "." not in new and new != "staging_tf1":
             return None  # a builtin replaces it, and the uses are rewritten
         if new.startswith("tensorflow."):
             new = f"{_V1}{new.removeprefix('tensorflow')}"
         return _from_line(new, local)
-    if not full.startswith("tensorflow.") or full.startswith(_STAYS) or targets.advice(full) is not None:
+    if not full.startswith("tensorflow.") or full.startswith(_STAYS) or moved_names.advice(full) is not None:
         return None
     return None if keep_tensorflow else _from_line(f"{_V1}{full.removeprefix('tensorflow')}", local)
 
@@ -240,12 +240,12 @@ def _from_line(full: str, local: str) -> str:
 
 
 def _star(module: str, keep_tensorflow: bool) -> NewImport:
-    if module == f"{targets.CONTRIB}.staging":
+    if module == f"{moved_names.CONTRIB}.staging":
         return NewImport(["from staging_tf1 import MapStagingArea, StagingArea"])
     if module == "tensorflow" and not keep_tensorflow:
         return NewImport([f"from {_V1} import *"])
-    how = targets.advice(module)
-    return NewImport(None, [(module.replace("tensorflow.", "tf.", 1), how)] if how else [])
+    how = moved_names.advice(module)
+    return NewImport(None, [(moved_names.short(module), how)] if how else [])
 
 
 def _joined(lines: list[str]) -> list[str]:

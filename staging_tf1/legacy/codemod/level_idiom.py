@@ -9,16 +9,16 @@ from __future__ import annotations
 import libcst as cst
 
 from staging_tf1.legacy.codemod.changes import Note
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError
-from staging_tf1.legacy.codemod.idiom_parts import Staging, find_stagings
+from staging_tf1.legacy.codemod.idiom_areas import Staging, find_stagings
+from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, calls_in, elements_of
 from staging_tf1.legacy.codemod.idiom_runners import Runner, check_uses, find_runners
 from staging_tf1.legacy.codemod.idiom_sessions import (
     SESSIONS,
-    Building,
     WithoutEmptyParts,
     WithoutThreading,
     check_only_names,
     in_with_statements,
+    op_built_in,
 )
 from staging_tf1.legacy.codemod.import_lines import add_after_imports, add_before_imports, code, expression, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
@@ -127,10 +127,14 @@ class _Rewriter(cst.CSTTransformer):
 
     def _feeds_only_the_step(self, run: cst.Call) -> bool:
         """Whether a run with a feed neither fills an area nor feeds what the pipeline takes."""
-        fetches = run.args[0].value
-        listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
         fed = run.args[1].keyword is None or run.args[1].keyword.value == "feed_dict"
-        return bool(self._runners) and not self._areas and len(run.args) == 2 and fed and all(map(dotted, listed))
+        return (
+            bool(self._runners)
+            and not self._areas
+            and len(run.args) == 2
+            and fed
+            and all(map(dotted, elements_of(run.args[0].value)))
+        )
 
     # ---- statements
 
@@ -194,9 +198,8 @@ class _Rewriter(cst.CSTTransformer):
             return True
         if not self._is_run(call) or len(call.args) != 1:
             return False
-        fetches = call.args[0].value
-        listed = [one.value for one in fetches.elements] if isinstance(fetches, (cst.List, cst.Tuple)) else [fetches]
-        return bool(listed) and all(self._is_done_for_us(one) for one in listed)
+        fetches = elements_of(call.args[0].value)
+        return bool(fetches) and all(map(self._is_done_for_us, fetches))
 
     def _starts_threads(self, call: cst.Call) -> bool:
         owner, _, method = (dotted(call.func) or "").rpartition(".")
@@ -206,7 +209,9 @@ class _Rewriter(cst.CSTTransformer):
         if not isinstance(value, cst.Call):
             return dotted(value) in self._initializers
         full = self._imports.meaning(value.func)
-        return full in _INITIALIZERS or (full == "tensorflow.group" and all(map(self._initializes, _values(value))))
+        return full in _INITIALIZERS or (
+            full == "tensorflow.group" and all(self._initializes(arg.value) for arg in value.args)
+        )
 
     def _is_done_for_us(self, fetch: cst.BaseExpression) -> bool:
         if dotted(fetch) in self._puts:
@@ -228,11 +233,10 @@ class _Rewriter(cst.CSTTransformer):
                 self._sessions.add(dotted(item.asname.name) or "")
 
     def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.BaseStatement:
-        building = Building(self._imports)
-        if any(self._is_session(item) for item in original_node.items):
-            updated_node.body.visit(building)
-        if building.found is not None:
-            raise UnknownShapeError(f"{building.found}() builds ops inside the session, whose graph is finalized")
+        is_session = any(self._is_session(item) for item in original_node.items)
+        op = op_built_in(updated_node.body, self._imports) if is_session else None
+        if op is not None:
+            raise UnknownShapeError(f"{op}() builds ops inside the session, whose graph is finalized")
         items = []
         for old, new in zip(original_node.items, updated_node.items):
             if self._is_session(old) and isinstance(new.item, cst.Call):
@@ -251,25 +255,10 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def _unrecognised(module: cst.Module, imports: Imports, line: int) -> list[Note]:
-    found = _Areas(imports)
-    module.visit(found)
-    if not found.any:
+    if not any(imports.meaning(call.func) == "staging_tf1.StagingArea" for call in calls_in(module)):
         return []
     reason = "found no area with one put and one get next to each other"
     return [Note(line, "the pipeline stays hand-written", f"{reason}; {_BY_HAND}")]
-
-
-class _Areas(cst.CSTVisitor):
-    def __init__(self, imports: Imports) -> None:
-        self._imports = imports
-        self.any = False
-
-    def visit_Call(self, node: cst.Call) -> None:
-        self.any = self.any or self._imports.meaning(node.func) == "staging_tf1.StagingArea"
-
-
-def _values(call: cst.Call) -> list[cst.BaseExpression]:
-    return [arg.value for arg in call.args]
 
 
 def _first_line(text: str, markers: tuple[str, ...]) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from staging_tf1.legacy.codemod import numpy_calls, targets
+from staging_tf1.legacy import moved_names
+from staging_tf1.legacy.codemod import numpy_calls
 from staging_tf1.legacy.codemod.changes import Changes, Note
 from staging_tf1.legacy.codemod.import_lines import (
     add_after_imports,
@@ -20,34 +21,49 @@ from staging_tf1.legacy.codemod.import_lines import (
     rewritten_import,
     without_unused_imports,
 )
-from staging_tf1.legacy.codemod.keras_uses import uses_keras_two
-from staging_tf1.legacy.codemod.names import Imports, dotted
-from staging_tf1.legacy.codemod.parsing import parsed
-from staging_tf1.legacy.source_files import SourceFile
+from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
+from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
 
 _V1 = "tensorflow.compat.v1"
 # Imports that are kept only if something still uses them.
-_NOT_LEFT_UNUSED = (targets.CONTRIB, "tensorflow.python.ops.data_flow_ops")
-_KERAS_TWO = "import staging_tf1.contrib.keras_two"
+_NOT_LEFT_UNUSED = (moved_names.CONTRIB, "tensorflow.python.ops.data_flow_ops")
+_CHOOSES_KERAS_TWO = "import staging_tf1.contrib.keras_two"
+# Names that need Keras 2.
+_KERAS_TWO = (
+    "tensorflow.keras.",
+    "tensorflow.layers.",
+    "tensorflow.nn.rnn_cell.",
+    "tensorflow.python.layers.",
+    "staging_tf1.contrib.",
+)
 _BY_STRING = ("importlib.import_module", "__import__")
 
 
 def migrate(source: SourceFile) -> Changes:
     """Rewrite imports and names. Names without a new home stay, and are listed."""
-    original = parsed(source)
+    original = _parsed(source)
     wrapper = MetadataWrapper(original, unsafe_skip_copy=True)
     survey = _Survey()
     original.visit(survey)
     rewriter = _Rewriter(wrapper, survey)
     module = original.visit(rewriter)
     module, unused = without_unused_imports(module, {*_NOT_LEFT_UNUSED, *rewriter.emptied})
-    gone = {full.replace("tensorflow.", "tf.", 1) for full in unused}
+    gone = {moved_names.short(full) for full in unused}
     rewriter.left = [note for note in rewriter.left if note.what not in gone]
     module = _with_imports(module, survey, rewriter)
-    if uses_keras_two(module) and _KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
-        module = add_before_imports(module, _KERAS_TWO)
-        rewriter.done.append(Note(1, f"{_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
+    if _uses_keras_two(module) and _CHOOSES_KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
+        module = add_before_imports(module, _CHOOSES_KERAS_TWO)
+        rewriter.done.append(Note(1, f"{_CHOOSES_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
     return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
+
+
+def _parsed(source: SourceFile) -> cst.Module:
+    """Return the syntax tree of a file, or raise UnreadableError with the reason: often it is Python 2."""
+    try:
+        return cst.parse_module(source.text)
+    except cst.ParserSyntaxError as error:
+        otherwise = f":{error.raw_line}: LibCST cannot read it: {error.message.splitlines()[0]}"
+        raise UnreadableError(why_invalid(source, otherwise)) from error
 
 
 class _Survey(cst.CSTVisitor):
@@ -148,11 +164,11 @@ class _Rewriter(cst.CSTTransformer):
             return updated_node
         outermost = not self._outer or dotted(self._outer[-1]) is None
         outer = [self._survey.imports.meaning(each) for each in self._outer]
-        if not outermost and any(each in targets.MOVES or targets.lost(each) is not None for each in outer):
+        if not outermost and any(each in moved_names.MOVES or moved_names.lost(each) is not None for each in outer):
             return updated_node  # the longer name may have another home
-        new = targets.moved(full) if full in targets.MOVES or outermost else None
+        new = moved_names.moved(full) if full in moved_names.MOVES or outermost else None
         if new is None:
-            how = targets.advice(full) if outermost else None
+            how = moved_names.advice(full) if outermost else None
             if how is not None and not self._is_imported_leaf(original_node):
                 self.left.append(Note(self._line(original_node), _shown(original_node, full), how))
             return updated_node
@@ -192,16 +208,16 @@ class _Rewriter(cst.CSTTransformer):
 
     def _note_string_import(self, node: cst.Call) -> None:
         given = node.args[0].value
-        if isinstance(given, cst.SimpleString) and given.raw_value.startswith(targets.CONTRIB):
-            how = targets.advice(given.raw_value) or ""
+        if isinstance(given, cst.SimpleString) and given.raw_value.startswith(moved_names.CONTRIB):
+            how = moved_names.advice(given.raw_value) or ""
             self.left.append(Note(self._line(node), f"import of {given.raw_value!r} by a string", how))
 
     def _follows_its_import(self, node: cst.Attribute) -> bool:
         """Whether the import statement of the root name is rewritten to bind another module."""
         root = (dotted(node) or "").partition(".")[0]
         full = self._survey.imports.meaning(cst.Name(root))
-        home = targets.moved(full) if "." in full else None
-        new = targets.MOVES.get(self._survey.imports.meaning(node))
+        home = moved_names.moved(full) if "." in full else None
+        new = moved_names.MOVES.get(self._survey.imports.meaning(node))
         # A single name may have another home than its module.
         return home is not None and (new is None or new.startswith(f"{home}."))
 
@@ -209,7 +225,7 @@ class _Rewriter(cst.CSTTransformer):
         """Whether the root name comes from a contrib import, which has its own entry in the list."""
         text = dotted(node) or ""
         full = self._survey.imports.meaning(cst.Name(text.partition(".")[0]))
-        return full.startswith((targets.CONTRIB + ".", "tensorflow.examples"))
+        return full.startswith((moved_names.CONTRIB + ".", "tensorflow.examples"))
 
     def _spelled(self, full: str) -> str:
         """Return a full new name as this file spells it, and note the module to import."""
@@ -260,4 +276,35 @@ def _statements(module: cst.Module) -> Sequence[cst.CSTNode]:
 
 
 def _shown(node: cst.Attribute, full: str) -> str:
-    return full.replace("tensorflow.", "tf.", 1) if full.startswith("tensorflow.") else dotted(node) or full
+    return moved_names.short(full) if full.startswith("tensorflow.") else dotted(node) or full
+
+
+def _uses_keras_two(module: cst.Module) -> bool:
+    """Return whether the module imports or uses a name that needs Keras 2."""
+    uses = _KerasUses(imports_of(module))
+    module.visit(uses)
+    return uses.found
+
+
+class _KerasUses(cst.CSTVisitor):
+    def __init__(self, imports: Imports) -> None:
+        self._imports = imports
+        self.found = False
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        self._note(self._imports.meaning(node))
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        if node.module is not None and not node.relative and not isinstance(node.names, cst.ImportStar):
+            for alias in node.names:
+                self._note(f"{dotted(node.module)}.{alias.evaluated_name}")
+        return False
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        for alias in node.names:
+            self._note(dotted(alias.name) or "")
+        return False
+
+    def _note(self, full: str) -> None:
+        full = full.replace("tensorflow.compat.v1", "tensorflow", 1) + "."
+        self.found = self.found or full.startswith(_KERAS_TWO)

@@ -6,8 +6,7 @@ from typing import Any
 
 import libcst as cst
 
-# Other names of the same module: migrated code is checked like original code.
-_SAME = (("tensorflow.compat.v1", "tensorflow"), ("tensorflow_core", "tensorflow"))
+from staging_tf1.legacy.moved_names import plain
 
 
 class Imports:
@@ -42,12 +41,7 @@ class Imports:
             return ""
         root, _, rest = text.partition(".")
         full = self._bound.get(root, root)
-        if rest:
-            full = f"{full}.{rest}"
-        for other, plain in _SAME:
-            if full == other or full.startswith(other + "."):
-                full = plain + full[len(other) :]
-        return full
+        return plain(f"{full}.{rest}" if rest else full)
 
     def names(self) -> set[str]:
         """Return the names that the imports bind."""

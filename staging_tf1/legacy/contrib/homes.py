@@ -1,4 +1,4 @@
-"""The parts of `tf.contrib`, which of them are ours, and the names that have a home in TensorFlow 2."""
+"""The parts of `tf.contrib`: which of them are ours, and which names have a home in TensorFlow 2 or are lost."""
 
 from __future__ import annotations
 
@@ -110,6 +110,34 @@ EQUIVALENTS: dict[str, dict[str, str]] = {
         },
         **{name: f"nn.{name}" for name in "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()},
     },
+}
+
+_IO = "the package tensorflow-io"
+_FORESTS = "the package tensorflow-decision-forests"
+# Parts of `tf.contrib` whose ops are not restored, single names of others, and single ops -> what to use instead, ""
+# if there is nothing.
+LOST: dict[str, str] = {
+    **dict.fromkeys("bigtable cloud hadoop ignite kafka kinesis".split(), _IO),
+    **dict.fromkeys("boosted_trees tensor_forest".split(), _FORESTS),
+    **dict.fromkeys("periodic_resample remote_fused_graph rpc tensorrt".split(), ""),
+    **dict.fromkeys(
+        (
+            "factorization.WALSModel",
+            "factorization.WALSMatrixFactorization",
+            "factorization.WALSComputePartialLhsAndRhs",
+        ),
+        "the package implicit",
+    ),
+    "ffmpeg": f"tf.audio.decode_wav, or {_IO}",
+    "fused_conv": "tf.nn.conv2d, tf.nn.bias_add and tf.nn.relu",
+    **dict.fromkeys(
+        ("image.connected_components", "image.ImageConnectedComponents"), "scipy.ndimage.label in tf.numpy_function"
+    ),
+    **dict.fromkeys(("image.single_image_random_dot_stereograms", "image.SingleImageRandomDotStereograms"), ""),
+    "input_pipeline": "tf.data",
+    "libsvm": "sklearn.datasets.load_svmlight_file",
+    "memory_stats.BytesLimit": "tf.config.experimental.get_memory_info",
+    "nearest_neighbor": "the package scann",
 }
 
 # The names of tf.estimator that are also in tf.train.

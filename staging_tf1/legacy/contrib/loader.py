@@ -16,9 +16,40 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from staging_tf1.legacy.contrib import names
-from staging_tf1.legacy.contrib.names import REPLACED, REWRITTEN, UNREGISTERED
 from staging_tf1.legacy.shim.old_names import value_at
+
+# Module of tf.contrib -> name -> current home. Set when the module has been executed.
+REPLACED: dict[str, dict[str, str]] = {
+    "tensorflow.contrib.util.loader": {"load_op_library": "staging_tf1.legacy.contrib.ops:library"},
+}
+
+# Module of tf.contrib -> functions that its decorators do not register: TensorFlow now has their like.
+UNREGISTERED: dict[str, tuple[str, ...]] = {
+    "tensorflow.contrib.image.python.ops.image_ops": ("_image_projective_transform_grad",),
+}
+
+# Module of tf.contrib -> expression -> expression in its place, for what numpy and TensorFlow no longer take.
+_MAKE_OP = {"ops.Operation(": "ops.Operation.from_node_def("}
+# SLSQP and TNC of newer releases of scipy take only arrays of float64.
+_DOUBLES = {
+    "    constraints = []\n": (
+        "    double = lambda of: lambda x: np.asarray(of(x), 'float64')\n"
+        "    initial_val = initial_val.astype('float64') if method in ('SLSQP', 'TNC') else initial_val\n"
+        "    constraints = []\n"
+    ),
+    "'fun': func, 'jac': grad_func}": "'fun': double(func), 'jac': double(grad_func)}",
+    "return loss, gradient.astype('float64')": "return loss.astype('float64'), gradient.astype('float64')",
+}
+# Keras 2 passes training= to a layer whose call() takes any keyword.
+_NO_TRAINING = {"init_kwargs = kwargs": "init_kwargs = {name: kwargs[name] for name in kwargs if name != 'training'}"}
+REWRITTEN: dict[str, dict[str, str]] = {
+    "tensorflow.contrib.copy_graph.python.util.copy_elements": _MAKE_OP,
+    "tensorflow.contrib.framework.python.ops.variables": {"ckpt_value[slice_dims]": "ckpt_value[tuple(slice_dims)]"},
+    "tensorflow.contrib.graph_editor.transform": _MAKE_OP,
+    "tensorflow.contrib.opt.python.training.external_optimizer": _DOUBLES,
+    "tensorflow.contrib.seq2seq.python.ops.beam_search_decoder": _NO_TRAINING,
+    "tensorflow.contrib.seq2seq.python.ops.decoder": _NO_TRAINING,
+}
 
 
 class GenuineLoader(SourceFileLoader):
@@ -41,7 +72,7 @@ class GenuineLoader(SourceFileLoader):
             return code
 
     def path_stats(self, path: Any) -> Mapping[str, Any]:
-        """Return what the compiled form must fit: this file and names.py instead of the time of the genuine file.
+        """Return what the compiled form must fit: this file instead of the time of the genuine file.
 
         The genuine files never change. What is compiled of them does, with a new version of this package.
         """
@@ -56,7 +87,7 @@ class GenuineLoader(SourceFileLoader):
 
 @functools.cache
 def _version() -> int:
-    return zlib.crc32(b"".join(Path(file).read_bytes() for file in (__file__, names.__file__)))
+    return zlib.crc32(Path(__file__).read_bytes())
 
 
 def _rewritten(data: Any, expressions: Mapping[str, str]) -> str:

@@ -6,17 +6,17 @@ A few parts are ours: see `homes.OURS`.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError
-from staging_tf1.legacy.contrib import homes
-from staging_tf1.legacy.contrib.absent import removal_message
+from staging_tf1.legacy.contrib import homes, store
 from staging_tf1.legacy.shim import views
 from staging_tf1.legacy.shim.old_names import value_at
 from staging_tf1.legacy.shim.origin import is_lent
-from staging_tf1.legacy.shim.submodules import Make
 
+Make = Callable[[ModuleType], None]
 _ROOT = "tensorflow.contrib"
 
 
@@ -31,7 +31,7 @@ def maker(fullname: str) -> Make:
     part, *below = symbol.split(".")[1:]
     if fullname.startswith(_ROOT) and part in homes.OURS and (not below or below[0] == "python"):
         return _become(_Part)
-    raise RemovedModuleError(removal_message(symbol, part))
+    raise RemovedModuleError(_removal_message(symbol, part))
 
 
 def _become(kind: type[ModuleType]) -> Make:
@@ -53,7 +53,7 @@ class _Contrib(ModuleType):
         except ModuleNotFoundError as error:
             if error.name != f"{_ROOT}.{name}":
                 raise
-            raise RemovedNameError(removal_message(f"contrib.{name}", name)) from None
+            raise RemovedNameError(_removal_message(f"contrib.{name}", name)) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         # The import system sets each part that it has loaded.
@@ -81,7 +81,7 @@ class _Part(ModuleType):
         if value is not None:
             setattr(self, name, value)
             return value
-        raise RemovedNameError(removal_message(f"{self.__name__.removeprefix('tensorflow.')}.{name}", part))
+        raise RemovedNameError(_removal_message(f"{self.__name__.removeprefix('tensorflow.')}.{name}", part))
 
     def __dir__(self) -> list[str]:
         return sorted(homes.OURS[self.__name__.split(".")[2]].names.split())
@@ -95,6 +95,24 @@ def _find(part: str, name: str) -> Any:
         if name in dir(there) and (name in ours.names.split() or not isinstance(there, ModuleType)):
             return getattr(there, name)
     return None
+
+
+def _removal_message(symbol: str, part: str) -> str:
+    """Return the error message for a symbol below ``tensorflow``: of the part `part` of contrib, or of examples."""
+    full = f"{'tf' if symbol.startswith('contrib.') else 'tensorflow'}.{symbol}"
+    if symbol.startswith("contrib.") and part not in homes.PARTS:
+        return f"{full}: TensorFlow 1.15 had no tf.contrib.{part}. Check the spelling."
+    if symbol.startswith("contrib.") and part in homes.OURS:
+        return (
+            f"{full} was removed with tf.contrib, and staging_tf1 does not restore it. "
+            f"Use instead: {homes.OURS[part].instead}."
+        )
+    if store.found() is None:
+        return (
+            f"{full} is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): {store.FETCH}. The "
+            "program itself needs no change."
+        )
+    return f"{full} is not among the files of TensorFlow 1.15.5. Check the spelling."
 
 
 def remove_undocumented(module_name: str, *args: Any, **kwargs: Any) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from staging_tf1._tf import scope_device, tf
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.contrib.absent import absent
-from staging_tf1.legacy.contrib.names import LOST
+from staging_tf1.legacy.contrib.homes import LOST
+from staging_tf1.legacy.shim.old_names import absent
 
 
 def call(op: str, module: str, name: str | None = None, **arguments: Any) -> Any:

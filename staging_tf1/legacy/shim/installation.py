@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names, only_known, seconds, stall_secs_or_default
-from staging_tf1.legacy.shim import (
-    keras_two,
-    numpy_arrays,
-    old_names,
-    regularizers,
-    scipy_names,
-    seeds,
-    static_shapes,
-    submodules,
-    views,
-)
+from staging_tf1.legacy.shim import graphs, keras_two, numpy_arrays, old_names, scipy_names, submodules, views
+from staging_tf1.legacy.shim.estimator import sessions, standins
 from staging_tf1.legacy.shim.finder import AfterLoad, Finder
 from staging_tf1.legacy.shim.origin import Origin
 from staging_tf1.legacy.shim.settings import Settings, from_environment
 from staging_tf1.legacy.shim.tensorflow_names import FACES
 from staging_tf1.quiet import find_devices, importing
 
-_KERAS_TWO: dict[str, AfterLoad] = {
-    "src.layers.convolutional.base_conv": seeds.attach_convolution,
-    "src.layers.normalization.batch_normalization": seeds.attach_normalization,
-}
 _LENDABLE = ("contrib", "estimator")
+# What the package tensorflow-estimator needs while it loads.
+_ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
+    "tensorflow_estimator": standins.without_renamed_names,
+    # TensorFlow 2.15 reads tf.compat.v1.estimator from here.
+    "tensorflow_estimator.python.estimator.api._v1.estimator": standins.without_renamed_names,
+    "tensorflow_estimator.python.estimator.estimator_export": standins.without_deprecations,
+    "tensorflow_estimator.python.estimator.estimator": sessions.serve,
+}
 # Twice as long as our own sessions wait: the steps of such a program may be of any length.
 _STALL_SECS = 60.0
 _OWN_TENSORFLOW = "staging_tf1._tf"
@@ -102,16 +96,7 @@ def install(
     finder.add({_OWN_TENSORFLOW: lambda module: _observe_runs(wanted)})
     if wanted.only:
         return
-    finder.add(
-        {
-            "tensorflow.python.framework.random_seed": seeds.attach,
-            "tensorflow.python.ops.gen_array_ops": seeds.attach_split,
-            "tensorflow.python.ops.nn_ops": _change_nn_ops,
-            "tensorflow.python.ops.random_ops": seeds.attach_uniform,
-            "tensorflow.python.ops.variable_scope": regularizers.attach,
-            **{f"{keras}.{module}": act for module, act in _KERAS_TWO.items() for keras in ("tf_keras", "keras")},
-        }
-    )
+    finder.add(graphs.CHANGES)
     if wanted.old_names:
         finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:
@@ -164,7 +149,7 @@ def lend() -> tuple[Finder, Origin]:
             **{name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES},
             **_ESTIMATOR_HOOKS,
         }
-        around = {"tensorflow_estimator.*": _lent_to_estimator}
+        around = {"tensorflow_estimator.*": standins.lent}
         finder = Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around)
         _lending = finder, origin
         finder.install()
@@ -235,44 +220,6 @@ def _other(names: dict[str, str], name: str) -> Any:
     return old_names.value_at(names[name]) if name in names else views.UNCHANGED
 
 
-def _change_nn_ops(module: ModuleType) -> None:
-    static_shapes.attach(module)
-    seeds.attach_dropout(module)
-
-
 def _as_package(module: ModuleType) -> None:
     """Let the import system look for the removed modules of a package that has become a single file."""
     module.__dict__.setdefault("__path__", [])
-
-
-def _lent_to_estimator() -> AbstractContextManager[None]:
-    from staging_tf1.legacy.shim.estimator import standins
-
-    return standins.lent()
-
-
-def _without_deprecations(module: ModuleType) -> None:
-    from staging_tf1.legacy.shim.estimator import standins
-
-    standins.without_deprecations(module)
-
-
-def _without_renamed_names(module: ModuleType) -> None:
-    from staging_tf1.legacy.shim.estimator import standins
-
-    standins.without_renamed_names()
-
-
-def _pipelines_in_estimators(module: ModuleType) -> None:
-    from staging_tf1.legacy.shim.estimator import sessions
-
-    sessions.serve(module)
-
-
-_ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
-    "tensorflow_estimator": _without_renamed_names,
-    # TensorFlow 2.15 reads tf.compat.v1.estimator from here.
-    "tensorflow_estimator.python.estimator.api._v1.estimator": _without_renamed_names,
-    "tensorflow_estimator.python.estimator.estimator_export": _without_deprecations,
-    "tensorflow_estimator.python.estimator.estimator": _pipelines_in_estimators,
-}

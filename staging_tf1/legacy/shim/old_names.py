@@ -10,11 +10,12 @@ import functools
 import importlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from staging_tf1.legacy.shim import numpy_names, scipy_names, tensorflow_names
+from staging_tf1.errors import RemovedNameError
+from staging_tf1.legacy.shim import numpy_names, scipy_names, tensorflow_names, views
 from staging_tf1.legacy.shim.origin import Origin
 
 _log = logging.getLogger("staging_tf1")
@@ -32,26 +33,6 @@ MODULES: dict[str, dict[str, str]] = {
     **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }
-
-ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
-
-
-def getargspec(function: Callable[..., Any]) -> Any:
-    """Return the arguments of `function` as `inspect.getargspec` did before Python 3.11.
-
-    Raises ValueError for keyword-only arguments and annotations, which the old form cannot represent.
-    """
-    full = importlib.import_module("inspect").getfullargspec(function)
-    if full.kwonlyargs or full.annotations:
-        raise ValueError(
-            "Function has keyword-only parameters or annotations, use inspect.signature() API which can support them"
-        )
-    return ArgSpec(full.args, full.varargs, full.varkw, full.defaults)
-
-
-def register_nothing(*_: Any) -> Callable[[Any], Any]:
-    """Stand in for a function that registers something which TensorFlow 2 does not need; also as a decorator."""
-    return lambda function: function
 
 
 def offer(module: ModuleType, origin: Origin) -> None:
@@ -78,8 +59,29 @@ def offer(module: ModuleType, origin: Origin) -> None:
 
 @functools.cache
 def _stand_in(module: str, name: str, instead: str) -> Any:
-    absent = importlib.import_module("staging_tf1.legacy.contrib.absent").absent
     return absent(f"{module}.{name} was removed in TensorFlow 2. {instead}")
+
+
+class _Absent(type):
+    """A class of which any use raises `RemovedNameError`, except to subclass it and to ask for its instances."""
+
+    _message: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RemovedNameError(cls._message)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # copy, pickle and inspect look these names up on any object
+        raise RemovedNameError(cls._message)
+
+    def __repr__(cls) -> str:
+        return f"<{cls._message}>"
+
+
+def absent(message: str) -> type:
+    """Return a stand-in for a name that old code may import without using it."""
+    return _Absent("Absent", (), {"_message": message})
 
 
 def value_at(home: str) -> Any:
@@ -96,3 +98,56 @@ def _shown(home: str) -> str:
     if module.startswith("staging_tf1."):
         return f"staging_tf1's {attribute}"
     return f"{module}.{attribute}" if attribute else f"the module {module}"
+
+
+# ---- functions that need more than another name
+
+ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
+
+
+def getargspec(function: Callable[..., Any]) -> Any:
+    """Return the arguments of `function` as `inspect.getargspec` did before Python 3.11.
+
+    Raises ValueError for keyword-only arguments and annotations, which the old form cannot represent.
+    """
+    full = importlib.import_module("inspect").getfullargspec(function)
+    if full.kwonlyargs or full.annotations:
+        raise ValueError(
+            "Function has keyword-only parameters or annotations, use inspect.signature() API which can support them"
+        )
+    return ArgSpec(full.args, full.varargs, full.varkw, full.defaults)
+
+
+def register_nothing(*_: Any) -> Callable[[Any], Any]:
+    """Stand in for a function that registers something which TensorFlow 2 does not need; also as a decorator."""
+    return lambda function: function
+
+
+class _RegisteredOps(Mapping[str, Any]):
+    """The definitions of all ops, by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        definition = importlib.import_module("tensorflow.python.framework.op_def_registry").get(name)
+        if definition is None:
+            raise KeyError(name)
+        return definition
+
+    def __iter__(self) -> Iterator[str]:
+        util = importlib.import_module("tensorflow.python.framework.c_api_util")
+        return iter(util.ApiDefMap().op_names())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def get_registered_ops() -> Mapping[str, Any]:
+    """Return the definitions of all ops, by name."""
+    return _RegisteredOps()
+
+
+def run_in_graph_and_eager_modes(
+    func: Any = None, config: Any = None, use_gpu: bool = True, reset_test: bool = True, **more: Any
+) -> Any:
+    """Run a test in a graph and eagerly, as TensorFlow's test_util does, whose decorator no longer has `reset_test`."""
+    util: Any = importlib.import_module("tensorflow.python.framework.test_util")
+    return views.own(util, "run_in_graph_and_eager_modes")(func, config, use_gpu=use_gpu, **more)

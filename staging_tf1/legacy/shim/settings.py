@@ -1,14 +1,21 @@
-"""The settings of `staging-tf1 run`. Child processes read them from one environment variable."""
+"""Starts a program with the shim installed before its first line runs, and passes it the settings.
+
+Child processes read the settings from one environment variable.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import MutableMapping
+import subprocess
+import sys
+from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NoReturn
 
 ENVIRONMENT_NAME = "STAGING_TF1_LEGACY"
 CLAIMED_VERSION = "1.15.5"
+_BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
 
 
 @dataclass(frozen=True)
@@ -40,3 +47,35 @@ def from_environment() -> Settings | None:
         stall_secs=stored.get("stall_secs"),
         old_names=bool(stored["old_names"]),
     )
+
+
+def launch(program: Sequence[str], settings: Settings) -> NoReturn:
+    """Run ``python PROGRAM...`` in place of this process: a script or ``-m`` and a module, with arguments.
+
+    Python itself runs the program, so ``__main__``, ``sys.argv``, exit codes, signals and tracebacks are the usual
+    ones. Child processes (spawned workers, ``subprocess`` calls of ``sys.executable``) get the shim through the
+    environment. `runpy` in this process would break each of these.
+    """
+    environment = dict(os.environ)
+    settings.to_environment(environment)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([_BOOTSTRAP, inherited] if inherited else [_BOOTSTRAP])
+    command = [sys.executable, *_interpreter_flags(), *program]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "posix":
+        os.execve(sys.executable, command, environment)
+    # On Windows, exec does not keep the console and the exit code.
+    sys.exit(subprocess.call(command, env=environment))
+
+
+def _interpreter_flags() -> list[str]:
+    flags = [*(f"-W{option}" for option in sys.warnoptions)]
+    flags += [
+        "-" + letter * count for letter, count in (("O", sys.flags.optimize), ("b", sys.flags.bytes_warning)) if count
+    ]
+    if sys.flags.dont_write_bytecode:
+        flags.append("-B")
+    for name, value in sys._xoptions.items():
+        flags.append(f"-X{name}" if value is True else f"-X{name}={value}")
+    return flags

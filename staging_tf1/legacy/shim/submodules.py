@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.legacy.contrib import modules
+from staging_tf1.legacy.contrib.modules import Make
 from staging_tf1.legacy.shim import keras_two, scipy_names, views
+from staging_tf1.legacy.shim.old_names import absent, value_at
 from staging_tf1.legacy.shim.origin import is_lent
 from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
-Make = Callable[[ModuleType], None]
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
 # Old code imports Estimator from here. TensorFlow 1.15 already had its own package in this place.
@@ -52,8 +53,7 @@ def maker(fullname: str) -> Make | None:
         twin = twin or importlib.import_module(f"tensorflow.{below}")
         return lambda fresh: substitute(fullname, twin)
     if is_lent(fullname):
-        made: Make = importlib.import_module("staging_tf1.legacy.contrib.modules").maker(fullname)
-        return made
+        return modules.maker(fullname)
     if not is_public(fullname):
         return None
     root = sys.modules["tensorflow"]
@@ -96,9 +96,6 @@ def _gone(fullname: str) -> Gone | None:
 
 def _stand_in(fresh: ModuleType) -> None:
     """Make every name of the new module importable. One without a home raises `RemovedNameError` when it is used."""
-    from staging_tf1.legacy.contrib.absent import absent
-    from staging_tf1.legacy.shim.old_names import value_at
-
     gone = _gone(fresh.__name__) or Gone()
 
     def read(name: str) -> Any:

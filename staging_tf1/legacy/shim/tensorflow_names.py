@@ -46,7 +46,7 @@ NAMES: dict[str, dict[str, str]] = {
     "tensorflow.python.framework.graph_util_impl": _public("convert_variables_to_constants", under="graph_util."),
     "tensorflow.python.framework.common_shapes": {"call_cpp_shape_fn": "!TensorFlow infers shapes by itself."},
     "tensorflow.python.framework.op_def_registry": {
-        "get_registered_ops": "staging_tf1.legacy.shim.tensorflow_functions:get_registered_ops",
+        "get_registered_ops": "staging_tf1.legacy.shim.old_names:get_registered_ops",
     },
     "tensorflow.python.framework.ops": {
         # TensorFlow 2 needs neither: shape functions come with the kernels, and any class can be converted.
@@ -182,7 +182,7 @@ FACES: dict[str, dict[str, str]] = {
     # The module chooses the class when it is imported, before v2 behavior is switched off.
     "tensorflow.python.framework.device": {"DeviceSpec": f"{_V1}:DeviceSpec"},
     "tensorflow.python.framework.test_util": {
-        "run_in_graph_and_eager_modes": "staging_tf1.legacy.shim.tensorflow_functions:run_in_graph_and_eager_modes"
+        "run_in_graph_and_eager_modes": "staging_tf1.legacy.shim.old_names:run_in_graph_and_eager_modes"
     },
     "tensorflow.python.ops.data_flow_ops": {name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")},
     # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from staging_tf1.legacy.lint import files
+from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.rule import Finding
 
@@ -112,7 +112,7 @@ def findings(folder: Path) -> tuple[list[tuple[Key, Finding]], list[str]]:
     found: list[tuple[Key, Finding]] = []
     unreadable = []
     for source in sources():
-        result = files.check_file(str(folder / source.project / source.path), Configuration())
+        result = checker.check_file(str(folder / source.project / source.path), Configuration())
         if isinstance(result, str):
             unreadable.append(result)
         else:

@@ -7,8 +7,7 @@ import functools
 from collections.abc import Iterable
 
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.reading import Call, Scope
 
 
 def position(node: ast.AST) -> tuple[int, int]:

@@ -10,8 +10,7 @@ from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.program import Area, Program, argument
 from staging_tf1.legacy.lint.flow.sessions import Sessions
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Call, Scope, Variable
 
 # Calls of TensorFlow that keep an op, and run it later or hand it to other code.
 _KEEPING = tuple(

@@ -19,8 +19,9 @@ from staging_tf1.legacy.lint.flow.graph import (
     bit,
 )
 from staging_tf1.legacy.lint.flow.program import Area, Program
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.reading import Scope
 from staging_tf1.legacy.lint.model.values import Values
+from staging_tf1.legacy.moved_names import short
 
 _INITIALIZERS = {
     "global_variables_initializer": GLOBAL_INIT,
@@ -214,14 +215,14 @@ _METRICS = "tensorflow.metrics."
 def local_variable(values: Values, node: ast.Call, scope: Scope) -> str:
     """Return what makes a local variable in a call; "" if nothing does."""
     name = values.full_name(node.func, scope)
-    short = name.replace("tensorflow.", "tf.", 1)
+    shown = short(name)
     if name in _MATCHING or (name.startswith(_METRICS) and name.count(".") == 2):
-        return f"{short}()"
+        return f"{shown}()"
     if name in _WITH_EPOCHS:
         position = _WITH_EPOCHS[name]
         given = [one.value for one in node.keywords if one.arg == "num_epochs"] or node.args[position : position + 1]
         if given and _is_a_number(values, given[0], scope):
-            return f"{short}(num_epochs=)"
+            return f"{shown}(num_epochs=)"
     return ""
 
 

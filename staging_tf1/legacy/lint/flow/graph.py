@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from staging_tf1.legacy.lint.flow.program import Area
-from staging_tf1.legacy.lint.model.scopes import Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Scope, Variable
 
 # Bits of a mask. Those of area number N begin at `_FIRST + _EACH * N`.
 UNKNOWN, GLOBAL_INIT, LOCAL_INIT, QUEUE_PUT, RUNNER, LOCAL_VARIABLE = (1 << place for place in range(6))

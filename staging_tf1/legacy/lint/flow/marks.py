@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from staging_tf1.legacy.lint.flow.expressions import ExpressionReader
 from staging_tf1.legacy.lint.flow.graph import UNKNOWN, Alternative, Cell, Reads, Result, Solver
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Binding, Context, Returned, Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Binding, Call, Context, Returned, Scope, Variable
 
 
 class Marks:

@@ -7,8 +7,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.model.reading import Call, Reading
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.reading import Call, Reading, Scope
 from staging_tf1.legacy.lint.model.values import Values
 
 AREAS = frozenset({"StagingArea", "MapStagingArea"})

@@ -11,8 +11,7 @@ from staging_tf1.legacy.lint.flow.calls import position
 from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT
 from staging_tf1.legacy.lint.flow.marks import Marks
 from staging_tf1.legacy.lint.flow.program import Program, argument
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Call, Scope, Variable
 
 PLAIN_SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession")
 _OPENING = re.compile(r"(^|\.)\w*(Session|_session|managed_session|PrepareSession|prepare_or_wait_for_session)$")

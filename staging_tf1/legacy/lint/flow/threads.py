@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.program import Program, argument
 from staging_tf1.legacy.lint.flow.sessions import Run, Sessions
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.reading import Call, Scope
 
 
 @dataclass(eq=False, slots=True)

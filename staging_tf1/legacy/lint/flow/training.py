@@ -9,8 +9,7 @@ import re
 from staging_tf1.legacy.lint.flow.calls import CallGraph
 from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.flow.sessions import Sessions
-from staging_tf1.legacy.lint.model.reading import Call, Loop
-from staging_tf1.legacy.lint.model.scopes import Context, Scope
+from staging_tf1.legacy.lint.model.reading import Call, Context, Loop, Scope
 
 _NEW_GRAPH = frozenset({"tensorflow.Graph", "tensorflow.reset_default_graph", "tensorflow.python.framework.ops.Graph"})
 # Tests that make a statement of a loop happen in one iteration only.

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from staging_tf1.legacy.lint.model.reading import Call, Loop, Reading, Use, Write
-from staging_tf1.legacy.lint.model.scopes import Binding, Context, Returned, Scope
+from staging_tf1.legacy.lint.model.reading import Binding, Call, Context, Loop, Reading, Returned, Scope, Use, Write
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 # Nodes without a call or dotted name below them.

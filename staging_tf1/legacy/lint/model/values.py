@@ -6,11 +6,9 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from staging_tf1.legacy.lint.model.reading import Call, Reading
-from staging_tf1.legacy.lint.model.scopes import Binding, Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Binding, Call, Reading, Scope, Variable
+from staging_tf1.legacy.moved_names import plain
 
-# Other names of the same module: migrated code is checked like original code.
-_SAME = (("tensorflow.compat.v1", "tensorflow"), ("tensorflow_core", "tensorflow"))
 # Calls whose result holds what they are given.
 _HOLDING = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "sorted", "iter", "next", "dict", "set"})
 _TAKING_OUT = frozenset({"values", "items", "pop", "popleft", "copy"})
@@ -63,7 +61,7 @@ class Values:
     def _full_name(self, node: ast.expr, scope: Scope) -> str:
         if isinstance(node, ast.Attribute):
             head = self.full_name(node.value, scope)
-            return _plain(f"{head}.{node.attr}") if head else ""
+            return plain(f"{head}.{node.attr}") if head else ""
         if not isinstance(node, ast.Name):
             return ""
         variable = scope.find(node.id)
@@ -71,7 +69,7 @@ class Values:
             return node.id
         imported = [one.imported for one in variable.bindings if one.kind == "import"]
         if imported and all(one.kind == "import" or _is_none(one.value) for one in variable.bindings):
-            return _plain(imported[0])
+            return plain(imported[0])
         if len(variable.bindings) == 1:
             only = variable.bindings[0]
             if only.kind == "value" and isinstance(only.value, (ast.Name, ast.Attribute)):
@@ -261,13 +259,6 @@ class Values:
         self._callees.clear()
         self._origins.clear()
         self._names.clear()
-
-
-def _plain(full: str) -> str:
-    for other, plain in _SAME:
-        if full == other or full.startswith(other + "."):
-            return plain + full[len(other) :]
-    return full
 
 
 def _is_none(node: ast.expr | None) -> bool:

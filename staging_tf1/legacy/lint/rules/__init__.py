@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from staging_tf1.legacy.lint.rule import Rule
-from staging_tf1.legacy.lint.rules import arrays, building, data, flow, initializers, names, placement, threads
+from staging_tf1.legacy.lint.rules import building, data, flow, names, placement, start
 
-_MODULES = (building, flow, threads, data, placement, names, initializers, arrays)
+_MODULES = (building, flow, start, data, placement, names)
 RULES: dict[str, Rule] = {rule.code: rule for module in _MODULES for rule in module.RULES}

@@ -6,8 +6,7 @@ import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reading import Call, Loop
-from staging_tf1.legacy.lint.model.scopes import Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Call, Loop, Scope, Variable
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")

@@ -8,8 +8,7 @@ from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.graph import QUEUE_PUT, bit, numbers
 from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import Run
-from staging_tf1.legacy.lint.model.reading import Write
-from staging_tf1.legacy.lint.model.scopes import Context, Scope, Variable
+from staging_tf1.legacy.lint.model.reading import Context, Scope, Variable, Write
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 # Position of the dtype argument in calls whose result has that dtype; None if it is keyword-only.

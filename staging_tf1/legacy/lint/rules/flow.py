@@ -10,8 +10,7 @@ from staging_tf1.legacy.lint.flow.calls import before
 from staging_tf1.legacy.lint.flow.graph import bit
 from staging_tf1.legacy.lint.flow.program import Area
 from staging_tf1.legacy.lint.flow.sessions import Run
-from staging_tf1.legacy.lint.model.reading import Loop
-from staging_tf1.legacy.lint.model.scopes import Context
+from staging_tf1.legacy.lint.model.reading import Context, Loop
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 _END_OF_DATA = "OutOfRangeError"

@@ -1,4 +1,4 @@
-"""Names that TensorFlow 2 does not have."""
+"""Names that TensorFlow 2 and numpy 2 do not have."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ import ast
 from collections.abc import Iterator
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.model.reading import Use
-from staging_tf1.legacy.lint.model.scopes import Context
+from staging_tf1.legacy.lint.model.reading import Call, Context, Scope, Use
 from staging_tf1.legacy.lint.rule import Found, Rule
-from staging_tf1.legacy.lint.rules.promises import what_is_missing
-from staging_tf1.legacy.shim import gone_names
+from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
 
 _NEVER_WAS = "tensorflow.staging"
-_CONTRIB = "tensorflow.contrib"
 _PRIVATE = "tensorflow.python"
 # Names of compat.v1 that are made of Keras 2.
 _KERAS_TWO = ("tensorflow.layers", "tensorflow.nn.rnn_cell")
 _KERAS_SETTING = "TF_USE_LEGACY_KERAS"
 # A module that sets it.
 _KERAS_MODULE = "staging_tf1.contrib.keras_two"
+# Functions of numpy whose result is an array, or a scalar with the same methods.
+_MAKING = frozenset(
+    f"numpy.{name}"
+    for name in """array asarray ascontiguousarray zeros ones empty full arange linspace zeros_like ones_like empty_like
+    full_like concatenate stack vstack hstack dstack reshape transpose squeeze expand_dims frombuffer fromstring
+    fromfile loadtxt genfromtxt ndarray float32 float64 int32 int64 uint8 random.rand random.randn random.randint
+    random.uniform random.normal random.random random.permutation tile repeat where clip packbits pad rot90 flip
+    flipud fliplr""".split()
+)
+# Methods of arrays that return arrays, and that strings, bytes and images of other libraries do not have.
+_ONLY_ARRAYS = frozenset({"astype", "reshape", "ravel", "flatten", "transpose", "squeeze"})
 
 
 def tutorial_api(analysis: Analysis) -> Found:
@@ -27,27 +35,27 @@ def tutorial_api(analysis: Analysis) -> Found:
     for node, full in _one_per_line(analysis, _NEVER_WAS):
         yield (
             node,
-            f"{_short(full)}: TensorFlow never had tf.staging; use staging_tf1.StagingArea(dtypes, shapes), with "
+            f"{short(full)}: TensorFlow never had tf.staging; use staging_tf1.StagingArea(dtypes, shapes), with "
             "put() and get() instead of stage() and unstage()",
         )
 
 
 def contrib(analysis: Analysis) -> Found:
     """STG117."""
-    for node, full in _one_per_line(analysis, _CONTRIB):
+    for node, full in _one_per_line(analysis, CONTRIB):
         missing = what_is_missing(full)
         if missing is not None:
-            yield node, f"{_short(full)}: {missing}"
+            yield node, f"{short(full)}: {missing}"
 
 
 def private_names(analysis: Analysis) -> Found:
     """STG120."""
     for node, full in _one_per_line(analysis, _PRIVATE, written_out=False):
-        instead = gone_names.instead_of(full)
+        instead = instead_of(full)
         # The import of a module that is gone stands for all uses of its names.
-        repeated = isinstance(node, ast.Attribute) and gone_names.instead_of(full.rpartition(".")[0]) is not None
+        repeated = isinstance(node, ast.Attribute) and instead_of(full.rpartition(".")[0]) is not None
         if instead is not None and not repeated:
-            restored = " staging-tf1 run restores it for the program as it is." if gone_names.is_restored(full) else ""
+            restored = " staging-tf1 run restores it for the program as it is." if is_restored(full) else ""
             yield node, f"{full} was removed from TensorFlow 2. {instead}{restored}"
 
 
@@ -70,9 +78,21 @@ def keras_two(analysis: Analysis) -> Found:
     more = f" (and {len(uses) - 1} more in this file)" if len(uses) > 1 else ""
     yield (
         node,
-        f"{_short(full)}{more} needs Keras 2: install tf_keras, and set {_KERAS_SETTING}=1 in the environment before "
+        f"{short(full)}{more} needs Keras 2: install tf_keras, and set {_KERAS_SETTING}=1 in the environment before "
         "TensorFlow is imported",
     )
+
+
+def tostring(analysis: Analysis) -> Found:
+    """STG119."""
+    for call in analysis.program.calls:
+        if call.method != "tostring" or call.receiver is None or analysis.program.name(call):
+            continue
+        if _is_array(analysis, call.receiver, call.scope):
+            yield (
+                call.node,
+                "tostring() of numpy arrays was removed in numpy 2.3: write tobytes(), which returns the same bytes",
+            )
 
 
 def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True) -> Iterator[tuple[ast.AST, str]]:
@@ -120,8 +140,19 @@ def _is_guarded(context: Context, *errors: str) -> bool:
     return False
 
 
-def _short(full: str) -> str:
-    return full.replace("tensorflow.", "tf.", 1)
+def _is_array(analysis: Analysis, node: ast.expr, scope: Scope) -> bool:
+    """Whether a value is an array, wherever it may come from."""
+    origins = analysis.values.origins(node, scope)
+    return bool(origins) and all(_makes_an_array(analysis, one) for one in origins)
+
+
+def _makes_an_array(analysis: Analysis, origin: object) -> bool:
+    if not isinstance(origin, Call):
+        return False
+    name = analysis.program.name(origin)
+    if name:
+        return name in _MAKING
+    return origin.method in _ONLY_ARRAYS and not analysis.values.callees(origin.node, origin.scope)
 
 
 RULES = (
@@ -129,4 +160,5 @@ RULES = (
     Rule("STG117", "contrib", contrib),
     Rule("STG120", "private-names", private_names),
     Rule("STG121", "keras-two", keras_two),
+    Rule("STG119", "tostring", tostring),
 )

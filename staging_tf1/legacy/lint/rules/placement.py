@@ -7,8 +7,7 @@ import ast
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.graph import bit, numbers
 from staging_tf1.legacy.lint.flow.program import Program
-from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.model.scopes import Scope
+from staging_tf1.legacy.lint.model.reading import Call, Scope
 from staging_tf1.legacy.lint.rule import Found, Rule
 
 

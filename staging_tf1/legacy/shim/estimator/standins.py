@@ -53,7 +53,7 @@ def without_deprecations(estimator_export: ModuleType) -> None:
     estimator_export.__dict__["deprecation"] = SimpleNamespace(deprecated=unchanged)
 
 
-def without_renamed_names() -> None:
+def without_renamed_names(package: ModuleType) -> None:
     """Stop the API modules of the package from logging that their names are now in `tf.compat.v1`."""
     log_no_renamed_names = importlib.import_module("staging_tf1._tf").log_no_renamed_names
     for name in [each for each in sys.modules if each.startswith("tensorflow_estimator.")]:

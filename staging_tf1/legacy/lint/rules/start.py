@@ -1,4 +1,4 @@
-"""Feed threads: unbounded ones, those started too early or never, and those that nothing stops."""
+"""The start of a program: feed threads, queue runners and initializers that are missing, too early or without end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.calls import certainly_before
-from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS
-from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT, RUNNER, bit
+from staging_tf1.legacy.lint.flow.expressions import RUNNER_MAKERS, local_variable
+from staging_tf1.legacy.lint.flow.graph import GLOBAL_INIT, LOCAL_INIT, LOCAL_VARIABLE, RUNNER, bit
 from staging_tf1.legacy.lint.flow.program import Area, argument
-from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, starts_queue_runners
+from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, Run, initializes_local_variables, starts_queue_runners
 from staging_tf1.legacy.lint.flow.threads import is_endless
 from staging_tf1.legacy.lint.model.reading import Call
 from staging_tf1.legacy.lint.rule import Found, Rule
@@ -55,11 +55,7 @@ def never_started(analysis: Analysis) -> Found:
     if not makers or starts_queue_runners(analysis.program, analysis.sessions):
         return
     for run in analysis.sessions.runs:
-        receiver = run.call.receiver
-        if not run.must & RUNNER or receiver is None:
-            continue
-        opened = analysis.sessions.openings(receiver, run.call.scope)
-        if opened and all(analysis.program.name(one) in PLAIN_SESSIONS for one in opened):
+        if run.must & RUNNER and _is_plain(analysis, run):
             yield (
                 makers[0].node,
                 "this input needs queue runners, and nothing starts them: the first step blocks forever; call "
@@ -81,6 +77,26 @@ def no_coordinator(analysis: Analysis) -> Found:
                 f"nothing stops the thread {thread.name}(), and its exceptions are lost: use a tf.train.Coordinator "
                 "or staging_tf1.CustomRunner",
             )
+
+
+def no_local_initializer(analysis: Analysis) -> Found:
+    """STG118."""
+    program = analysis.program
+    makers = [(call, what) for call in program.calls if (what := local_variable(program.values, call.node, call.scope))]
+    if not makers or initializes_local_variables(program, analysis.sessions):
+        return
+    using = [run for run in analysis.sessions.runs if run.must & LOCAL_VARIABLE]
+    for init in analysis.sessions.runs:
+        if not init.must & GLOBAL_INIT or init.fetches is None or not _is_plain(analysis, init):
+            continue
+        if any(analysis.sessions.same_session(run.call, init.call) for run in using):
+            call, what = makers[0]
+            yield (
+                init.call.node,
+                f"{what} at line {call.line} makes a local variable, and only global variables are initialized: run "
+                "tf.local_variables_initializer(), too",
+            )
+            return
 
 
 def _is_bounded(area: Area) -> bool:
@@ -109,9 +125,17 @@ def _is_handed_a_coordinator(thread: Call) -> bool:
     return any("coord" in ast.unparse(keyword.value).lower() for keyword in thread.node.keywords)
 
 
+def _is_plain(analysis: Analysis, run: Run) -> bool:
+    """Whether the session of a run is known to initialize and start nothing by itself."""
+    receiver = run.call.receiver
+    opened = [] if receiver is None else analysis.sessions.openings(receiver, run.call.scope)
+    return bool(opened) and all(analysis.program.name(one) in PLAIN_SESSIONS for one in opened)
+
+
 RULES = (
     Rule("STG106", "unbounded", unbounded),
     Rule("STG110", "started-too-early", started_too_early),
     Rule("STG111", "never-started", never_started),
     Rule("STG112", "no-coordinator", no_coordinator),
+    Rule("STG118", "no-local-initializer", no_local_initializer),
 )

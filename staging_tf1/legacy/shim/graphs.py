@@ -1,8 +1,9 @@
-"""Gives random ops without a seed of their own the seed that they had in TF1, if the graph has one.
+"""Lets TensorFlow make the graphs that TF1 made: their seeds, their number of ops, and static shapes.
 
-TF1 used the number of ops that the graph had. TensorFlow 2 counts the random ops instead, so after
-``tf.set_random_seed(1)`` it draws other numbers than TF1. Several functions also make fewer ops than in TF1. The most
-usual of them make the same ops again, so that random ops behind them have the same seed.
+A random op without a seed of its own gets one from the graph's. TF1 used the number of ops that the graph had.
+TensorFlow 2 counts the random ops instead, so after ``tf.set_random_seed(1)`` it draws other numbers than TF1. Several
+functions also make fewer or more ops than in TF1. The most usual of them make the same ops again, so that random ops
+behind them have the same seed.
 """
 
 from __future__ import annotations
@@ -26,13 +27,12 @@ class _NumbersOfOps(dict[Any, int]):
         pass  # the next seed depends on the graph only
 
 
-def attach(module: ModuleType) -> None:
-    """Change the loaded ``tensorflow.python.framework.random_seed`` for all graphs of this process."""
+def _change_seeds(module: ModuleType) -> None:
     module.__dict__["_graph_to_seed_dict"] = _NumbersOfOps()
 
 
-def attach_uniform(module: ModuleType) -> None:
-    """Let `random_uniform` scale numbers between 0 and 1, too. Change ``tensorflow.python.ops.random_ops``."""
+def _change_uniform(module: ModuleType) -> None:
+    """Let `random_uniform` scale numbers between 0 and 1, too."""
     to_dtype = module.__dict__["dtypes"].as_dtype
 
     def as_before(genuine: Any, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", *more: Any,
@@ -46,8 +46,8 @@ def attach_uniform(module: ModuleType) -> None:
     _wrap(module, "random_uniform", as_before)
 
 
-def attach_dropout(module: ModuleType) -> None:
-    """Let dropout multiply with a mask, in graphs. Change ``tensorflow.python.ops.nn_ops``."""
+def _change_dropout(module: ModuleType) -> None:
+    """Let dropout multiply with a mask, in graphs."""
     inside = module.__dict__
 
     def as_before(genuine: Any, x: Any, rate: Any, noise_shape: Any, uniform_sampler: Any, dummy_rng_step: Any,
@@ -72,8 +72,8 @@ def attach_dropout(module: ModuleType) -> None:
     _wrap(module, "_dropout", as_before)
 
 
-def attach_split(module: ModuleType) -> None:
-    """Let `tf.split` make the constant of the number of pieces. Change ``tensorflow.python.ops.gen_array_ops``.
+def _change_split(module: ModuleType) -> None:
+    """Let `tf.split` make the constant of the number of pieces.
 
     `tf.split` itself is registered for dispatch, by its identity.
     """
@@ -87,11 +87,11 @@ def attach_split(module: ModuleType) -> None:
     _wrap(module, "split", as_before)
 
 
-def attach_convolution(module: ModuleType) -> None:
-    """Let convolutional layers make the constant of their dilation. Change ``base_conv`` of Keras 2, not of Keras 3."""
+def _change_convolution(module: ModuleType) -> None:
+    """Let convolutional layers make the constant of their dilation."""
     tf = module.__dict__.get("tf")
     if tf is None:
-        return
+        return  # Keras 3
 
     def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
         made = genuine(self, *arguments, **how)
@@ -102,11 +102,11 @@ def attach_convolution(module: ModuleType) -> None:
     _wrap(module.__dict__["Conv"], "convolution_op", as_before)
 
 
-def attach_normalization(module: ModuleType) -> None:
-    """Let fused batch normalization make its constants. Change ``batch_normalization`` of Keras 2, not of Keras 3."""
+def _change_normalization(module: ModuleType) -> None:
+    """Let fused batch normalization make its constants."""
     tf = module.__dict__.get("tf")
     if tf is None:
-        return
+        return  # Keras 3
 
     def as_before(genuine: Any, self: Any, *arguments: Any, training: Any, **how: Any) -> Any:
         made = genuine(self, *arguments, training=training, **how)
@@ -119,6 +119,45 @@ def attach_normalization(module: ModuleType) -> None:
     _wrap(module.__dict__["BatchNormalizationBase"], "_fused_batch_norm", as_before)
 
 
+def _change_transposed_convolution(module: ModuleType) -> None:
+    """Give the result of `conv2d_transpose` the shape that the program names, if it is constant.
+
+    TensorFlow 2 takes its batch size from the input instead, so a program with a placeholder of any batch size, and a
+    constant one in `output_shape`, gets an unknown size.
+    """
+
+    def as_before(genuine: Any, *arguments: Any, **how: Any) -> Any:
+        result = genuine(*arguments, **how)
+        op = getattr(result, "op", None)  # None outside graphs
+        if op is not None and op.type == "Conv2DBackpropInput":
+            result.set_shape(module.__dict__["tensor_util"].constant_value_as_shape(op.inputs[0]))
+        return result
+
+    _wrap(module, "conv2d_transpose", as_before)
+
+
+def _change_regularization(module: ModuleType) -> None:
+    """Compute the regularization loss of a variable once, when `tf.get_variable` makes it.
+
+    TensorFlow 2 calls the regularizer twice, and again for each use of the loss, which is not a tensor.
+    """
+    ops = module.__dict__["ops"]
+
+    def as_before(genuine: Any, self: Any, name: str, *arguments: Any, regularizer: Any = None, **how: Any) -> Any:
+        if regularizer is None or ops.executing_eagerly_outside_functions():
+            return genuine(self, name, *arguments, regularizer=regularizer, **how)
+        is_new = name not in self._vars
+        variable = genuine(self, name, *arguments, **how)
+        if is_new:
+            with ops.colocate_with(variable), ops.name_scope(f"{name}/Regularizer/"), ops.init_scope():
+                loss = regularizer(variable)
+            if loss is not None:
+                ops.add_to_collection(ops.GraphKeys.REGULARIZATION_LOSSES, loss)
+        return variable
+
+    _wrap(module.__dict__["_VariableStore"], "_get_single_variable", as_before)
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -127,3 +166,23 @@ def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
         return as_before(genuine, *arguments, **how)
 
     setattr(owner, name, wrapped)
+
+
+def _change_nn(module: ModuleType) -> None:
+    _change_transposed_convolution(module)
+    _change_dropout(module)
+
+
+_OF_KERAS_TWO = {
+    "src.layers.convolutional.base_conv": _change_convolution,
+    "src.layers.normalization.batch_normalization": _change_normalization,
+}
+# The functions that change loaded modules, for all graphs of this process, by the full name of the module.
+CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow.python.framework.random_seed": _change_seeds,
+    "tensorflow.python.ops.gen_array_ops": _change_split,
+    "tensorflow.python.ops.nn_ops": _change_nn,
+    "tensorflow.python.ops.random_ops": _change_uniform,
+    "tensorflow.python.ops.variable_scope": _change_regularization,
+    **{f"{keras}.{module}": change for module, change in _OF_KERAS_TWO.items() for keras in ("tf_keras", "keras")},
+}

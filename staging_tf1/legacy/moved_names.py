@@ -1,14 +1,22 @@
-"""The new name of each name that moves, as dotted names, determined without importing TensorFlow."""
+"""What became of the names of TensorFlow 1 and of numpy, for tools that import neither.
+
+All are dotted names. "tensorflow." stands for the name of compat.v1 in a file.
+"""
 
 from __future__ import annotations
 
 from staging_tf1.legacy.contrib import homes
-from staging_tf1.legacy.contrib.names import LOST
-from staging_tf1.legacy.shim import numpy_names
+from staging_tf1.legacy.contrib.homes import LOST, OURS, PARTS
+from staging_tf1.legacy.shim import numpy_names, old_names
+from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
 CONTRIB = "tensorflow.contrib"
+# What stands below the public API.
+_PRIVATE = "tensorflow.python."
 _MNIST = "tensorflow.examples.tutorials.mnist.input_data"
 _SERVED = "staging_tf1.contrib"
+# Other names of the same module: migrated code is read like original code.
+_SAME = (("tensorflow.compat.v1", "tensorflow"), ("tensorflow_core", "tensorflow"))
 _NUMPY_HOMES = ("builtins.", "numpy.")
 _AREAS = ("StagingArea", "MapStagingArea")
 # What to write for names of numpy that have no exact equivalent.
@@ -48,10 +56,10 @@ def _moves() -> dict[str, str]:
     moves |= {f"tensorflow.python.ops.data_flow_ops.{name}": f"staging_tf1.{name}" for name in _AREAS}
     moves |= {
         f"{CONTRIB}.staging": "staging_tf1",
-        **{f"{CONTRIB}.{part}": f"{_SERVED}.{part}" for part in homes.PARTS if part not in {*homes.OURS, *LOST}},
+        **{f"{CONTRIB}.{part}": f"{_SERVED}.{part}" for part in PARTS if part not in {*OURS, *LOST}},
         **{
             f"{CONTRIB}.{part}.{name}": f"{_SERVED}.{part}.{name}"
-            for part, ours in homes.OURS.items()
+            for part, ours in OURS.items()
             for name in ours.names.split()
             if part != "staging"
         },
@@ -62,8 +70,29 @@ def _moves() -> dict[str, str]:
     return {name: home for name, home in moves.items() if home}
 
 
-# Full old name -> full new name; "tensorflow." stands for the name of compat.v1 in the file.
+# Full old name -> full new name.
 MOVES = _moves()
+
+
+def plain(full: str) -> str:
+    """Return a name as TensorFlow 1 has it.
+
+    >>> plain("tensorflow.compat.v1.train.Saver")
+    'tensorflow.train.Saver'
+    """
+    for other, name in _SAME:
+        if full == other or full.startswith(other + "."):
+            return name + full[len(other) :]
+    return full
+
+
+def short(full: str) -> str:
+    """Return a name as messages show it.
+
+    >>> short("tensorflow.train.Saver")
+    'tf.train.Saver'
+    """
+    return full.replace("tensorflow.", "tf.", 1)
 
 
 def moved(full: str) -> str | None:
@@ -88,9 +117,9 @@ def advice(full: str) -> str | None:
         return "import the part of tf.contrib that is used, such as staging_tf1.contrib.layers"
     if full.startswith(CONTRIB + "."):
         part = full.split(".")[2]
-        if part not in homes.PARTS:
+        if part not in PARTS:
             return f"TensorFlow 1.15 had no tf.contrib.{part}"
-        instead = homes.OURS[part].instead if part in homes.OURS else lost(full)
+        instead = OURS[part].instead if part in OURS else lost(full)
         return f"use {instead}" if instead else "it has no replacement; rewrite the code that uses it"
     if full == "tensorflow.estimator" or full.startswith("tensorflow.estimator."):
         return (
@@ -104,3 +133,74 @@ def advice(full: str) -> str | None:
     if full == "inspect.getargspec":
         return "use inspect.getfullargspec, whose result has more fields, or inspect.signature"
     return None
+
+
+def what_is_missing(full: str) -> str | None:
+    """Return what to do about a name of `tf.contrib` that `run` does not bring back; None if it does."""
+    if full == CONTRIB:
+        return None
+    part, *below = full.removeprefix(CONTRIB + ".").split(".")
+    if part.startswith("__"):
+        return None
+    if part not in PARTS:
+        return f"TensorFlow 1.15 had no tf.contrib.{part}; check the spelling"
+    instead = lost(full)
+    if instead is not None:
+        return f"its ops were in a binary of TensorFlow 1; {_use(instead)}"
+    ours = OURS.get(part)
+    if ours is None or not below or below[0] in ("python", *ours.names.split()) or below[0].startswith("__"):
+        return None
+    return f"staging-tf1 does not bring it back; {_use(ours.instead)}"
+
+
+def _use(instead: str) -> str:
+    return f"use {instead}" if instead else "rewrite the code that uses it"
+
+
+def instead_of(full: str) -> str | None:
+    """Return what to use instead of a removed name of ``tensorflow.python``, as a sentence; None if it is not gone.
+
+    >>> instead_of("tensorflow.python.ops.array_ops.stack")
+    'Use tf.stack.'
+    >>> instead_of("tensorflow.python.ops.array_ops.concat") is None
+    True
+    """
+    if not full.startswith(_PRIVATE):
+        return None
+    module, _, name = full.rpartition(".")
+    home = old_names.MODULES.get(module, {}).get(name)
+    if home is not None and home.startswith("!"):
+        return home[1:]
+    if home is not None:
+        return f"Use {_shown(home)}."
+    while module.startswith(_PRIVATE):
+        if module in MODULES:
+            return _of_module(MODULES[module])
+        module = module.rpartition(".")[0]
+    return _of_module(MODULES[full]) if full in MODULES else None
+
+
+def is_restored(full: str) -> bool:
+    """Return whether programs under `staging-tf1 run` find a removed name, and can use it.
+
+    >>> is_restored("tensorflow.python.ops.array_ops.stack")
+    True
+    >>> is_restored("tensorflow.python.eager.profiler.start")
+    False
+    """
+    module, _, name = full.rpartition(".")
+    home = old_names.MODULES.get(module, {}).get(name)
+    if home is not None:
+        return not home.startswith("!")
+    gone = MODULES.get(full) or MODULES.get(module)
+    return gone is not None and bool(gone.homes)
+
+
+def _of_module(gone: Gone) -> str:
+    if not gone.homes:
+        return gone.advice
+    return f"Look for it in {' and '.join(map(_shown, gone.homes))}. {gone.advice}"
+
+
+def _shown(home: str) -> str:
+    return home.replace(":", ".").replace("tensorflow.compat.v1", "tf", 1)
