@@ -174,7 +174,7 @@ def advice(outcomes: Mapping[str, Outcome], systems: list[SystemName]) -> list[s
     measured = [system for system in systems if str(system) in outcomes and outcomes[str(system)].wall_ms]
     if not measured:
         return []
-    fastest = min(measured, key=lambda each: statistics.median(outcomes[str(each)].wall_ms))
+    fastest = min(measured, key=lambda system: statistics.median(outcomes[str(system)].wall_ms))
     best = next(system for system in measured if _over(outcomes, system, fastest)[0] <= _AS_FAST)
     first = measured[0]
     said = f"best for this step: {best}"

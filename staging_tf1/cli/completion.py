@@ -51,9 +51,9 @@ def main(argv: list[str]) -> int:
 
 def _whole_parser(file: Mapping[str, Any], folder: Mapping[str, Any]) -> argparse.ArgumentParser:
     """Return one parser of all commands. `file` and `folder` are how shtab marks such an argument."""
-    made = OneLineParser(prog="staging-tf1")
-    made.add_argument("--version", action="store_true", help="print the version")
-    commands = made.add_subparsers(dest="command")
+    whole = OneLineParser(prog="staging-tf1")
+    whole.add_argument("--version", action="store_true", help="print the version")
+    commands = whole.add_subparsers(dest="command")
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary)
         command = importlib.import_module(f"staging_tf1.cli.{name}").parser()
@@ -61,7 +61,7 @@ def _whole_parser(file: Mapping[str, Any], folder: Mapping[str, Any]) -> argpars
             command.add_argument("program", nargs="*", metavar="FILE", help="the program and its arguments")
         commands.choices[name] = command  # the parser of the command itself, with the commands below it
         _mark_paths(command, file, folder)
-    return made
+    return whole
 
 
 def _mark_paths(command: argparse.ArgumentParser, file: Mapping[str, Any], folder: Mapping[str, Any]) -> None:

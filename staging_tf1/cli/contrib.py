@@ -57,7 +57,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    if store.found() is None:
+    if store.fetched() is None:
         return _nothing()
     print(_summary())
     return 0

@@ -40,7 +40,7 @@ class Notebook:
     def place(self, text: str, line: int) -> tuple[int, int]:
         """Return the cell of a line, and its line in the cell."""
         before = text.split("\n")[: line - 1]
-        starts = [number for number, each in enumerate(before, start=1) if _is_boundary(each)]
+        starts = [number for number, earlier in enumerate(before, start=1) if _is_boundary(earlier)]
         return self.numbers[len(starts)], line - (starts[-1] if starts else 0)
 
     def cells(self, text: str) -> dict[int, str]:
@@ -60,8 +60,8 @@ class Notebook:
 
     def keeps_cells(self, text: str) -> bool:
         """Whether each boundary between cells is still there, outside any block."""
-        found = [line for line in text.split("\n") if line.strip() == _NEXT_CELL]
-        return len(found) == len(self.numbers) - 1 and all(map(_is_boundary, found))
+        boundaries = [line for line in text.split("\n") if line.strip() == _NEXT_CELL]
+        return len(boundaries) == len(self.numbers) - 1 and all(map(_is_boundary, boundaries))
 
     def magics(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield each line of IPython, with its number in the text."""
@@ -133,20 +133,20 @@ def _is_boundary(line: str) -> bool:
 
 def _without_ipython(lines: Sequence[str], originals: list[str]) -> list[str]:
     """Return the lines of a cell with a name for what only IPython understands, which `originals` gets."""
-    made: list[str] = []
+    python: list[str] = []
     continues = False
     for line in lines:
         match = None if continues else _OF_IPYTHON.fullmatch(line)
         if continues:
-            made.append(f"#{_stand_in(line, originals)}")
-        elif match is not None and not _is_open(made):
+            python.append(f"#{_stand_in(line, originals)}")
+        elif match is not None and not _is_open(python):
             words = match["words"] or match["help"]
-            made.append(f"{match['before'] or match['indent'] or ''}{_stand_in(words, originals)}")
+            python.append(f"{match['before'] or match['indent'] or ''}{_stand_in(words, originals)}")
         else:
-            made.append(line)
+            python.append(line)
             continue
         continues = line.endswith("\\")
-    return made
+    return python
 
 
 def _stand_in(words: str, originals: list[str]) -> str:

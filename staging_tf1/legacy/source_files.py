@@ -61,12 +61,12 @@ def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | Un
     seen: set[str] = set()
     left_out = frozenset(exclude)
     for path in paths:
-        for found in _below(path, left_out):
-            if isinstance(found, UnreadableError):
-                yield found
-            elif (real := os.path.realpath(found)) not in seen:
+        for entry in _below(path, left_out):
+            if isinstance(entry, UnreadableError):
+                yield entry
+            elif (real := os.path.realpath(entry)) not in seen:
                 seen.add(real)
-                yield found
+                yield entry
 
 
 def read(path: str) -> SourceFile:
@@ -198,9 +198,9 @@ def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableErro
         yield path if path.endswith(_FILES) else UnreadableError(f"{path}: is not a Python file (.py, .ipynb)")
         return
     any_found = False
-    for found in _walk(path, left_out, frozenset()):
+    for entry in _walk(path, left_out, frozenset()):
         any_found = True
-        yield found
+        yield entry
     if not any_found:
         yield UnreadableError(f"{path}: contains no Python files")
 

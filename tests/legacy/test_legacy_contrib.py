@@ -173,7 +173,7 @@ def test_the_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Monke
     assert store.fetch(str(wheel)) and not store.fetch("no file: it is there")
     assert store.contents() == (1, 6)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["contrib-1.15.5"]
-    assert store.remove() and not store.remove() and store.found() is None
+    assert store.remove() and not store.remove() and store.fetched() is None
     wheel.write_bytes(wheel.read_bytes()[:-30])
     with pytest.raises(zipfile.BadZipFile):
         store.fetch(str(wheel))

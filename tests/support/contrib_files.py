@@ -20,7 +20,7 @@ def fetched(shared_folder: Path) -> str:
 
     The processes of pytest-xdist share one attempt and its outcome.
     """
-    if store.found() is not None:
+    if store.fetched() is not None:
         return ""
     os.environ[store.ENVIRONMENT_NAME] = str(shared_folder / "contrib")
     with (shared_folder / "contrib.outcome").open("a+", encoding="utf-8") as file:

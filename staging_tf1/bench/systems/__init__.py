@@ -134,15 +134,15 @@ def parse_system(text: str) -> SystemName:
     ('staged:4', 'feed_dict@no_spinning')
     """
     text, *pools = text.strip().split("@")
-    found = re.fullmatch(r"(\w+)(?::(\d+))?", text)
-    if found is None or found[1] not in SYSTEMS:
+    match = re.fullmatch(r"(\w+)(?::(\d+))?", text)
+    if match is None or match[1] not in SYSTEMS:
         raise BenchError(f"Unknown system {text!r}, expected one of {', '.join(SYSTEMS)}.")
-    threads = int(found[2] or 1)
-    if found[2] and not SYSTEMS[found[1]].threaded:
-        raise BenchError(f"System {found[1]!r} takes no number of threads, got {text!r}. Remove ':{found[2]}'.")
+    threads = int(match[2] or 1)
+    if match[2] and not SYSTEMS[match[1]].threaded:
+        raise BenchError(f"System {match[1]!r} takes no number of threads, got {text!r}. Remove ':{match[2]}'.")
     if not 1 <= threads <= 256:
-        raise BenchError(f"System {found[1]!r} got {threads} threads, expected 1 to 256.")
-    return SystemName(found[1], threads, tuple(map(_parse_pool, pools)))
+        raise BenchError(f"System {match[1]!r} got {threads} threads, expected 1 to 256.")
+    return SystemName(match[1], threads, tuple(map(_parse_pool, pools)))
 
 
 def default_systems(threads: Iterable[int]) -> list[SystemName]:

@@ -68,5 +68,5 @@ def for_processes(case: Case) -> None:
     """Raise NotApplicable if a batch takes too little work for the processes of others."""
     facts: Any = FACTS.get(case.workload.name)
     if facts is None or not facts.for_processes:
-        suited = ", ".join(name for name, each in FACTS.items() if each.for_processes)
+        suited = ", ".join(name for name, other in FACTS.items() if other.for_processes)
         raise NotApplicable(f"its worker processes are measured on {suited}, where they may help")

@@ -141,8 +141,8 @@ def _function(name: str) -> Callable[..., Any]:
         raise BenchError(f"--train {name}: module {module!r} has no function {function!r}.") from None
     if not callable(build):
         raise BenchError(f"--train {name}: {function} is {type(build).__name__}, expected a function.")
-    made: Callable[..., Any] = build
-    return made
+    result: Callable[..., Any] = build
+    return result
 
 
 def _stages_itself(name: str, build: Callable[..., Any]) -> bool:
@@ -150,7 +150,11 @@ def _stages_itself(name: str, build: Callable[..., Any]) -> bool:
     parameters = inspect.signature(build).parameters
     takes = [name for name in _FEEDING if name in parameters]
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    needed = [each.name for each in parameters.values() if each.default is each.empty and each.kind < each.VAR_KEYWORD]
+    needed = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty and parameter.kind < parameter.VAR_KEYWORD
+    ]
     needed = [name for name in needed if parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL]
     if needed or (takes and not open_ended and len(takes) < len(_FEEDING)):
         shown = f"{split_own(name)[1]}{inspect.signature(build)}"

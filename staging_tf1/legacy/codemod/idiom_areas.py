@@ -27,20 +27,20 @@ def find_stagings(module: cst.Module, imports: Imports) -> list[Staging]:
     """Return the areas that have one put in the same block of statements, at any level."""
     blocks = _Blocks()
     module.visit(blocks)
-    return [one for body in [module.body, *blocks.found] for one in _in_block(body, imports)]
+    return [one for body in [module.body, *blocks.bodies] for one in _in_block(body, imports)]
 
 
 class _Blocks(cst.CSTVisitor):
     def __init__(self) -> None:
-        self.found: list[Sequence[cst.BaseStatement]] = []
+        self.bodies: list[Sequence[cst.BaseStatement]] = []
 
     def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
-        self.found.append(node.body)
+        self.bodies.append(node.body)
 
 
 def _in_block(body: Sequence[cst.BaseStatement], imports: Imports) -> list[Staging]:
     areas: dict[str, str] = {}
-    found = []
+    stagings = []
     for name, value in _assignments(body):
         if not isinstance(value, cst.Call):
             continue
@@ -50,18 +50,18 @@ def _in_block(body: Sequence[cst.BaseStatement], imports: Imports) -> list[Stagi
         elif isinstance(value.func, cst.Attribute) and value.func.attr.value == "put" and len(value.args) == 1:
             area = dotted(value.func.value) or ""
             if area in areas and isinstance(value.args[0].value, (cst.List, cst.Tuple)):
-                found.append(Staging(area, name, code(value.args[0].value), areas[area]))
-    return found
+                stagings.append(Staging(area, name, code(value.args[0].value), areas[area]))
+    return stagings
 
 
 def _assignments(body: Sequence[cst.BaseStatement]) -> list[tuple[str, cst.BaseExpression]]:
-    found = []
+    pairs = []
     for statement in body:
         if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Assign):
             assign = statement.body[0]
             if len(assign.targets) == 1 and isinstance(assign.targets[0].target, cst.Name):
-                found.append((assign.targets[0].target.value, assign.value))
-    return found
+                pairs.append((assign.targets[0].target.value, assign.value))
+    return pairs
 
 
 def _area_options(call: cst.Call) -> str | None:

@@ -43,15 +43,15 @@ class Feed:
     def generator(self, values: Values, single: bool, numpy: str) -> str:
         """Return the source of a generator of batches. With `single`, each is made of one record."""
         one = "[None]" if single else ""
-        made = [f"{numpy}.asarray({name}, {numpy}.{dtype}){one}" for name, dtype in zip(self.fed, self.dtypes)]
+        arrays = [f"{numpy}.asarray({name}, {numpy}.{dtype}){one}" for name, dtype in zip(self.fed, self.dtypes)]
         source = values.of(self.source)
         source = f"({source} for _ in itertools.count())" if self.endless else source
-        batch = made[0] if len(made) == 1 else f"({', '.join(made)})"
+        batch = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
         return f"({batch} for {code(self.target)} in {source})"
 
 
 def feed_of(
-    module: cst.Module, function: cst.FunctionDef, made: Mapping[str, cst.BaseExpression], imports: Imports
+    module: cst.Module, function: cst.FunctionDef, assigned: Mapping[str, cst.BaseExpression], imports: Imports
 ) -> Feed:
     """Return what the method does. Raises UnknownShapeError if it does more than to read and enqueue.
 
@@ -72,12 +72,12 @@ def feed_of(
     if not isinstance(source, cst.Call):
         raise UnknownShapeError(f"the batches come from {code(source)}, expected a call of a function")
     run, feed = _run_of(steps)
-    components, many = _components(run, made)
+    components, many = _components(run, assigned)
     fed = _fed(feed, components)
     if run is None or not fed or not _names_in(target) >= set(fed):
         raise UnknownShapeError(f"{what} does more than to feed the queue's components in order")
     _check_source(module, function, source)
-    kinds = [_placeholder(one, made, imports) for one in components]
+    kinds = [_placeholder(one, assigned, imports) for one in components]
     dtypes, shapes = [kind for kind, _ in kinds], [shape for _, shape in kinds]
     return Feed(source, _without_parens(target), fed, dtypes, shapes, isinstance(loop, cst.While), many)
 
@@ -126,10 +126,10 @@ def _run_of(steps: Sequence[cst.CSTNode]) -> tuple[cst.Call | None, cst.Dict | N
 
 
 def _components(
-    run: cst.Call | None, made: Mapping[str, cst.BaseExpression]
+    run: cst.Call | None, assigned: Mapping[str, cst.BaseExpression]
 ) -> tuple[Sequence[cst.BaseExpression], bool]:
     """Return what the run enqueues, and whether it is enqueue_many()."""
-    enqueue = made.get(dotted(run.args[0].value) or "") if run is not None else None
+    enqueue = assigned.get(dotted(run.args[0].value) or "") if run is not None else None
     method = (dotted(enqueue.func) or "").rpartition(".")[2] if isinstance(enqueue, cst.Call) else ""
     if not isinstance(enqueue, cst.Call) or len(enqueue.args) != 1 or method not in ("enqueue", "enqueue_many"):
         return [], False
@@ -140,9 +140,9 @@ def _fed(feed: cst.Dict | None, components: Sequence[cst.BaseExpression]) -> lis
     """Return the names that are fed, in the order of the components; empty if anything else is fed."""
     elements = feed.elements if feed is not None else []
     values = {dotted(one.key): dotted(one.value) for one in elements if isinstance(one, cst.DictElement)}
-    found = [values.get(dotted(one)) for one in components]
-    names = [name for name in found if name is not None]
-    return names if len(names) == len(found) == len(elements) else []
+    fed = [values.get(dotted(one)) for one in components]
+    names = [name for name in fed if name is not None]
+    return names if len(names) == len(fed) == len(elements) else []
 
 
 def _check_source(module: cst.Module, function: cst.FunctionDef, source: cst.Call) -> None:
@@ -159,20 +159,20 @@ def _check_source(module: cst.Module, function: cst.FunctionDef, source: cst.Cal
 
 def _bound(module: cst.Module) -> set[str]:
     """Return the names that the top level of the file binds."""
-    found = set(imports_of(module).names())
+    names = set(imports_of(module).names())
     for line in module.body:
         if isinstance(line, (cst.FunctionDef, cst.ClassDef)):
-            found.add(line.name.value)
+            names.add(line.name.value)
         elif isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Assign):
-            found |= {name for one in line.body[0].targets for name in _names_in(one.target)}
-    return found
+            names |= {name for one in line.body[0].targets for name in _names_in(one.target)}
+    return names
 
 
 def _placeholder(
-    component: cst.BaseExpression, made: Mapping[str, cst.BaseExpression], imports: Imports
+    component: cst.BaseExpression, assigned: Mapping[str, cst.BaseExpression], imports: Imports
 ) -> tuple[str, str]:
     """Return numpy's name of the dtype that a feed of the component converts to, and the placeholder's shape."""
-    value = made.get(dotted(component) or "")
+    value = assigned.get(dotted(component) or "")
     if not isinstance(value, cst.Call) or imports.meaning(value.func) != "tensorflow.placeholder":
         raise UnknownShapeError(f"it enqueues {code(component)}, expected a placeholder")
     given = {

@@ -19,7 +19,7 @@ class UnknownShapeError(Exception):
 
 def assignments(function: cst.FunctionDef, imports: Imports) -> dict[str, cst.BaseExpression]:
     """Return what `__init__` assigns to attributes and locals. Raises UnknownShapeError if it does anything else."""
-    found: dict[str, cst.BaseExpression] = {}
+    assigned: dict[str, cst.BaseExpression] = {}
     lines = statements(function.body)
     while lines:
         line = lines.pop(0)
@@ -28,15 +28,15 @@ def assignments(function: cst.FunctionDef, imports: Imports) -> dict[str, cst.Ba
             continue
         one = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
         name = dotted(one.targets[0].target) if isinstance(one, cst.Assign) and len(one.targets) == 1 else None
-        if not isinstance(one, cst.Assign) or name is None or not _is_new(name, found):
+        if not isinstance(one, cst.Assign) or name is None or not _is_new(name, assigned):
             raise UnknownShapeError(f"__init__ does more than to assign attributes once: {shown(line)}")
         _check_calls(one.value, imports)
-        found[name] = one.value
-    return found
+        assigned[name] = one.value
+    return assigned
 
 
-def _is_new(name: str, found: Mapping[str, cst.BaseExpression]) -> bool:
-    return name not in found and (name.startswith("self.") or "." not in name)
+def _is_new(name: str, assigned: Mapping[str, cst.BaseExpression]) -> bool:
+    return name not in assigned and (name.startswith("self.") or "." not in name)
 
 
 def _check_calls(value: cst.BaseExpression, imports: Imports) -> None:
@@ -106,14 +106,14 @@ def threads_of(module: cst.Module, start: cst.FunctionDef) -> cst.BaseExpression
 
 def calls_in(node: cst.CSTNode) -> list[cst.Call]:
     """Return all calls in a piece of code."""
-    found: list[cst.Call] = []
+    calls: list[cst.Call] = []
 
     class Calls(cst.CSTVisitor):
         def visit_Call(self, node: cst.Call) -> None:
-            found.append(node)
+            calls.append(node)
 
     node.visit(Calls())
-    return found
+    return calls
 
 
 def calls_of(module: cst.Module, method: str) -> list[cst.Call]:

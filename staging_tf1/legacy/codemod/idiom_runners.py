@@ -40,7 +40,7 @@ class Runner:
     batch_size: cst.BaseExpression | None  # None for whole batches
     queue: str  # "shuffle" or "fifo"
     options: Mapping[str, cst.BaseExpression]  # arguments of the queue
-    made: Mapping[str, cst.BaseExpression]  # what __init__ assigns to self
+    assigned: Mapping[str, cst.BaseExpression]  # what __init__ assigns to self
     parameters: cst.Parameters  # those of __init__
     threads: cst.BaseExpression
     rebound: Set[str]  # names that the file assigns more than once
@@ -52,7 +52,7 @@ class Runner:
 
     def call(self, args: Sequence[cst.Arg], numpy: str) -> str:
         """Return the source of the CustomRunner for a call of the class. Raises UnknownShapeError."""
-        values = Values(self.made, _bound(self.name, self.parameters, args))
+        values = Values(self.assigned, _bound(self.name, self.parameters, args))
         self._check_capture(values, args)
         single = self.batch_size is not None and not self.feed.many
         source = f"lambda: {self.feed.generator(values, single, numpy)}"
@@ -84,32 +84,32 @@ def find_runners(module: cst.Module, imports: Imports) -> tuple[list[Runner], li
 
     Only classes at the top level are read.
     """
-    found: list[Runner] = []
+    runners: list[Runner] = []
     refused: list[str] = []
     for statement in module.body:
         if isinstance(statement, cst.ClassDef) and _feeds_a_queue(statement):
             try:
-                found.append(_runner(module, statement, imports))
+                runners.append(_runner(module, statement, imports))
             except UnknownShapeError as error:
                 refused.append(f"class {statement.name.value}: {error}")
-    return found, refused
+    return runners, refused
 
 
 def check_uses(module: cst.Module, runners: Sequence[Runner]) -> set[str]:
     """Return the names that hold runners. Raises if something is used that a CustomRunner does not have."""
     known = {name for one in runners for name in (one.get, one.start)}
-    found = _RunnerUses({one.name for one in runners})
-    module.visit(found)
-    if found.calls != len(found.made):
+    uses = _RunnerUses({one.name for one in runners})
+    module.visit(uses)
+    if uses.calls != len(uses.owners):
         raise UnknownShapeError("a runner is not assigned to a name")
-    for owner in found.made:
-        after = [text[len(owner) + 1 :] for text in found.used if text.startswith(f"{owner}.")]
+    for owner in uses.owners:
+        after = [text[len(owner) + 1 :] for text in uses.used if text.startswith(f"{owner}.")]
         for attribute in after:
             if attribute not in known:
                 raise UnknownShapeError(f"{owner}.{attribute} is used, which a CustomRunner does not have")
-        if found.used.count(owner) != found.made.count(owner):
+        if uses.used.count(owner) != uses.owners.count(owner):
             raise UnknownShapeError(f"{owner!r} is used in an unknown way")
-    return set(found.made)
+    return set(uses.owners)
 
 
 class _RunnerUses(cst.CSTVisitor):
@@ -118,12 +118,12 @@ class _RunnerUses(cst.CSTVisitor):
     def __init__(self, classes: set[str]) -> None:
         self._classes = classes
         self.calls = 0
-        self.made: list[str] = []
+        self.owners: list[str] = []
         self.used: list[str] = []
 
     def visit_Assign(self, node: cst.Assign) -> None:
         if isinstance(node.value, cst.Call) and dotted(node.value.func) in self._classes:
-            self.made += [dotted(one.target) or "" for one in node.targets]
+            self.owners += [dotted(one.target) or "" for one in node.targets]
 
     def visit_Call(self, node: cst.Call) -> None:
         self.calls += dotted(node.func) in self._classes
@@ -147,10 +147,10 @@ def _runner(module: cst.Module, node: cst.ClassDef, imports: Imports) -> Runner:
     if "__init__" not in methods or [dotted(base.value) for base in node.bases] not in ([], ["object"]):
         raise UnknownShapeError("it has a base class or no __init__")
     roles = _roles(methods)
-    made = assignments(methods["__init__"], imports)
-    queue, call = _queue(made, imports)
+    assigned = assignments(methods["__init__"], imports)
+    queue, call = _queue(assigned, imports)
     kind = imports.meaning(call.func)
-    feed = feed_of(module, methods[roles["feed"]], made, imports)
+    feed = feed_of(module, methods[roles["feed"]], assigned, imports)
     batch_size = batch_size_of(module, methods[roles["get"]], queue)
     _check_elements(feed, kind, call, whole=batch_size is None)
     return Runner(
@@ -161,7 +161,7 @@ def _runner(module: cst.Module, node: cst.ClassDef, imports: Imports) -> Runner:
         batch_size=batch_size,
         queue=_KINDS[kind],
         options=_options(call, kind),
-        made=made,
+        assigned=assigned,
         parameters=methods["__init__"].params,
         threads=threads_of(module, methods[roles["start"]]),
         rebound=_assigned_again(module),
@@ -196,10 +196,10 @@ def _roles(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     return roles
 
 
-def _queue(made: Mapping[str, cst.BaseExpression], imports: Imports) -> tuple[str, cst.Call]:
+def _queue(assigned: Mapping[str, cst.BaseExpression], imports: Imports) -> tuple[str, cst.Call]:
     queues = [
         (name, value)
-        for name, value in made.items()
+        for name, value in assigned.items()
         if isinstance(value, cst.Call) and imports.meaning(value.func).endswith("Queue")
     ]
     if len(queues) != 1:

@@ -43,12 +43,12 @@ class _IntoWith(cst.CSTTransformer):
             one = line.body[0]
             if isinstance(one, cst.Assign) and self._makes_session(one) and isinstance(one.targets[0].target, cst.Name):
                 name = one.targets[0].target.value
-                rest = [each for each in body[place + 1 :] if code(each).strip() != f"{name}.close()"]
-                if not rest or any(isinstance(each, (cst.FunctionDef, cst.ClassDef)) for each in rest):
+                rest = [later for later in body[place + 1 :] if code(later).strip() != f"{name}.close()"]
+                if not rest or any(isinstance(later, (cst.FunctionDef, cst.ClassDef)) for later in rest):
                     return list(body)
                 item = cst.WithItem(one.value, cst.AsName(cst.Name(name)))
-                made = cst.With([item], cst.IndentedBlock(rest), leading_lines=line.leading_lines)
-                return [*body[:place], made]
+                block = cst.With([item], cst.IndentedBlock(rest), leading_lines=line.leading_lines)
+                return [*body[:place], block]
         return list(body)
 
     def _makes_session(self, one: cst.Assign) -> bool:

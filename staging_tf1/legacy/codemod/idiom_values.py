@@ -18,7 +18,7 @@ _PLAIN = (cst.Name, cst.Attribute, cst.Integer, cst.Float, cst.SimpleString)
 class Values:
     """What the attributes of a class mean where the class was called."""
 
-    made: Mapping[str, cst.BaseExpression]  # what __init__ assigns, to "self.x" or to a local name
+    assigned: Mapping[str, cst.BaseExpression]  # what __init__ assigns, to "self.x" or to a local name
     given: Mapping[str, cst.BaseExpression | None]  # its arguments
 
     def of(self, value: cst.BaseExpression, in_init: bool = False) -> str:
@@ -31,16 +31,16 @@ class Values:
 
     def attribute(self, name: str) -> str:
         """Return the source of what ``self.x`` holds."""
-        if name not in self.made:
+        if name not in self.assigned:
             raise UnknownShapeError(f"{name} is not assigned in __init__")
-        return self._made(name)
+        return self._source_of(name)
 
     def name(self, name: str) -> str:
         """Return the source of what a name in `__init__` holds: an argument, a local or a global."""
-        if name in self.made:
+        if name in self.assigned:
             if name in self.given:
                 raise UnknownShapeError(f"its argument {name} is changed in __init__")
-            return self._made(name)
+            return self._source_of(name)
         if name not in self.given:
             return name
         passed = self.given[name]
@@ -48,8 +48,8 @@ class Values:
             raise UnknownShapeError(f"its argument {name} is no name or constant")
         return code(passed)
 
-    def _made(self, name: str) -> str:
-        value = self.made[name]
+    def _source_of(self, name: str) -> str:
+        value = self.assigned[name]
         if calls_in(value):
             raise UnknownShapeError(f"{name} is made by a call, {code(value)}")
         text = self.of(value, in_init=True)

@@ -104,8 +104,8 @@ class _Survey(cst.CSTVisitor):
             self.switched_off = True
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        made = self.imports.meaning(node.value.func) if isinstance(node.value, cst.Call) else ""
-        if made == "tensorflow.staging.StagingArea":
+        full = self.imports.meaning(node.value.func) if isinstance(node.value, cst.Call) else ""
+        if full == "tensorflow.staging.StagingArea":
             self.tutorial_areas.update(t for one in node.targets if (t := dotted(one.target)) is not None)
 
 
@@ -141,14 +141,14 @@ class _Rewriter(cst.CSTTransformer):
         if new.lines is None:
             return updated_node
         self.done.append(Note(line, f"{code(statement)} -> {'; '.join(new.lines) or 'removed'}"))
-        made = [import_line(text) for text in new.lines]
-        if not made:
+        imports = [import_line(text) for text in new.lines]
+        if not imports:
             return cst.RemoveFromParent()
-        first = made[0].with_changes(leading_lines=original_node.leading_lines)
-        last = (made[-1] if len(made) > 1 else first).with_changes(
+        first = imports[0].with_changes(leading_lines=original_node.leading_lines)
+        last = (imports[-1] if len(imports) > 1 else first).with_changes(
             trailing_whitespace=original_node.trailing_whitespace
         )
-        return cst.FlattenSentinel([last] if len(made) == 1 else [first, *made[1:-1], last])
+        return cst.FlattenSentinel([last] if len(imports) == 1 else [first, *imports[1:-1], last])
 
     # ---- names
 
@@ -163,8 +163,10 @@ class _Rewriter(cst.CSTTransformer):
         if self._follows_its_import(original_node):
             return updated_node
         outermost = not self._outer or dotted(self._outer[-1]) is None
-        outer = [self._survey.imports.meaning(each) for each in self._outer]
-        if not outermost and any(each in moved_names.MOVES or moved_names.lost(each) is not None for each in outer):
+        outer = [self._survey.imports.meaning(longer) for longer in self._outer]
+        if not outermost and any(
+            longer in moved_names.MOVES or moved_names.lost(longer) is not None for longer in outer
+        ):
             return updated_node  # the longer name may have another home
         new = moved_names.moved(full) if full in moved_names.MOVES or outermost else None
         if new is None:
@@ -283,13 +285,13 @@ def _uses_keras_two(module: cst.Module) -> bool:
     """Return whether the module imports or uses a name that needs Keras 2."""
     uses = _KerasUses(imports_of(module))
     module.visit(uses)
-    return uses.found
+    return uses.any
 
 
 class _KerasUses(cst.CSTVisitor):
     def __init__(self, imports: Imports) -> None:
         self._imports = imports
-        self.found = False
+        self.any = False
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         self._note(self._imports.meaning(node))
@@ -307,4 +309,4 @@ class _KerasUses(cst.CSTVisitor):
 
     def _note(self, full: str) -> None:
         full = full.replace("tensorflow.compat.v1", "tensorflow", 1) + "."
-        self.found = self.found or full.startswith(_KERAS_TWO)
+        self.any = self.any or full.startswith(_KERAS_TWO)

@@ -102,7 +102,7 @@ def _rewritten(data: Any, expressions: Mapping[str, str]) -> str:
 def _of_messages(tree: ast.Module) -> ast.Module:
     """Return a module that imports what the file imports, and builds the messages from the serialized description."""
     # The descriptions of the files that this one uses must be there before its own.
-    used = [each for each in tree.body if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("tensor")]
+    used = [line for line in tree.body if isinstance(line, ast.ImportFrom) and (line.module or "").startswith("tensor")]
     serialized = next(
         keyword.value.args[0].value.encode("latin-1")  # type: ignore[attr-defined]
         for node in ast.walk(tree)
@@ -129,7 +129,7 @@ def _of_ops(tree: ast.Module) -> ast.Module:
         "from tensorflow.python.framework import dtypes as _dtypes",  # defaults name them
         "from staging_tf1.legacy.contrib import ops as _ops",
     )
-    made: list[ast.stmt] = [*ast.parse("\n".join(head)).body]
+    body: list[ast.stmt] = [*ast.parse("\n".join(head)).body]
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef) or not function.decorator_list:
             continue
@@ -140,8 +140,8 @@ def _of_ops(tree: ast.Module) -> ast.Module:
         call = f"return _ops.call({op!r}, __name__, {', '.join(f'{name}={name}' for name in given)})"
         function.decorator_list = []
         function.body = [*function.body[:1], *ast.parse(f"def f():\n    {call}").body[0].body]  # type: ignore[attr-defined]
-        made += [function, *ast.parse(f"{op} = {function.name}").body]
-    return ast.fix_missing_locations(ast.Module(made, []))
+        body += [function, *ast.parse(f"{op} = {function.name}").body]
+    return ast.fix_missing_locations(ast.Module(body, []))
 
 
 def _op_of(function: ast.FunctionDef) -> str | None:

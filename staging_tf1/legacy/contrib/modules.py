@@ -107,7 +107,7 @@ def _removal_message(symbol: str, part: str) -> str:
             f"{full} was removed with tf.contrib, and staging_tf1 does not restore it. "
             f"Use instead: {homes.OURS[part].instead}."
         )
-    if store.found() is None:
+    if store.fetched() is None:
         return (
             f"{full} is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): {store.FETCH}. The "
             "program itself needs no change."

@@ -47,7 +47,7 @@ def library(path: str) -> Any:
 
 def _gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any) -> Any:
     step_ids, parent_ids, end_token = (
-        tf.convert_to_tensor(each, tf.int32) for each in (step_ids, parent_ids, end_token)
+        tf.convert_to_tensor(tensor, tf.int32) for tensor in (step_ids, parent_ids, end_token)
     )
     max_time, batch, width = tf.unstack(tf.shape(step_ids))
     own = tf.tile(tf.range(width)[tf.newaxis], [batch, 1])
@@ -63,9 +63,9 @@ def _gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_
     _, ids = tf.scan(step, (step_ids, parent_ids, inside), initializer=(own, own), reverse=True)
     ended = tf.cumsum(tf.cast(tf.equal(ids, end_token), tf.int32), axis=0, exclusive=True) > 0
     ended |= ~tf.broadcast_to(inside, tf.shape(ids))
-    found = tf.where(ended, tf.fill(tf.shape(ids), end_token), ids)
-    found.set_shape(step_ids.shape)
-    return found
+    result = tf.where(ended, tf.fill(tf.shape(ids), end_token), ids)
+    result.set_shape(step_ids.shape)
+    return result
 
 
 def _transformed(images: Any, transforms: Any, interpolation: str, output_shape: Any = None) -> Any:
@@ -177,35 +177,35 @@ def _old_hashes(indices: Any, values: Any, shapes: Any, dense: Any, num_buckets:
         rows = arrays[2 * count : 3 * count]
         sparse = list(zip(arrays[:count], arrays[count : 2 * count], strict=True))
         size = int(rows[0][0]) if count else len(arrays[-1])
-        found = [
-            [_combined(each, num_buckets) for each in itertools.product(*_features(row, sparse, arrays[3 * count :]))]
+        hashes = [
+            [_combined(cross, num_buckets) for cross in itertools.product(*_features(row, sparse, arrays[3 * count :]))]
             for row in range(size)
         ]
-        places = [(row, column) for row, each in enumerate(found) for column in range(len(each))]
+        places = [(row, column) for row, of_row in enumerate(hashes) for column in range(len(of_row))]
         return (
             np.array(places, np.int64).reshape(-1, 2),
-            np.array([value for each in found for value in each], np.int64),
-            np.array([size, max(map(len, found), default=0)], np.int64),
+            np.array([value for of_row in hashes for value in of_row], np.int64),
+            np.array([size, max(map(len, hashes), default=0)], np.int64),
         )
 
     inputs = [*indices, *map(numbers, values), *shapes, *map(numbers, dense)]
-    made = tf.numpy_function(crossed, inputs, [tf.int64] * 3)
-    for each, shape in zip(made, ([None, 2], [None], [2]), strict=True):
-        each.set_shape(shape)
-    return made
+    outputs = tf.numpy_function(crossed, inputs, [tf.int64] * 3)
+    for output, shape in zip(outputs, ([None, 2], [None], [2]), strict=True):
+        output.set_shape(shape)
+    return outputs
 
 
 def _features(row: int, sparse: Any, dense: Any) -> list[list[int]]:
-    found = [[int(value) for value in values[places[:, 0] == row]] for places, values in sparse]
-    return [*found, *([int(value) for value in column[row]] for column in dense)]
+    columns = [[int(value) for value in values[places[:, 0] == row]] for places, values in sparse]
+    return [*columns, *([int(value) for value in column[row]] for column in dense)]
 
 
 def _combined(features: tuple[int, ...], num_buckets: int) -> int:
     whole = (1 << 64) - 1
     total = 0xDECAFCAFFE
-    for each in features:
+    for feature in features:
         signed = total - (total >> 63 << 64)  # its right shift keeps the sign
-        total ^= (each + 0x9E3779B97F4A7800 + (total << 10) + (signed >> 4)) & whole
+        total ^= (feature + 0x9E3779B97F4A7800 + (total << 10) + (signed >> 4)) & whole
     return total % (num_buckets if num_buckets > 0 else (1 << 63) - 1)
 
 
@@ -216,7 +216,7 @@ def _reduce_slices(reduce: Callable[..., Any], data: Any, indices: Any, axis: An
     starts = tf.clip_by_value(indices[:, 0], 0, size)
     rows = tf.ragged.range(starts, tf.maximum(tf.clip_by_value(indices[:, 1], 0, size), starts))
     picked = tf.gather(data, rows.flat_values, axis=axis)
-    order = [axis, *(each for each in range(len(data.shape)) if each != axis)]
+    order = [axis, *(dim for dim in range(len(data.shape)) if dim != axis)]
     reduced = reduce(tf.transpose(picked, order), rows.value_rowids(), tf.shape(indices)[0])
     return tf.transpose(reduced, np.argsort(order))
 

@@ -55,7 +55,7 @@ def folder() -> str:
     return os.path.join(os.path.abspath(cache), "contrib-1.15.5")
 
 
-def found() -> str | None:
+def fetched() -> str | None:
     """Return the folder of the files; None if they were not fetched."""
     path = folder()
     return path if os.path.isdir(path) else None
@@ -130,8 +130,8 @@ def _download(target: str) -> str:
     path = os.path.join(target, _WHEEL)
     if ran.returncode == 0 and os.path.isfile(path):
         return path
-    told = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
-    errors = [line for line in told if line.startswith("ERROR:")] or told or [f"exit code {ran.returncode}"]
+    lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines or [f"exit code {ran.returncode}"]
     reason = errors[-1].removeprefix("ERROR: ").rstrip(".")
     raise ContribError(
         f"pip cannot download {_WHEEL}: {reason}. Connect to a package index, or download the file elsewhere and pass "

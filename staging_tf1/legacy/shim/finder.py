@@ -85,13 +85,13 @@ class Finder(MetaPathFinder):
             return None
         if act is None and is_ours_to_find:
             act = self._second_face(fullname)
-        found = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
-        if found is not None:
+        spec = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
+        if spec is not None:
             if is_lent(fullname):
-                _genuine(found)
-            if (act is not None or around is not None) and found.loader is not None:
-                found.loader = _ActingLoader(found.loader, act, around or nullcontext)
-            return found
+                _genuine(spec)
+            if (act is not None or around is not None) and spec.loader is not None:
+                spec.loader = _ActingLoader(spec.loader, act, around or nullcontext)
+            return spec
         if not is_ours_to_find:
             return None
         asking = sys._getframe(1)
@@ -100,11 +100,11 @@ class Finder(MetaPathFinder):
                 return None
         elif not self._origin.sees(asking, _name_in_tf(fullname)):
             return None
-        if is_lent(fullname) and fullname not in OURS and (files := store.found()) is not None:
+        if is_lent(fullname) and fullname not in OURS and (files := store.fetched()) is not None:
             folder = os.path.join(files, *fullname.split(".")[1:-1])
-            if (found := _find_elsewhere(self, fullname, [folder], target)) is not None:
+            if (spec := _find_elsewhere(self, fullname, [folder], target)) is not None:
                 made_for_user.add(fullname)
-                return _genuine(found)
+                return _genuine(spec)
         try:
             make = self._maker(fullname)
         except ImportError:

@@ -65,9 +65,9 @@ def _change_dropout(module: ModuleType) -> None:
             numbers = uniform_sampler(shape=inside["_get_noise_shape"](x, noise_shape), dtype=x.dtype)
             scale = 1 / (1 - rate)
             kept = numbers >= rate
-            made = x * scale * inside["math_ops"].cast(kept, x.dtype)
-            made.set_shape(x.get_shape())
-            return made
+            result = x * scale * inside["math_ops"].cast(kept, x.dtype)
+            result.set_shape(x.get_shape())
+            return result
 
     _wrap(module, "_dropout", as_before)
 
@@ -94,10 +94,10 @@ def _change_convolution(module: ModuleType) -> None:
         return  # Keras 3
 
     def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
-        made = genuine(self, *arguments, **how)
+        result = genuine(self, *arguments, **how)
         if not tf.executing_eagerly():
             tf.constant(self.dilation_rate, tf.int32, name="dilation_rate")
-        return made
+        return result
 
     _wrap(module.__dict__["Conv"], "convolution_op", as_before)
 
@@ -109,12 +109,12 @@ def _change_normalization(module: ModuleType) -> None:
         return  # Keras 3
 
     def as_before(genuine: Any, self: Any, *arguments: Any, training: Any, **how: Any) -> Any:
-        made = genuine(self, *arguments, training=training, **how)
+        result = genuine(self, *arguments, training=training, **how)
         constant = tf.get_static_value(training)
         if constant is not None and not tf.executing_eagerly():
             for _ in range(2 if constant else 1):
                 tf.constant([], tf.float32)
-        return made
+        return result
 
     _wrap(module.__dict__["BatchNormalizationBase"], "_fused_batch_norm", as_before)
 

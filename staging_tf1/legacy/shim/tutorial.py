@@ -107,9 +107,9 @@ class TutorialStagingArea:
                 return self._area.size(), polls + 1
 
         with tf.device("/device:CPU:0"), tf.name_scope("unstage_guard"):
-            found, _ = tf.while_loop(waits, looks_again, [self._area.size(), 0], parallel_iterations=1)
+            size, _ = tf.while_loop(waits, looks_again, [self._area.size(), 0], parallel_iterations=1)
             return tf.Assert(
-                found > 0,
+                size > 0,
                 [
                     f"{self._area} is empty, and no element arrived within {_GRACE_SECS:.0f} s: the op that stage() "
                     "returned was never run, or was run less often than unstage(). Build the area, stage() and "

@@ -54,11 +54,11 @@ class Analysis:
 
     @functools.cached_property
     def _runs_of(self) -> dict[int, list[Run]]:
-        found: dict[int, list[Run]] = {}
+        runs: dict[int, list[Run]] = {}
         for run in self.sessions.runs:
             for number in numbers(run.may):
-                found.setdefault(number, []).append(run)
-        return found
+                runs.setdefault(number, []).append(run)
+        return runs
 
     def _moves(self, run: Run, area: Area) -> Moves:
         put, get = bit(area, "put"), bit(area, "get")

@@ -39,23 +39,25 @@ class CallGraph:
 
     @functools.cached_property
     def _callers(self) -> dict[Scope, list[Call]]:
-        found: dict[Scope, list[Call]] = {}
+        callers: dict[Scope, list[Call]] = {}
         for call in self._program.calls:
             if not self._program.name(call):
                 for function in self.called_by(call):
-                    found.setdefault(function, []).append(call)
-        return found
+                    callers.setdefault(function, []).append(call)
+        return callers
 
     def called_by(self, call: Call) -> list[Scope]:
         """Return the functions of this file that a call runs: a class runs its __init__."""
-        found: list[Scope] = []
+        functions: list[Scope] = []
         for one in self._values.callees(call.node, call.scope):
             if one.kind == "class":
-                made = self._values.attribute(one, "__init__")
-                found.extend(each.inner for each in (made.bindings if made else ()) if each.inner is not None)
+                init = self._values.attribute(one, "__init__")
+                functions.extend(
+                    binding.inner for binding in (init.bindings if init else ()) if binding.inner is not None
+                )
             else:
-                found.append(one)
-        return found
+                functions.append(one)
+        return functions
 
     def callers(self, function: Scope) -> list[Call]:
         """Return the calls of a function in this file."""
@@ -63,32 +65,32 @@ class CallGraph:
 
     def calling(self, functions: Iterable[Scope]) -> set[Scope]:
         """Return `functions`, and those that call them, directly or through others."""
-        found: set[Scope] = set()
+        reached: set[Scope] = set()
         waiting = [one for one in functions if one.kind == "function"]
         while waiting:
             one = waiting.pop()
-            if one not in found:
-                found.add(one)
+            if one not in reached:
+                reached.add(one)
                 waiting.extend(
                     above for call in self.callers(one) if (above := call.scope.function()).kind == "function"
                 )
-        return found
+        return reached
 
     def reached_from(self, functions: Iterable[Scope]) -> set[Scope]:
         """Return `functions` and those that they call, directly or through others."""
-        found: set[Scope] = set()
+        reached: set[Scope] = set()
         waiting = list(functions)
         while waiting:
             one = waiting.pop()
-            if one not in found:
-                found.add(one)
+            if one not in reached:
+                reached.add(one)
                 waiting.extend(self._callees.get(one, ()))
-        return found
+        return reached
 
     @functools.cached_property
     def _callees(self) -> dict[Scope, list[Scope]]:
-        found: dict[Scope, list[Scope]] = {}
+        callees: dict[Scope, list[Scope]] = {}
         for function, calls in self._callers.items():
             for call in calls:
-                found.setdefault(call.scope.function(), []).append(function)
-        return found
+                callees.setdefault(call.scope.function(), []).append(function)
+        return callees

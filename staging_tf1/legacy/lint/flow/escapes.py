@@ -34,18 +34,18 @@ class Escapes:
     @functools.cached_property
     def ops(self) -> int:
         """The marks of the ops that other code may run."""
-        found = 0
+        marks = 0
         for node, scope in self._handed_out():
-            found |= self._marks.may(node, scope)
-        return found
+            marks |= self._marks.may(node, scope)
+        return marks
 
     @functools.cached_property
     def _areas(self) -> set[Area]:
-        found: set[Area] = set()
+        areas: set[Area] = set()
         for node, scope in self._handed_out():
             if not isinstance(node, ast.Constant):
-                found.update(self._program.areas_in(node, scope))
-        return found
+                areas.update(self._program.areas_in(node, scope))
+        return areas
 
     def area(self, area: Area) -> bool:
         """Whether other code may put into an area or take from it."""
@@ -72,12 +72,12 @@ class Escapes:
     def _is_out(self, target: ast.Attribute, scope: Scope) -> bool:
         """Whether an attribute belongs to an object that other files use."""
         owners = self._values.classes(target.value, scope)
-        return not owners or any(owner not in self._made for owner in owners)
+        return not owners or any(owner not in self._instantiated for owner in owners)
 
     @functools.cached_property
-    def _made(self) -> set[Scope]:
+    def _instantiated(self) -> set[Scope]:
         """The classes that this file makes objects of, and those that they derive from."""
-        found: set[Scope] = set()
+        classes: set[Scope] = set()
         waiting = [
             one
             for call in self._program.calls
@@ -87,11 +87,11 @@ class Escapes:
         ]
         while waiting:
             one = waiting.pop()
-            if one not in found and isinstance(one.node, ast.ClassDef) and one.above is not None:
-                found.add(one)
+            if one not in classes and isinstance(one.node, ast.ClassDef) and one.above is not None:
+                classes.add(one)
                 above = one.above
                 waiting.extend(base for text in one.node.bases for base in self._values.definitions(text, above))
-        return found
+        return classes
 
     def _goes_out(self, call: Call) -> bool:
         name = self._program.name(call)
@@ -110,10 +110,10 @@ class Escapes:
             return any(isinstance(one, Variable) for one in self._values.origins(call.receiver, call.scope))
         if call.method in _RUNNING and self._sessions.is_session(call.receiver, call.scope):
             return False
-        made = self._program.made_by(call.receiver, call.scope)
+        makers = self._program.made_by(call.receiver, call.scope)
         return (
-            not made
-            or not all(one.startswith(("tensorflow.", "staging_tf1.")) for one in made)
+            not makers
+            or not all(one.startswith(("tensorflow.", "staging_tf1.")) for one in makers)
             or (call.method.startswith("make_callable") or call.method == "partial_run_setup")
         )
 

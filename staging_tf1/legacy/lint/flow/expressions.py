@@ -128,7 +128,7 @@ class ExpressionReader:
                 self._mark(UNKNOWN, False)
             return
         owners = self._values.classes(node.value, scope)
-        known = [found for owner in owners if (found := self._values.attribute(owner, node.attr)) is not None]
+        known = [attribute for owner in owners if (attribute := self._values.attribute(owner, node.attr)) is not None]
         for variable in known:
             self._cell(variable, certain and len(known) == 1)
         if not known:
@@ -190,8 +190,8 @@ class ExpressionReader:
             return
         of_tensorflow = False
         if isinstance(node.func, ast.Attribute):
-            made = self._program.made_by(node.func.value, scope)
-            of_tensorflow = bool(made) and all(one.startswith("tensorflow.") for one in made)
+            makers = self._program.made_by(node.func.value, scope)
+            of_tensorflow = bool(makers) and all(one.startswith("tensorflow.") for one in makers)
             if of_tensorflow and node.func.attr in ("enqueue", "enqueue_many"):
                 self._mark(QUEUE_PUT, certain)
             self._push((node.func.value,), scope, certain and of_tensorflow)

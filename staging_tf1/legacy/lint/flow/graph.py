@@ -97,10 +97,10 @@ class Solver:
         return marks
 
     def _ways(self, cell: Any) -> list[Alternative]:
-        found = self._known.get(cell)
-        if found is None:
-            found = self._known[cell] = self._alternatives(cell)
-        return found
+        ways = self._known.get(cell)
+        if ways is None:
+            ways = self._known[cell] = self._alternatives(cell)
+        return ways
 
     def _next(self, cell: Any) -> list[Any]:
         return list({below: None for way in self._ways(cell) for below in way.reads.may})
@@ -171,10 +171,10 @@ class Solver:
 
 
 def _popped(stack: list[Any], on_stack: set[Any], until: Any) -> list[Any]:
-    found = []
+    circle = []
     while True:
         one = stack.pop()
         on_stack.discard(one)
-        found.append(one)
+        circle.append(one)
         if one is until or one == until:
-            return found
+            return circle

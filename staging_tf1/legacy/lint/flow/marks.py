@@ -31,10 +31,10 @@ class Marks:
 
     def reads(self, node: ast.expr, scope: Scope, part: int = -1) -> Reads:
         """Return what an expression reads, or one element of what it holds."""
-        found = self._reads.get((node, part))
-        if found is None:
-            found = self._reads[node, part] = ExpressionReader(self._program, part).read(node, scope)
-        return found
+        reads = self._reads.get((node, part))
+        if reads is None:
+            reads = self._reads[node, part] = ExpressionReader(self._program, part).read(node, scope)
+        return reads
 
     # ---- what a cell may be
 
@@ -69,15 +69,15 @@ class Marks:
         given = self._values.given(binding.scope, variable.name)
         if not given:
             return Alternative(Reads(marks=UNKNOWN))
-        each = [self.reads(value, scope) for value, scope in given]
-        if len(each) == 1:
-            return Alternative(each[0])
+        options = [self.reads(value, scope) for value, scope in given]
+        if len(options) == 1:
+            return Alternative(options[0])
         joined = Reads()
-        for one in each:
+        for one in options:
             joined.may |= one.may
             joined.marks |= one.marks
-        joined.must = set.intersection(*(one.must for one in each))
-        joined.certain = functools.reduce(lambda left, right: left & right, (one.certain for one in each))
+        joined.must = set.intersection(*(one.must for one in options))
+        joined.certain = functools.reduce(lambda left, right: left & right, (one.certain for one in options))
         return Alternative(joined)
 
     def _returned(self, cell: Result, one: Returned) -> Alternative:
@@ -96,10 +96,10 @@ class Marks:
 
     @functools.cached_property
     def _calls_in(self) -> dict[Scope, list[Call]]:
-        found: dict[Scope, list[Call]] = {}
+        calls: dict[Scope, list[Call]] = {}
         for call in self._program.calls:
-            found.setdefault(call.scope.function(), []).append(call)
-        return found
+            calls.setdefault(call.scope.function(), []).append(call)
+        return calls
 
     def _with_control(self, reads: Reads, context: Context) -> Reads:
         """Add the ops of the ``tf.control_dependencies`` scopes around a statement."""
@@ -119,6 +119,6 @@ def _control(context: Context, program: Program) -> Iterator[ast.expr]:
     for one in context.around():
         if one.kind == "with" and isinstance(one.node, (ast.With, ast.AsyncWith)):
             for item in one.node.items:
-                made = item.context_expr
-                if isinstance(made, ast.Call) and made.args and isinstance(made.func, ast.Attribute):
-                    yield from made.args[:1] if made.func.attr == "control_dependencies" else ()
+                manager = item.context_expr
+                if isinstance(manager, ast.Call) and manager.args and isinstance(manager.func, ast.Attribute):
+                    yield from manager.args[:1] if manager.func.attr == "control_dependencies" else ()

@@ -55,30 +55,30 @@ class Program:
     @functools.cached_property
     def names(self) -> frozenset[str]:
         """The full names of everything that is called, and the last part of each called name."""
-        found = {self.name(call) for call in self.calls}
-        return frozenset(found | {call.method for call in self.calls})
+        names = {self.name(call) for call in self.calls}
+        return frozenset(names | {call.method for call in self.calls})
 
     @functools.cached_property
     def words(self) -> frozenset[str]:
         """Every attribute and imported name in the file, by its last part."""
-        found = set()
+        words = set()
         for use in self.reading.uses:
             node: ast.AST = use.node
             while isinstance(node, ast.Attribute):
-                found.add(node.attr)
+                words.add(node.attr)
                 node = node.value
-            found.add(use.imported.rpartition(".")[2])
-        return frozenset(found | {call.method for call in self.calls})
+            words.add(use.imported.rpartition(".")[2])
+        return frozenset(words | {call.method for call in self.calls})
 
     # ---- areas and queues
 
     def _find_areas(self) -> list[Area]:
-        found: list[Area] = []
+        areas: list[Area] = []
         for call in self.calls:
             base = self.name(call).removesuffix(".from_tensors")
             if base.rpartition(".")[2] in AREAS and base.startswith(_AREA_MODULES):
-                found.append(Area(call, len(found), base.startswith("staging_tf1.")))
-        return found
+                areas.append(Area(call, len(areas), base.startswith("staging_tf1.")))
+        return areas
 
     @functools.cached_property
     def _area_of(self) -> dict[Call, Area]:
@@ -93,13 +93,13 @@ class Program:
 
     @functools.cached_property
     def _methods(self) -> dict[Area, list[Call]]:
-        found: dict[Area, list[Call]] = {area: [] for area in self.areas}
+        methods: dict[Area, list[Call]] = {area: [] for area in self.areas}
         if self.areas:
             for call in self.calls:
                 if call.receiver is not None and not self.name(call):
                     for area in self.areas_in(call.receiver, call.scope):
-                        found[area].append(call)
-        return found
+                        methods[area].append(call)
+        return methods
 
     def methods(self, area: Area, *methods: str) -> list[Call]:
         """Return the calls of these methods of `area`."""

@@ -39,8 +39,8 @@ class Sessions:
     @functools.cached_property
     def runs(self) -> list[Run]:
         """Return the calls of a session's run, in the order of the file."""
-        found = [self._run(call) for call in self._program.calls if self._is_run(call)]
-        return sorted(found, key=lambda run: (run.call.line, run.call.node.col_offset))
+        runs = [self._run(call) for call in self._program.calls if self._is_run(call)]
+        return sorted(runs, key=lambda run: (run.call.line, run.call.node.col_offset))
 
     def _is_run(self, call: Call) -> bool:
         if call.method != "run" or call.receiver is None or self._program.name(call):
@@ -151,8 +151,8 @@ def _hands_session_out(program: Program, sessions: Sessions) -> bool:
         if name.startswith(("tensorflow.train.", "tensorflow.summary.", "staging_tf1.")) or name.endswith("Thread"):
             continue
         local = not name and bool(program.values.callees(call.node, call.scope))
-        made = [] if name or call.receiver is None else program.made_by(call.receiver, call.scope)
-        if local or (made and all(one.startswith("tensorflow.") for one in made)):
+        makers = [] if name or call.receiver is None else program.made_by(call.receiver, call.scope)
+        if local or (makers and all(one.startswith("tensorflow.") for one in makers)):
             continue
         given = (*call.node.args, *(keyword.value for keyword in call.node.keywords))
         if any(sessions.is_session(one, call.scope) for one in given):

@@ -36,13 +36,13 @@ class Threads:
     @functools.cached_property
     def all(self) -> list[Thread]:
         """The threads whose target is a function of this file."""
-        found: list[Thread] = []
+        threads: list[Thread] = []
         for call in self._program.named("threading.Thread", "Thread"):
             target = argument(call.node, "target", 1)
             if target is not None:
                 definitions = self._program.values.definitions(target, call.scope)
-                found.extend(Thread(call, one) for one in definitions if one.kind == "function")
-        return found
+                threads.extend(Thread(call, one) for one in definitions if one.kind == "function")
+        return threads
 
     @functools.cached_property
     def _reached(self) -> list[tuple[Thread, set[Scope]]]:
@@ -63,8 +63,8 @@ class Threads:
     @functools.cached_property
     def runs(self) -> list[tuple[Run, Thread]]:
         """The runs that threads make."""
-        found = ((run, self.around(run.call)) for run in self._sessions.runs)
-        return [(run, thread) for run, thread in found if thread is not None]
+        pairs = ((run, self.around(run.call)) for run in self._sessions.runs)
+        return [(run, thread) for run, thread in pairs if thread is not None]
 
     def started_by(self, call: Call) -> list[Thread]:
         """Return the threads that a ``start()`` starts."""
@@ -86,11 +86,11 @@ def is_endless(run: Run) -> bool:
 
 def _own(loop: ast.AST) -> list[ast.AST]:
     """Return the nodes of a loop without those of the functions defined in it."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     waiting = list(ast.iter_child_nodes(loop))
     while waiting:
         node = waiting.pop()
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            found.append(node)
+            nodes.append(node)
             waiting.extend(ast.iter_child_nodes(node))
-    return found
+    return nodes

@@ -155,8 +155,8 @@ class _Reader:
             self._target(target.value, value, "element", scope, context)
         elif isinstance(target, ast.Attribute):
             self._expression(target.value, scope, context)
-            made = Binding(kind, scope, context, target, value, index=index)
-            self._reading.stored.append((target, made))
+            binding = Binding(kind, scope, context, target, value, index=index)
+            self._reading.stored.append((target, binding))
         elif isinstance(target, ast.Subscript):
             self._expression(target.value, scope, context)
             self._expression(target.slice, scope, context)
@@ -312,8 +312,8 @@ class _Reader:
         binding = Binding("added", scope, context, holder, value)
         if isinstance(holder, ast.Attribute):
             self._reading.stored.append((holder, binding))
-        elif isinstance(holder, ast.Name) and (found := scope.find(holder.id)) is not None:
-            found.bindings.append(binding)
+        elif isinstance(holder, ast.Name) and (variable := scope.find(holder.id)) is not None:
+            variable.bindings.append(binding)
 
     def _comprehension(self, node: Any, scope: Scope, context: Context) -> None:
         inner = Scope("comprehension", node, scope, "", context)

@@ -82,10 +82,10 @@ class Scope:
         home = self
         if name in self.outer:
             home = self.outer[name] or self._enclosing(name)
-        found = home.variables.get(name)
-        if found is None:
-            found = home.variables[name] = Variable(name, home)
-        return found
+        variable = home.variables.get(name)
+        if variable is None:
+            variable = home.variables[name] = Variable(name, home)
+        return variable
 
     def _enclosing(self, name: str) -> Scope:
         above = self.above
@@ -101,8 +101,8 @@ class Scope:
             return (self.outer[name] or self._enclosing(name)).variables.get(name)
         scope: Scope | None = self
         while scope is not None:
-            if (scope.kind != "class" or scope is self) and (found := scope.variables.get(name)) is not None:
-                return found
+            if (scope.kind != "class" or scope is self) and (variable := scope.variables.get(name)) is not None:
+                return variable
             scope = scope.above
         return None
 

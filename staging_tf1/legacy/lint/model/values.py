@@ -52,11 +52,11 @@ class Values:
 
         Builtins are returned as they are. What is defined in the file or unknown has no full name: "".
         """
-        found = self._names.get(node)
-        if found is None:
+        full = self._names.get(node)
+        if full is None:
             self._names[node] = ""  # for names that are defined by themselves
-            found = self._names[node] = self._full_name(node, scope)
-        return found
+            full = self._names[node] = self._full_name(node, scope)
+        return full
 
     def _full_name(self, node: ast.expr, scope: Scope) -> str:
         if isinstance(node, ast.Attribute):
@@ -92,7 +92,7 @@ class Values:
 
     def origins(self, node: ast.expr, scope: Scope, index: int = -1) -> tuple[Origin, ...]:
         """Return what the value of an expression may come from. A container comes from what it holds."""
-        found: dict[Origin, None] = {}
+        origins: dict[Origin, None] = {}
         waiting: list[tuple[ast.expr, Scope, int]] = [(node, scope, index)]
         seen: set[tuple[ast.AST, int]] = set()
         while waiting:
@@ -102,35 +102,35 @@ class Values:
             seen.add((one, part))
             if isinstance(one, ast.Name):
                 variable = where.find(one.id)
-                found.update(dict.fromkeys([one] if variable is None else self.of_variable(variable)))
+                origins.update(dict.fromkeys([one] if variable is None else self.of_variable(variable)))
             elif isinstance(one, ast.Attribute):
-                found.update(dict.fromkeys(self._of_attribute(one, where)))
+                origins.update(dict.fromkeys(self._of_attribute(one, where)))
             elif isinstance(one, ast.Call):
-                self._through_call(one, where, part, found, waiting)
+                self._through_call(one, where, part, origins, waiting)
             else:
                 through = _parts(one, part)
                 if through is None:
-                    found[one] = None
+                    origins[one] = None
                 else:
                     inner = self._reading.inner.get(one, where)
-                    waiting.extend((each, inner, -1) for each in through)
-        return tuple(found)
+                    waiting.extend((below, inner, -1) for below in through)
+        return tuple(origins)
 
     def of_variable(self, variable: Variable) -> tuple[Origin, ...]:
         """Return what the value of a variable may come from."""
-        found = self._origins.get(variable)
-        if found is not None:
-            return found
+        known = self._origins.get(variable)
+        if known is not None:
+            return known
         if variable in self._under_way:
             self._circular = True
             return self._under_way[variable]
         self._under_way[variable] = ()
         self._depth += 1
-        made: dict[Origin, None] = {}
+        origins: dict[Origin, None] = {}
         for binding in variable.bindings:
-            made.update(dict.fromkeys(self._of_binding(variable, binding)))
+            origins.update(dict.fromkeys(self._of_binding(variable, binding)))
         self._depth -= 1
-        result = self._under_way[variable] = tuple(made)
+        result = self._under_way[variable] = tuple(origins)
         if self._depth == 0:
             # Within a circle of names, all results but the outermost are incomplete.
             self._origins.update({variable: result} if self._circular else self._under_way)
@@ -160,32 +160,32 @@ class Values:
 
     def given(self, function: Scope, parameter: str) -> list[tuple[ast.expr, Scope]]:
         """Return the values that the callers in this file pass for a parameter."""
-        found = []
+        values = []
         for arguments in self.callers.get(function, ()):
             for name, value in arguments.keywords:
                 if name == parameter:
-                    found.append((value, arguments.scope))
+                    values.append((value, arguments.scope))
             names = function.parameters[arguments.skips :]
             if parameter in names and names.index(parameter) < len(arguments.positional):
-                found.append((arguments.positional[names.index(parameter)], arguments.scope))
-        return found
+                values.append((arguments.positional[names.index(parameter)], arguments.scope))
+        return values
 
     def _of_attribute(self, node: ast.Attribute, scope: Scope) -> list[Origin]:
         if self.full_name(node, scope):
             return [node]
-        found: list[Origin] = []
+        origins: list[Origin] = []
         for owner in self.classes(node.value, scope):
             attribute = self.attribute(owner, node.attr)
             if attribute is not None:
-                found.extend(self.of_variable(attribute))
-        return found or [node]
+                origins.extend(self.of_variable(attribute))
+        return origins or [node]
 
     def _through_call(
         self,
         node: ast.Call,
         scope: Scope,
         part: int,
-        found: dict[Origin, None],
+        origins: dict[Origin, None],
         waiting: list[tuple[ast.expr, Scope, int]],
     ) -> None:
         name = self.full_name(node.func, scope)
@@ -198,30 +198,30 @@ class Values:
         elif not name and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKING_OUT:
             waiting.append((node.func.value, scope, -1))
         else:
-            found[self._made.get(node, node)] = None
+            origins[self._made.get(node, node)] = None
 
     # ---- classes and functions of this file
 
     def classes(self, node: ast.expr, scope: Scope) -> list[Scope]:
         """Return the classes of this file that an object may belong to."""
-        found: dict[Scope, None] = {}
+        classes: dict[Scope, None] = {}
         for origin in self.origins(node, scope):
             if isinstance(origin, Instance):
-                found[origin.of] = None
+                classes[origin.of] = None
             elif isinstance(origin, Call):
-                found.update(dict.fromkeys(one for one in self._called_in(origin) if one.kind == "class"))
-        return list(found)
+                classes.update(dict.fromkeys(one for one in self._called_in(origin) if one.kind == "class"))
+        return list(classes)
 
     def _called_in(self, call: Call) -> list[Scope]:
         return [] if self.call_name(call) else self.callees(call.node, call.scope)
 
     def callees(self, node: ast.Call, scope: Scope) -> list[Scope]:
         """Return the functions and classes of this file that a call may call."""
-        found = self._callees.get(node)
-        if found is None:
+        callees = self._callees.get(node)
+        if callees is None:
             self._callees[node] = []  # for calls that depend on their own result: x = x.next()
-            found = self._callees[node] = self.definitions(node.func, scope)
-        return found
+            callees = self._callees[node] = self.definitions(node.func, scope)
+        return callees
 
     def definitions(self, node: ast.expr, scope: Scope) -> list[Scope]:
         """Return the functions and classes of this file that an expression may name."""
@@ -235,9 +235,9 @@ class Values:
             if one in seen:
                 continue
             seen.add(one)
-            found = one.attributes.get(name) or one.variables.get(name)
-            if found is not None:
-                return found
+            variable = one.attributes.get(name) or one.variables.get(name)
+            if variable is not None:
+                return variable
             if isinstance(one.node, ast.ClassDef) and one.above is not None:
                 above = one.above
                 waiting.extend(base for text in one.node.bases for base in self.definitions(text, above))
@@ -352,11 +352,11 @@ def _passed(values: Values, call: Call, name: str) -> Iterable[tuple[Scope, Argu
     for one in values.definitions(target, call.scope):
         function, skips = one, 0
         if one.kind == "class":
-            made = values.attribute(one, "__init__")
-            found = [each.inner for each in made.bindings if each.inner is not None] if made else []
-            if not found or found[0] is None:
+            init = values.attribute(one, "__init__")
+            inits = [binding.inner for binding in init.bindings if binding.inner is not None] if init else []
+            if not inits or inits[0] is None:
                 continue
-            function, skips = found[0], 1
+            function, skips = inits[0], 1
         elif values.owner(one) is not None and isinstance(target, ast.Attribute):
             skips = 0 if values.definitions(target.value, call.scope) else 1
         yield function, Arguments(call.scope, positional[:star], keywords, skips)

@@ -78,24 +78,24 @@ def _op(program: Program, call: Call) -> str | None:
         return f"{call.method}()"
     if call.receiver is None or call.method not in (*_ASSIGNING, *_OPTIMIZING):
         return None
-    made = program.made_by(call.receiver, call.scope)
+    makers = program.made_by(call.receiver, call.scope)
     if call.method in _ASSIGNING:
-        return f"{call.method}()" if made and _VARIABLES.issuperset(made) else None
-    of_optimizers = made and all(one.startswith("tensorflow.") and one.endswith("Optimizer") for one in made)
+        return f"{call.method}()" if makers and _VARIABLES.issuperset(makers) else None
+    of_optimizers = makers and all(one.startswith("tensorflow.") and one.endswith("Optimizer") for one in makers)
     return f"{call.method}()" if of_optimizers else None
 
 
 def _traced(program: Program) -> set[Scope]:
-    found: set[Scope] = set()
+    traced: set[Scope] = set()
     for call in program.named(*_TRACERS):
         for arg in call.node.args:
-            found.update(program.values.definitions(arg, call.scope))
+            traced.update(program.values.definitions(arg, call.scope))
     for function in program.reading.functions:
         for decorator in getattr(function.node, "decorator_list", ()):
             plain = decorator.func if isinstance(decorator, ast.Call) else decorator
             if function.above is not None and program.values.full_name(plain, function.above) in _TRACERS:
-                found.add(function)
-    return found
+                traced.add(function)
+    return traced
 
 
 def _is_within(scope: Scope, wanted: set[Scope]) -> bool:

@@ -114,12 +114,12 @@ def _buffer(analysis: Analysis, write: Write) -> Variable | None:
     variable = write.scope.find(base.id) if isinstance(base, ast.Name) and loops else None
     if variable is None:
         return None
-    made = [one for one in variable.bindings if one.kind != "added"]
-    for one in made:
+    bindings = [one for one in variable.bindings if one.kind != "added"]
+    for one in bindings:
         name = analysis.values.full_name(one.value.func, one.scope) if isinstance(one.value, ast.Call) else ""
         if name not in _ALLOCATING or not set(_loops(one.context)).isdisjoint(loops):
             return None
-    return variable if made else None
+    return variable if bindings else None
 
 
 def _given_away(analysis: Analysis, buffer: Variable, loops: list[Context]) -> Run | ast.AST | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
+from staging_tf1.legacy.lint.flow.calls import position
 from staging_tf1.legacy.lint.model.reading import Call, Context, Scope, Use
 from staging_tf1.legacy.lint.rule import Found, Rule
 from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
@@ -74,7 +75,7 @@ def keras_two(analysis: Analysis) -> Found:
     ]
     if not uses:
         return
-    node, full = min(uses, key=lambda found: (getattr(found[0], "lineno", 0), getattr(found[0], "col_offset", 0)))
+    node, full = min(uses, key=lambda use: position(use[0]))
     more = f" (and {len(uses) - 1} more in this file)" if len(uses) > 1 else ""
     yield (
         node,
@@ -97,7 +98,7 @@ def tostring(analysis: Analysis) -> Found:
 
 def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True) -> Iterator[tuple[ast.AST, str]]:
     """Yield one use per line of any name in `package`, imported or, by default, written out."""
-    found: dict[int, tuple[ast.AST, str]] = {}
+    by_line: dict[int, tuple[ast.AST, str]] = {}
     last = package.rpartition(".")[2]
     for use in analysis.program.reading.uses:
         full = use.imported or _full(analysis, use)
@@ -107,9 +108,9 @@ def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True)
             continue  # the file itself handles the missing name
         if not use.imported and (_is_guarded(use.context, "AttributeError") or (written_out and not _says(use, last))):
             continue
-        found.setdefault(getattr(use.node, "lineno", 0), (use.node, full))
-    for line in sorted(found):
-        yield found[line]
+        by_line.setdefault(getattr(use.node, "lineno", 0), (use.node, full))
+    for line in sorted(by_line):
+        yield by_line[line]
 
 
 def _full(analysis: Analysis, use: Use) -> str:

@@ -61,21 +61,21 @@ def _may_be_placed_by_callers(analysis: Analysis, call: Call, seen: set[Scope]) 
 
 def _gpu_users(analysis: Analysis) -> dict[tuple[int, Scope], Call]:
     """Return the first call on a GPU that takes from each area, by the area's number and the function of the call."""
-    found: dict[tuple[int, Scope], Call] = {}
+    users: dict[tuple[int, Scope], Call] = {}
     gets = {call: area for area in analysis.program.areas for call in analysis.program.methods(area, "get", "unstage")}
     for call in analysis.program.calls:
         if not any(_is_gpu(device) for device in _devices(analysis.program, call) or ()):
             continue
         function = call.scope.function()
         if call in gets:
-            found.setdefault((gets[call].number, function), call)
+            users.setdefault((gets[call].number, function), call)
         elif analysis.program.name(call).startswith("tensorflow."):
             for arg in call.node.args:
                 marks = analysis.marks.may(arg, call.scope)
                 for number in numbers(marks):
                     if marks & bit(analysis.program.areas[number], "get"):
-                        found.setdefault((number, function), call)
-    return found
+                        users.setdefault((number, function), call)
+    return users
 
 
 # Scopes that place no ops on a device.
@@ -90,18 +90,18 @@ def _devices(program: Program, call: Call) -> tuple[str, ...] | None:
 
     None if another context manager of unknown effect is around it.
     """
-    found = []
+    devices = []
     for here in call.context.around():
         if here.kind != "with" or not isinstance(here.node, (ast.With, ast.AsyncWith)):
             continue
         for item in here.node.items:
-            made = item.context_expr
-            last = _last(made)
-            if last == "device" and isinstance(made, ast.Call) and made.args:
-                found.append(ast.unparse(made.args[0]))
+            manager = item.context_expr
+            last = _last(manager)
+            if last == "device" and isinstance(manager, ast.Call) and manager.args:
+                devices.append(ast.unparse(manager.args[0]))
             elif last not in _PLACELESS:
                 return None
-    return tuple(found)
+    return tuple(devices)
 
 
 def _last(node: ast.expr) -> str:

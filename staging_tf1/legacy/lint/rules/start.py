@@ -111,8 +111,8 @@ def _starts_threads(analysis: Analysis, call: Call) -> bool:
         return True
     running = {thread for _, thread in analysis.threads.runs}
     if call.method == "start_threads" and call.receiver is not None:
-        made = analysis.program.made_by(call.receiver, call.scope)
-        if made and all(name.startswith("staging_tf1.") for name in made):
+        makers = analysis.program.made_by(call.receiver, call.scope)
+        if makers and all(name.startswith("staging_tf1.") for name in makers):
             return True
         inside = analysis.calls.reached_from(analysis.calls.called_by(call))
         return any(thread.call.scope.function() in inside for thread in running)

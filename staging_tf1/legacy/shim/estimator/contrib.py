@@ -154,7 +154,10 @@ class _Clipping(tf.train.Optimizer):  # type: ignore[misc]
         return self._optimizer.variables()
 
 
-_OWN = {made.__name__: made for made in (clip_gradients_by_norm, logistic_regression_head, poisson_regression_head)}
+_OWN = {
+    function.__name__: function
+    for function in (clip_gradients_by_norm, logistic_regression_head, poisson_regression_head)
+}
 
 
 def _head(private: str) -> Any:

@@ -48,9 +48,9 @@ def _take_over(config: Any, asked: Any, name: str) -> None:
 
 
 def _refuse(what: str) -> None:
-    found = os.environ.get("TF_CONFIG")
+    cure = " without TF_CONFIG" if os.environ.get("TF_CONFIG") else ""
     raise RemovedNameError(
         f"tf.estimator.RunConfig got {what}. The coordinator for strategies across a cluster was removed in TensorFlow "
         f"2.16. Drop the strategy, so that TF_CONFIG describes parameter servers and workers, or train on one machine"
-        f"{' without TF_CONFIG' if found else ''}."
+        f"{cure}."
     )

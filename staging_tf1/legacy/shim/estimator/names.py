@@ -50,10 +50,10 @@ class _Estimator(ModuleType):
 @functools.cache
 def module(api: str = "v1") -> ModuleType:
     """Return the `tf.estimator` module, the same one on every call."""
-    made = _Estimator("tensorflow.estimator", __doc__)
-    made.__dict__["_api"] = api
-    made.__path__ = []  # a package: old code imports from tensorflow.estimator.inputs
-    return made
+    estimator = _Estimator("tensorflow.estimator", __doc__)
+    estimator.__dict__["_api"] = api
+    estimator.__path__ = []  # a package: old code imports from tensorflow.estimator.inputs
+    return estimator
 
 
 def below(fullname: str) -> ModuleType:

@@ -76,7 +76,7 @@ def _keep_out_of_checkpoints(pipeline: Pipeline) -> None:
     """
     mine = {variable.ref() for variable in pipeline.position_variables}
     variables = tf.get_collection_ref(tf.GraphKeys.GLOBAL_VARIABLES)
-    variables[:] = [each for each in variables if each.ref() not in mine]
+    variables[:] = [variable for variable in variables if variable.ref() not in mine]
     for variable in pipeline.position_variables:
         tf.add_to_collection(tf.GraphKeys.LOCAL_VARIABLES, variable)
 

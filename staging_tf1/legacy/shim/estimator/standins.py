@@ -30,14 +30,14 @@ def lent() -> Iterator[None]:
     if importlib.util.find_spec(_COORDINATOR) is not None:
         yield
         return
-    made = {name: _absent_module(name) for name in _TPU if importlib.util.find_spec(name) is None}
-    made[_COORDINATOR] = importlib.import_module("staging_tf1.legacy.shim.estimator.coordinator")
-    sys.modules.update(made)
+    modules = {name: _absent_module(name) for name in _TPU if importlib.util.find_spec(name) is None}
+    modules[_COORDINATOR] = importlib.import_module("staging_tf1.legacy.shim.estimator.coordinator")
+    sys.modules.update(modules)
     try:
         with importlib.import_module("staging_tf1._tf").estimator_exports():
             yield
     finally:
-        for name in made:
+        for name in modules:
             sys.modules.pop(name, None)
 
 
@@ -56,13 +56,13 @@ def without_deprecations(estimator_export: ModuleType) -> None:
 def without_renamed_names(package: ModuleType) -> None:
     """Stop the API modules of the package from logging that their names are now in `tf.compat.v1`."""
     log_no_renamed_names = importlib.import_module("staging_tf1._tf").log_no_renamed_names
-    for name in [each for each in sys.modules if each.startswith("tensorflow_estimator.")]:
+    for name in [name for name in sys.modules if name.startswith("tensorflow_estimator.")]:
         log_no_renamed_names(sys.modules[name])
 
 
 def _absent_module(fullname: str) -> ModuleType:
     """Return a module whose names are classes that cannot be instantiated: the package uses some for `isinstance`."""
-    made = ModuleType(fullname)
+    module = ModuleType(fullname)
 
     def absent(name: str) -> Any:
         if name.startswith("__"):
@@ -73,8 +73,8 @@ def _absent_module(fullname: str) -> ModuleType:
                 f"{fullname}.{name} was removed from TensorFlow. TPUEstimator works with use_tpu=False only."
             )
 
-        made.__dict__[name] = value = type(name, (), {"__new__": refuse})
+        module.__dict__[name] = value = type(name, (), {"__new__": refuse})
         return value
 
-    made.__dict__["__getattr__"] = absent
-    return made
+    module.__dict__["__getattr__"] = absent
+    return module
