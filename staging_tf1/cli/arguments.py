@@ -12,11 +12,11 @@ from staging_tf1.arguments import close_to, in_range, output_file, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser that reports errors in one line, without the usage."""
+    """An ArgumentParser that reports errors in one line, without the usage, and prints description and epilog as is."""
 
     def __init__(self, **kwargs: Any) -> None:
         # An abbreviation could become ambiguous when a later version adds a flag.
-        super().__init__(allow_abbrev=False, **kwargs)
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Print `message` on stderr and exit with 2."""
@@ -115,9 +115,7 @@ def problem_of_output(flag: str, path: str) -> str | None:
 
 
 def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    """Return a parser that takes files and folders. `epilog` is printed verbatim."""
-    parser = OneLineParser(
-        prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Return a parser that takes files and folders."""
+    parser = OneLineParser(prog=prog, description=description, epilog=epilog)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
     return parser

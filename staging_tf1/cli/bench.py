@@ -55,7 +55,6 @@ def parser() -> argparse.ArgumentParser:
         description="Compares ways to feed a graph-mode training loop. Each runs in its own process, they take turns, "
         "and the tables show medians. docs/performance.md explains how to read the tables.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("workloads", metavar="WORKLOAD", nargs="*", help="the workloads to run (default: all of those below)")

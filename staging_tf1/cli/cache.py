@@ -46,7 +46,6 @@ def parser() -> argparse.ArgumentParser:
         f"       {_PROG} remove PATH...",
         description="Shows, builds and removes the caches of staging.sources.cached().",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = words.add_subparsers(
         dest="action", metavar="ACTION", required=True, prog=_PROG, parser_class=OneLineParser

@@ -9,6 +9,7 @@ import sys
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy.lint import checker, configuration, report
 from staging_tf1.legacy.lint.rule import Finding
+from staging_tf1.legacy.source_files import counted
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
@@ -62,5 +63,5 @@ def main(argv: list[str]) -> int:
     if text:
         print(text)
     elif checked and not unreadable and sys.stdout is not None and sys.stdout.isatty():
-        print(f"no findings in {checked} file{'' if checked == 1 else 's'}")
+        print(f"no findings in {counted(checked, 'file')}")
     return 2 if unreadable else int(bool(findings))

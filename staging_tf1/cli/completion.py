@@ -31,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
         prog=_PROG,
         description="Prints a script with which a shell completes the commands, flags and files of staging-tf1.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=_SHELLS, help="the shell that reads the script")
     return parser

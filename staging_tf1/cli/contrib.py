@@ -36,7 +36,6 @@ def parser() -> argparse.ArgumentParser:
         usage=f"{_PROG} fetch [--wheel FILE]\n       {_PROG} show\n       {_PROG} remove",
         description="Lends tf.contrib of TensorFlow 1.15.5 to programs under staging-tf1 run.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = words.add_subparsers(
         dest="action", metavar="ACTION", required=True, prog=_PROG, parser_class=OneLineParser

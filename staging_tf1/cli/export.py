@@ -50,7 +50,6 @@ def parser() -> argparse.ArgumentParser:
         usage=f"{_PROG} [options] CHECKPOINT FOLDER --input NAME=TENSOR --output NAME=TENSOR",
         description="Writes a SavedModel of what was trained, without the areas and queues that fed it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a checkpoint, such as model.ckpt-100, or its folder for the last one")

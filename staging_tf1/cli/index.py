@@ -53,7 +53,6 @@ def parser() -> argparse.ArgumentParser:
         f"       {_PROG} --write OUT --from DATA.npz [--shards N]",
         description="Indexes TFRecord files for reading their records in any order.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="TFRecord files or globs; may be gzip, zlib or zstd files")

@@ -36,7 +36,6 @@ def parser() -> argparse.ArgumentParser:
         description="Runs a TensorFlow cluster on this machine, one process per task, for tests, teaching and machines "
         "with many cores. Each line of their output starts with the name of the task.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     tasks = whole_number(1, _MOST_TASKS)

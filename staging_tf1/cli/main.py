@@ -63,7 +63,6 @@ def parser() -> argparse.ArgumentParser:
         epilog="commands:\n"
         + "".join(f"  {name:{width}}  {help_text}\n" for name, help_text in COMMANDS.items())
         + "\nexample:\n  staging-tf1 train --workflow staged\n\nFor help on a command: staging-tf1 COMMAND --help",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"staging-tf1 {__version__}")
     parser.add_argument("command", metavar="COMMAND", nargs="?", help="one of those below")

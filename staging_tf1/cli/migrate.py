@@ -9,7 +9,7 @@ from typing import Any
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy import source_files
-from staging_tf1.legacy.source_files import shown_place
+from staging_tf1.legacy.source_files import counted, shown_place
 from staging_tf1.progress import with_progress
 
 _PROG = "staging-tf1 migrate"
@@ -98,8 +98,8 @@ def _print(results: list[Any], options: argparse.Namespace) -> None:
     left = sum(len(changes.left) for changes in results)
     verb = "changed" if options.write else "would be changed"
     print(
-        f"{_counted(len(results), 'file')} read, {len(changed)} {verb}, {_counted(edits, 'change')}, "
-        f"{_counted(left, 'thing')} left to do by hand"
+        f"{counted(len(results), 'file')} read, {len(changed)} {verb}, {counted(edits, 'change')}, "
+        f"{counted(left, 'thing')} left to do by hand"
     )
 
 
@@ -119,7 +119,3 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
 
 def _location(note: Any) -> dict[str, int]:
     return {"line": note.line} if note.cell is None else {"cell": note.cell, "line": note.line}
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -29,7 +29,6 @@ def parser() -> argparse.ArgumentParser:
         description="Runs a TensorFlow 1 program on the installed TensorFlow 2. The program's own code sees TensorFlow "
         "1 (tf.Session, tf.contrib.staging and so on); installed libraries still see TensorFlow 2.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--package",

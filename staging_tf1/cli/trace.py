@@ -27,7 +27,6 @@ def parser() -> argparse.ArgumentParser:
         prog=_PROG,
         description="Prints what a timeline says: the time by part, who waited for whom, and the slowest steps.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="a file that trace_file= has written")
     parser.add_argument(

@@ -14,10 +14,10 @@ from tqdm import tqdm
 from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
-from staging_tf1.errors import ClusterError
+from staging_tf1.errors import ClusterError, StagingError
 from staging_tf1.progress import is_terminal
 from staging_tf1.quiet import import_quietly
-from staging_tf1.recipes.settings import LogdirError, PlotError, Settings, TraceFileError, WorkflowError
+from staging_tf1.recipes.settings import LogdirError, Settings, WorkflowError
 from staging_tf1.recipes.workflows import WORKFLOWS, check_workflow, examples_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
         description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
         "the input pipeline kept up with it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add(
@@ -106,11 +105,11 @@ def main(argv: list[str]) -> int:
         data = load_images(path)
         if layout.is_chief:
             _make_folder(settings.logdir)
-        _check_trace(settings.trace)
+        _check_output("--trace", settings.trace)
         if layout.is_chief:
             _check_plot(settings.plot)
         _train(data, settings)
-    except (ClusterError, DataFileError, LogdirError, PlotError, TraceFileError, WorkflowError) as error:
+    except (ClusterError, DataFileError, LogdirError, WorkflowError, _OutputError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:
@@ -130,24 +129,23 @@ def _make_folder(path: str | None) -> None:
         raise LogdirError(f"--logdir {path!r} is not writable. Choose another folder.")
 
 
-def _check_trace(path: str | None) -> None:
-    if path is None:
-        return
-    problem = problem_of_output("--trace", path)
-    if problem is not None:
-        raise TraceFileError(problem)
+class _OutputError(StagingError):
+    """A file of the run cannot be written; the message names its flag."""
+
+
+def _check_output(flag: str, path: str | None) -> None:
+    if path is not None and (problem := problem_of_output(flag, path)) is not None:
+        raise _OutputError(problem)
 
 
 def _check_plot(path: str | None) -> None:
     if path is None:
         return
     if importlib.util.find_spec("matplotlib") is None:
-        raise PlotError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
-    problem = problem_of_output("--plot", path)
-    if problem is None and not path.lower().endswith(_PICTURES):
-        problem = f"--plot got {path!r}, expected a name that ends with {', '.join(_PICTURES)}."
-    if problem is not None:
-        raise PlotError(problem)
+        raise _OutputError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
+    _check_output("--plot", path)
+    if not path.lower().endswith(_PICTURES):
+        raise _OutputError(f"--plot got {path!r}, expected a name that ends with {', '.join(_PICTURES)}.")
 
 
 def _train(data: LabelledImages, settings: Settings) -> None:

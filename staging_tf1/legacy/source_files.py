@@ -53,6 +53,15 @@ def shown_place(path: str, cell: int | None, line: int) -> str:
     return f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, for messages.
+
+    >>> counted(1, "file"), counted(2, "file")
+    ('1 file', '2 files')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
     """Yield the Python files at and below `paths`, each once, in order, and an error for each unusable path.
 

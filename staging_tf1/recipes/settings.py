@@ -6,19 +6,11 @@ from dataclasses import dataclass
 
 from staging_tf1.errors import StagingError
 
-__all__ = ["LogdirError", "PlotError", "Settings", "TraceFileError", "WorkflowError"]
+__all__ = ["LogdirError", "Settings", "WorkflowError"]
 
 
 class LogdirError(StagingError, ValueError):
     """The folder for checkpoints cannot be used."""
-
-
-class PlotError(StagingError, ValueError):
-    """The picture cannot be drawn."""
-
-
-class TraceFileError(StagingError, ValueError):
-    """The file for the timeline cannot be written."""
 
 
 class WorkflowError(StagingError, ValueError):

@@ -100,7 +100,6 @@ def _dtypes_of(case: Case) -> list[Any]:
 
 
 def _batch_placeholders(case: Case) -> dict[str, Any]:
-    """Return a placeholder for each component of a batch."""
     size = case.workload.batch_dim
     return {name: tf.placeholder(dtype, [size, *shape]) for name, (shape, dtype) in case.workload.spec.items()}
 

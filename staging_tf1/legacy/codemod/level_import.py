@@ -282,7 +282,6 @@ def _shown(node: cst.Attribute, full: str) -> str:
 
 
 def _uses_keras_two(module: cst.Module) -> bool:
-    """Return whether the module imports or uses a name that needs Keras 2."""
     uses = _KerasUses(imports_of(module))
     module.visit(uses)
     return uses.any

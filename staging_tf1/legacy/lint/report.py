@@ -13,7 +13,7 @@ from urllib.parse import quote
 from staging_tf1 import __version__
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
-from staging_tf1.legacy.source_files import shown_place
+from staging_tf1.legacy.source_files import counted, shown_place
 
 CODES = tuple(sorted(RULES))
 # SARIF 2.1.0, which GitHub code scanning, GitLab, VS Code and Azure DevOps read.
@@ -29,7 +29,7 @@ def _text(findings: Sequence[Finding]) -> str:
     lines = [f"{shown_place(f.path, f.cell, f.line)}:{f.column}: {f.code} {f.message}" for f in findings]
     if findings:
         files = len({finding.path for finding in findings})
-        lines.append(f"found {_counted(len(findings), 'mistake')} in {_counted(files, 'file')}")
+        lines.append(f"found {counted(len(findings), 'mistake')} in {counted(files, 'file')}")
     return "\n".join(lines)
 
 
@@ -51,12 +51,7 @@ def _annotation(finding: Finding) -> str:
     return f"::error file={path},line={line},col={column},title={finding.code}::{message}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _sarif(findings: Sequence[Finding]) -> str:
-    """Return the findings as one SARIF log with one run."""
     driver = {
         "name": "staging-tf1 check",
         "version": __version__,

@@ -124,8 +124,6 @@ def register_nothing(*_: Any) -> Callable[[Any], Any]:
 
 
 class _RegisteredOps(Mapping[str, Any]):
-    """The definitions of all ops, by name."""
-
     def __getitem__(self, name: str) -> Any:
         definition = importlib.import_module("tensorflow.python.framework.op_def_registry").get(name)
         if definition is None:

@@ -209,11 +209,9 @@ class Values:
             if isinstance(origin, Instance):
                 classes[origin.of] = None
             elif isinstance(origin, Call):
-                classes.update(dict.fromkeys(one for one in self._called_in(origin) if one.kind == "class"))
+                called = [] if self.call_name(origin) else self.callees(origin.node, origin.scope)
+                classes.update(dict.fromkeys(one for one in called if one.kind == "class"))
         return list(classes)
-
-    def _called_in(self, call: Call) -> list[Scope]:
-        return [] if self.call_name(call) else self.callees(call.node, call.scope)
 
     def callees(self, node: ast.Call, scope: Scope) -> list[Scope]:
         """Return the functions and classes of this file that a call may call."""

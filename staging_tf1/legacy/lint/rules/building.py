@@ -11,7 +11,8 @@ from staging_tf1.legacy.lint.rule import Found, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
-_VARIABLES = frozenset({"tensorflow.Variable", "tensorflow.get_variable", "tensorflow.train.get_or_create_global_step"})
+_MAKING = frozenset({"tensorflow.Variable", "tensorflow.get_variable"})
+_VARIABLES = _MAKING | {"tensorflow.train.get_or_create_global_step"}
 _TRACERS = frozenset({"tensorflow.while_loop", "tensorflow.function", "tensorflow.map_fn", "tensorflow.scan"})
 
 
@@ -143,9 +144,6 @@ def _has_own_graph(analysis: Analysis, call: Call) -> bool:
         other.scope.function() is function and other.method in ("Graph", "as_default")
         for other in analysis.program.calls
     )
-
-
-_MAKING = frozenset({"tensorflow.Variable", "tensorflow.get_variable"})
 
 
 def _varies_with(program: Program, node: ast.expr, scope: Scope, loop: Loop) -> bool:
