@@ -110,7 +110,7 @@ class Escapes:
             return any(isinstance(one, Variable) for one in self._values.origins(call.receiver, call.scope))
         if call.method in _RUNNING and self._sessions.is_session(call.receiver, call.scope):
             return False
-        makers = self._program.made_by(call.receiver, call.scope)
+        makers = self._program.makers_of(call.receiver, call.scope)
         return (
             not makers
             or not all(one.startswith(("tensorflow.", "staging_tf1.")) for one in makers)

@@ -190,7 +190,7 @@ class ExpressionReader:
             return
         of_tensorflow = False
         if isinstance(node.func, ast.Attribute):
-            makers = self._program.made_by(node.func.value, scope)
+            makers = self._program.makers_of(node.func.value, scope)
             of_tensorflow = bool(makers) and all(one.startswith("tensorflow.") for one in makers)
             if of_tensorflow and node.func.attr in ("enqueue", "enqueue_many"):
                 self._mark(QUEUE_PUT, certain)

@@ -115,9 +115,9 @@ class Program:
         """Whether a call adds an op that puts into a queue of TensorFlow, or takes from it."""
         if call.method not in ("enqueue", "enqueue_many", "dequeue", "dequeue_many") or call.receiver is None:
             return False
-        return any(name.rpartition(".")[2] in _QUEUES for name in self.made_by(call.receiver, call.scope))
+        return any(name.rpartition(".")[2] in _QUEUES for name in self.makers_of(call.receiver, call.scope))
 
-    def made_by(self, node: ast.expr, scope: Scope) -> list[str]:
+    def makers_of(self, node: ast.expr, scope: Scope) -> list[str]:
         """Return the full names of the calls that a value may come from; those of unknown functions are left out."""
         origins = self.values.origins(node, scope)
         return [name for one in origins if isinstance(one, Call) and (name := self.name(one)).count(".")]

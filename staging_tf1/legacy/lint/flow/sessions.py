@@ -151,7 +151,7 @@ def _hands_session_out(program: Program, sessions: Sessions) -> bool:
         if name.startswith(("tensorflow.train.", "tensorflow.summary.", "staging_tf1.")) or name.endswith("Thread"):
             continue
         local = not name and bool(program.values.callees(call.node, call.scope))
-        makers = [] if name or call.receiver is None else program.made_by(call.receiver, call.scope)
+        makers = [] if name or call.receiver is None else program.makers_of(call.receiver, call.scope)
         if local or (makers and all(one.startswith("tensorflow.") for one in makers)):
             continue
         given = (*call.node.args, *(keyword.value for keyword in call.node.keywords))

@@ -31,7 +31,7 @@ class Values:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._made = {call.node: call for call in reading.calls}
+        self._calls = {call.node: call for call in reading.calls}
         self._names: dict[ast.AST, str] = {}
         self._origins: dict[Variable, tuple[Origin, ...]] = {}
         self._under_way: dict[Variable, tuple[Origin, ...]] = {}  # those that a question has met, so far
@@ -198,7 +198,7 @@ class Values:
         elif not name and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKING_OUT:
             waiting.append((node.func.value, scope, -1))
         else:
-            origins[self._made.get(node, node)] = None
+            origins[self._calls.get(node, node)] = None
 
     # ---- classes and functions of this file
 

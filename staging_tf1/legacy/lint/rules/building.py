@@ -79,7 +79,7 @@ def _op(program: Program, call: Call) -> str | None:
         return f"{call.method}()"
     if call.receiver is None or call.method not in (*_ASSIGNING, *_OPTIMIZING):
         return None
-    makers = program.made_by(call.receiver, call.scope)
+    makers = program.makers_of(call.receiver, call.scope)
     if call.method in _ASSIGNING:
         return f"{call.method}()" if makers and _VARIABLES.issuperset(makers) else None
     of_optimizers = makers and all(one.startswith("tensorflow.") and one.endswith("Optimizer") for one in makers)

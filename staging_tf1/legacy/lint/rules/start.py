@@ -111,7 +111,7 @@ def _starts_threads(analysis: Analysis, call: Call) -> bool:
         return True
     running = {thread for _, thread in analysis.threads.runs}
     if call.method == "start_threads" and call.receiver is not None:
-        makers = analysis.program.made_by(call.receiver, call.scope)
+        makers = analysis.program.makers_of(call.receiver, call.scope)
         if makers and all(name.startswith("staging_tf1.") for name in makers):
             return True
         inside = analysis.calls.reached_from(analysis.calls.called_by(call))
