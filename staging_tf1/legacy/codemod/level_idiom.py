@@ -6,10 +6,12 @@ with certainty, the file stays as level "import" left it, and the reason is list
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import libcst as cst
 
 from staging_tf1.legacy.codemod.changes import Note
-from staging_tf1.legacy.codemod.idiom_areas import Staging, find_stagings
 from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, calls_in, elements_of
 from staging_tf1.legacy.codemod.idiom_runners import Runner, check_uses, find_runners
 from staging_tf1.legacy.codemod.idiom_sessions import (
@@ -29,6 +31,7 @@ _INITIALIZERS = (
     "tensorflow.local_variables_initializer",
     "tensorflow.tables_initializer",
 )
+_PLAIN_AREA_ARGUMENTS = ("dtypes", "shapes", "capacity", "memory_limit")
 _BY_HAND = "do it by hand, as docs/migrating.md shows"
 
 
@@ -39,7 +42,7 @@ def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list
     """
     imports = imports_of(module)
     runners, refused = find_runners(module, imports)
-    stagings = find_stagings(module, imports)
+    stagings = _find_stagings(module, imports)
     line = _first_line(text, ("StagingArea(", "class "))
     if refused:
         return module, [], [Note(line, "the pipeline stays hand-written", f"{refused[0]}; {_BY_HAND}")]
@@ -54,7 +57,70 @@ def migrate(module: cst.Module, text: str) -> tuple[cst.Module, list[Note], list
     return new, [*done, Note(line, "tf.Session -> staging_tf1.StagingSession")], []
 
 
-def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stagings: list[Staging]) -> cst.Module:
+@dataclass(frozen=True)
+class _Staging:
+    """An area, its one put and its one get."""
+
+    area: str
+    put: str
+    values: str  # the argument of put, as source
+    options: str  # capacity and memory_limit, as source
+
+
+def _find_stagings(module: cst.Module, imports: Imports) -> list[_Staging]:
+    """Return the areas that have one put in the same block of statements, at any level."""
+    blocks = _Blocks()
+    module.visit(blocks)
+    return [one for body in [module.body, *blocks.bodies] for one in _in_block(body, imports)]
+
+
+class _Blocks(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.bodies: list[Sequence[cst.BaseStatement]] = []
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
+        self.bodies.append(node.body)
+
+
+def _in_block(body: Sequence[cst.BaseStatement], imports: Imports) -> list[_Staging]:
+    areas: dict[str, str] = {}
+    stagings = []
+    for name, value in _assignments(body):
+        if not isinstance(value, cst.Call):
+            continue
+        if imports.meaning(value.func) == "staging_tf1.StagingArea":
+            if (options := _area_options(value)) is not None:
+                areas[name] = options
+        elif isinstance(value.func, cst.Attribute) and value.func.attr.value == "put" and len(value.args) == 1:
+            area = dotted(value.func.value) or ""
+            if area in areas and isinstance(value.args[0].value, (cst.List, cst.Tuple)):
+                stagings.append(_Staging(area, name, code(value.args[0].value), areas[area]))
+    return stagings
+
+
+def _assignments(body: Sequence[cst.BaseStatement]) -> list[tuple[str, cst.BaseExpression]]:
+    pairs = []
+    for statement in body:
+        if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Assign):
+            assign = statement.body[0]
+            if len(assign.targets) == 1 and isinstance(assign.targets[0].target, cst.Name):
+                pairs.append((assign.targets[0].target.value, assign.value))
+    return pairs
+
+
+def _area_options(call: cst.Call) -> str | None:
+    """Return capacity and memory limit as arguments of staged(); None if staged() cannot replace the area."""
+    options = ""
+    for position, arg in enumerate(call.args):
+        name = arg.keyword.value if arg.keyword is not None else ("dtypes", "shapes", "")[min(position, 2)]
+        if arg.star or name not in _PLAIN_AREA_ARGUMENTS:
+            return None
+        if name in ("capacity", "memory_limit"):
+            options += f", {name}={code(arg.value)}"
+    return options
+
+
+def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stagings: list[_Staging]) -> cst.Module:
     rewriter = _Rewriter(imports, runners, stagings, check_uses(module, runners))
     new = in_with_statements(module, imports).visit(rewriter).visit(WithoutEmptyParts())
     _check_complete(new, rewriter, runners, stagings)
@@ -68,7 +134,7 @@ def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stag
 
 
 class _Rewriter(cst.CSTTransformer):
-    def __init__(self, imports: Imports, runners: list[Runner], stagings: list[Staging], held: set[str]) -> None:
+    def __init__(self, imports: Imports, runners: list[Runner], stagings: list[_Staging], held: set[str]) -> None:
         super().__init__()
         self._held = held  # the names that hold runners
         self._imports = imports
@@ -270,7 +336,7 @@ def _first_line(text: str, markers: tuple[str, ...]) -> int:
     return 1
 
 
-def _check_complete(new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[Staging]) -> None:
+def _check_complete(new: cst.Module, rewriter: _Rewriter, runners: list[Runner], stagings: list[_Staging]) -> None:
     if rewriter.sessions_changed != 1:
         raise UnknownShapeError(f"got {rewriter.sessions_changed} sessions in with statements, expected 1")
     names = names_in(new)

@@ -40,7 +40,9 @@ def check_all(paths: Sequence[str], configuration: Configuration) -> Iterator[Re
     """Yield the result of each file at and below `paths`, in order."""
     entries = list(source_files.find(paths, configuration.exclude))
     files = [entry for entry in entries if isinstance(entry, str)]
-    results = iter(with_progress(_checked(files, configuration), len(files), "check"))
+    results = _checked(files, configuration)
+    if len(files) > 1:
+        results = with_progress(results, len(files), "check")
     for entry in entries:
         yield str(entry) if isinstance(entry, UnreadableError) else next(results)
 
