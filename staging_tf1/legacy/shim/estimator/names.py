@@ -19,12 +19,10 @@ PACKAGE = "tensorflow_estimator"
 INSTALL = "pip install tensorflow-estimator==2.15.0"
 
 # Names of TensorFlow 1.15 that the package does not have.
-_FORESTS = "Its ops were removed from TensorFlow. Use the package tensorflow-decision-forests instead."
-_GONE = {
-    "BoostedTreesClassifier": _FORESTS,
-    "BoostedTreesEstimator": _FORESTS,
-    "BoostedTreesRegressor": _FORESTS,
-}
+_GONE = dict.fromkeys(
+    ("BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor"),
+    "Its ops were removed from TensorFlow. Use the package tensorflow-decision-forests instead.",
+)
 
 
 class _Estimator(ModuleType):
