@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.contrib import homes, store
-from staging_tf1.legacy.shim import scipy_names
+from staging_tf1.legacy.shim.old_names import GONE_MODULES
 from staging_tf1.legacy.shim.origin import Origin, is_at_import_statement, is_lent
 from staging_tf1.legacy.shim.views import made_for_user
 
@@ -80,7 +80,7 @@ class Finder(MetaPathFinder):
             return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
         act = self._after_load.get(fullname)
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
-        is_ours_to_find = fullname.startswith(_BELOW) or fullname in scipy_names.MODULES
+        is_ours_to_find = fullname.startswith(_BELOW) or fullname in GONE_MODULES
         if act is None and around is None and not is_ours_to_find:
             return None
         if act is None and is_ours_to_find:
@@ -95,7 +95,7 @@ class Finder(MetaPathFinder):
         if not is_ours_to_find:
             return None
         asking = sys._getframe(1)
-        if fullname.startswith("scipy."):
+        if fullname in GONE_MODULES:
             if not self._origin.sees_old_names(asking):
                 return None
         elif not self._origin.sees(asking, _name_in_tf(fullname)):

@@ -33,6 +33,8 @@ MODULES: dict[str, dict[str, str]] = {
     **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }
+# Modules that scipy and Keras removed -> the module that has their names.
+GONE_MODULES = {**scipy_names.MODULES, "keras.utils.np_utils": "keras.utils"}
 
 
 def offer(module: ModuleType, origin: Origin) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from staging_tf1.legacy.contrib import modules
 from staging_tf1.legacy.contrib.modules import Make
-from staging_tf1.legacy.shim import keras_two, scipy_names, views
-from staging_tf1.legacy.shim.old_names import absent, value_at
+from staging_tf1.legacy.shim import keras_two, views
+from staging_tf1.legacy.shim.old_names import GONE_MODULES, absent, value_at
 from staging_tf1.legacy.shim.origin import is_lent
 from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
@@ -89,8 +89,8 @@ def _gone(fullname: str) -> Gone | None:
     """Return what became of a module; of those of tensorflow_estimator, one row stands for all that are below."""
     if fullname.startswith("tensorflow_estimator."):
         return MODULES["tensorflow_estimator.contrib"]
-    if fullname in scipy_names.MODULES:
-        return Gone((scipy_names.MODULES[fullname],), "scipy has removed it.")
+    if fullname in GONE_MODULES:
+        return Gone((GONE_MODULES[fullname],), f"{fullname.partition('.')[0]} has removed it.")
     return MODULES.get(fullname)
 
 

@@ -132,13 +132,25 @@ report["private names"] = {
 import numpy as np
 import collections, inspect
 from keras.utils import np_utils
+from keras.utils.np_utils import to_categorical
+import keras.utils.np_utils
+import keras.utils.np_utils as np_utils_module
 
 report["old names"] = {
     "np": [np.object is object, np.float is float, np.int is int, np.zeros(2, np.bool).dtype.name],
     "again": np.object is object,
     "collections": collections.Mapping is collections.abc.Mapping,
     "getargspec": inspect.getargspec(lambda a, b=2, *c: 0).args,
-    "np_utils": np_utils.to_categorical([1, 0]).tolist(),
+    "np_utils": [
+        categorical([1, 0]).tolist()
+        for categorical in (
+            np_utils.to_categorical,
+            to_categorical,
+            keras.utils.np_utils.to_categorical,
+            np_utils_module.to_categorical,
+        )
+    ],
+    "gone from np_utils": failing(lambda: np_utils_module.convert_kernel(1)),
 }
 
 # Old test suites monkeypatch; the patch must affect the program only.
