@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
         else:
             checked += 1
             findings.extend(result)
-    text = report.render(findings, options.format)
+    text = report.FORMS[options.format](findings)
     if text:
         print(text)
     elif checked and not unreadable and sys.stdout is not None and sys.stdout.isatty():

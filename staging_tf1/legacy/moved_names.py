@@ -60,7 +60,7 @@ def _moves() -> dict[str, str]:
         **{
             f"{CONTRIB}.{part}.{name}": f"{_SERVED}.{part}.{name}"
             for part, ours in OURS.items()
-            for name in ours.names.split()
+            for name in ours.names
             if part != "staging"
         },
         # It only passes on the names of this module.
@@ -148,7 +148,7 @@ def what_is_missing(full: str) -> str | None:
     if instead is not None:
         return f"its ops were in a binary of TensorFlow 1; {_use(instead)}"
     ours = OURS.get(part)
-    if ours is None or not below or below[0] in ("python", *ours.names.split()) or below[0].startswith("__"):
+    if ours is None or not below or below[0] in ("python", *ours.names) or below[0].startswith("__"):
         return None
     return f"staging-tf1 does not bring it back; {_use(ours.instead)}"
 

@@ -58,6 +58,6 @@ def test_the_names_of_our_parts_are_there() -> None:
     from staging_tf1.legacy.shim.old_names import value_at
 
     for part, ours in homes.OURS.items():
-        listed = set(ours.names.split())
+        listed = set(ours.names)
         there = {name for home in ours.homes for name in dir(value_at(home))}
         assert len(listed - there) <= max(1, 0.1 * len(listed)), (part, listed - there)

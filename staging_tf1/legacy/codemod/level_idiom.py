@@ -126,7 +126,7 @@ def _rewritten(module: cst.Module, imports: Imports, runners: list[Runner], stag
     _check_complete(new, rewriter, runners, stagings)
     if runners and "threading" not in names_in(new):
         new = new.visit(WithoutThreading())
-    if any(one.endless for one in runners) and "itertools" not in imports_of(new)._bound:
+    if any(one.endless for one in runners) and "itertools" not in imports_of(new).names():
         new = add_before_imports(new, "import itertools")
     if runners and imports.name_of("numpy") is None:
         new = add_before_imports(new, "import numpy as np")

@@ -30,38 +30,68 @@ ATTRIBUTES = {
 }
 
 
+# Part of tf.contrib -> name -> path below tf.estimator. Releases before 1.15 had the hooks in tf.contrib.estimator.
+MOVED_TO_ESTIMATOR: dict[str, dict[str, str]] = {
+    "estimator": {
+        "add_metrics": "add_metrics",
+        "export_all_saved_models": "Estimator.experimental_export_all_saved_models",
+        **{
+            name: f"experimental.{name}"
+            for name in """InMemoryEvaluatorHook build_raw_supervised_input_receiver_fn call_logit_fn
+            dnn_logit_fn_builder linear_logit_fn_builder make_early_stopping_hook make_stop_at_checkpoint_step_hook
+            stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook""".split()
+        },
+    },
+    "tpu": {
+        name: f"tpu.{name}" for name in "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec".split()
+    },
+}
+# Heads of tf.contrib.estimator -> private functions of the package tensorflow-estimator that make them.
+ESTIMATOR_HEADS = {
+    "binary_classification_head": "_binary_logistic_head_with_sigmoid_cross_entropy_loss",
+    "multi_class_head": "_multi_class_head_with_softmax_cross_entropy_loss",
+    "regression_head": "_regression_head",
+}
+
+
 class Ours(NamedTuple):
     """A part that needs no genuine files."""
 
-    names: str  # those that it has, for tools that import nothing
+    names: tuple[str, ...]  # those that it has, for tools that import nothing
     homes: tuple[str, ...]  # where they are ("module" or "module:attribute"), in the order in which they are looked up
     instead: str  # what to use instead of its other names
 
 
 _ESTIMATOR = "staging_tf1.legacy.shim.estimator.contrib"
 OURS = {
-    "staging": Ours("MapStagingArea StagingArea", ("staging_tf1",), "staging_tf1"),
+    "staging": Ours(("MapStagingArea", "StagingArea"), ("staging_tf1",), "staging_tf1"),
     "distribute": Ours(
-        """CrossDeviceOps HierarchicalCopyAllReduce InputContext InputReplicationMode MirroredStrategy NcclAllReduce
-        OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Server Strategy StrategyExtended
-        cluster_resolver experimental experimental_set_strategy get_loss_reduction get_replica_context get_strategy
-        has_strategy in_cross_replica_context""",
+        tuple(
+            """CrossDeviceOps HierarchicalCopyAllReduce InputContext InputReplicationMode MirroredStrategy NcclAllReduce
+            OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Server Strategy StrategyExtended
+            cluster_resolver experimental experimental_set_strategy get_loss_reduction get_replica_context get_strategy
+            has_strategy in_cross_replica_context""".split()
+        ),
         ("tensorflow.compat.v1:distribute",),
         "tf.distribute",
     ),
     "tpu": Ours(
-        """CrossShardOptimizer InputPipelineConfig PaddingSpec RunConfig TPUConfig TPUEstimator TPUEstimatorSpec
-        XLAOptions batch_parallel bfloat16_scope core cross_replica_sum experimental initialize_system
-        outside_compilation replicate rewrite shard shutdown_system""",
+        (
+            *MOVED_TO_ESTIMATOR["tpu"],
+            *"""CrossShardOptimizer PaddingSpec XLAOptions batch_parallel bfloat16_scope core cross_replica_sum
+            experimental initialize_system outside_compilation replicate rewrite shard shutdown_system""".split(),
+        ),
         (f"{_ESTIMATOR}:tpu", "tensorflow.compat.v1:tpu"),
         "tf.compat.v1.tpu",
     ),
     "estimator": Ours(
-        """InMemoryEvaluatorHook add_metrics binary_classification_head build_raw_supervised_input_receiver_fn
-        call_logit_fn clip_gradients_by_norm dnn_logit_fn_builder export_all_saved_models linear_logit_fn_builder
-        logistic_regression_head make_early_stopping_hook make_stop_at_checkpoint_step_hook multi_class_head
-        poisson_regression_head regression_head stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook
-        stop_if_no_increase_hook""",
+        (
+            *MOVED_TO_ESTIMATOR["estimator"],
+            *ESTIMATOR_HEADS,
+            "clip_gradients_by_norm",
+            "logistic_regression_head",
+            "poisson_regression_head",
+        ),
         (f"{_ESTIMATOR}:estimator",),
         "tf.estimator",
     ),

@@ -84,7 +84,7 @@ class _Part(ModuleType):
         raise RemovedNameError(_removal_message(f"{self.__name__.removeprefix('tensorflow.')}.{name}", part))
 
     def __dir__(self) -> list[str]:
-        return sorted(homes.OURS[self.__name__.split(".")[2]].names.split())
+        return sorted(homes.OURS[self.__name__.split(".")[2]].names)
 
 
 def _find(part: str, name: str) -> Any:
@@ -92,7 +92,7 @@ def _find(part: str, name: str) -> Any:
     for home in ours.homes:
         there = value_at(home)
         # A module also has names that the part never had.
-        if name in dir(there) and (name in ours.names.split() or not isinstance(there, ModuleType)):
+        if name in dir(there) and (name in ours.names or not isinstance(there, ModuleType)):
             return getattr(there, name)
     return None
 

@@ -20,11 +20,6 @@ CODES = tuple(sorted(RULES))
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def render(findings: Sequence[Finding], form: str) -> str:
-    """Return the findings in one of `FORMS`."""
-    return FORMS[form](findings)
-
-
 def _text(findings: Sequence[Finding]) -> str:
     lines = [f"{shown_place(f.path, f.cell, f.line)}:{f.column}: {f.code} {f.message}" for f in findings]
     if findings:
@@ -89,6 +84,7 @@ def _uri(path: str) -> str:
     return quote(os.path.normpath(path).replace(os.sep, "/"))
 
 
+# What renders the findings, by the value of --format.
 FORMS: dict[str, Callable[[Sequence[Finding]], str]] = {
     "text": _text,
     "json": _json,

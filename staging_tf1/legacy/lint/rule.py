@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 
-Found = Iterator[tuple[ast.AST, str]]
+# What a rule yields: where each mistake is, and what the finding says.
+Mistakes = Iterator[tuple[ast.AST, str]]
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +30,7 @@ class Rule:
 
     code: str
     name: str
-    check: Callable[[Analysis], Found]
+    check: Callable[[Analysis], Mistakes]
 
     def findings(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield the findings of this rule in a file."""

@@ -7,7 +7,7 @@ import ast
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.model.reading import Call, Loop, Scope, Variable
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 _OPTIMIZING = ("minimize", "apply_gradients", "compute_gradients")
 _ASSIGNING = ("assign", "assign_add", "assign_sub")
@@ -16,7 +16,7 @@ _VARIABLES = _MAKING | {"tensorflow.train.get_or_create_global_step"}
 _TRACERS = frozenset({"tensorflow.while_loop", "tensorflow.function", "tensorflow.map_fn", "tensorflow.scan"})
 
 
-def area_in_loop(analysis: Analysis) -> Found:
+def area_in_loop(analysis: Analysis) -> Mistakes:
     """STG101."""
     traced = _traced(analysis.program) if analysis.program.areas else set()
     for area in analysis.program.areas:
@@ -34,7 +34,7 @@ def area_in_loop(analysis: Analysis) -> Found:
             )
 
 
-def ops_in_loop(analysis: Analysis) -> Found:
+def ops_in_loop(analysis: Analysis) -> Mistakes:
     """STG102."""
     if not analysis.training.repeated:
         return
@@ -53,7 +53,7 @@ def ops_in_loop(analysis: Analysis) -> Found:
             )
 
 
-def ops_in_thread(analysis: Analysis) -> Found:
+def ops_in_thread(analysis: Analysis) -> Mistakes:
     """STG113."""
     if not analysis.threads.all:
         return

@@ -9,7 +9,7 @@ from staging_tf1.legacy.lint.flow.graph import QUEUE_PUT, bit, numbers
 from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import Run
 from staging_tf1.legacy.lint.model.reading import Context, Scope, Variable, Write
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 # Position of the dtype argument in calls whose result has that dtype; None if it is keyword-only.
 _DTYPE_POSITION = {
@@ -33,7 +33,7 @@ _ALLOCATING = ("numpy.zeros", "numpy.empty", "numpy.ones", "numpy.full", "numpy.
 _SAME_DTYPE = {"float": "float64", "int": "int64", "bool_": "bool", "half": "float16"}
 
 
-def contradicting_dtypes(analysis: Analysis) -> Found:
+def contradicting_dtypes(analysis: Analysis) -> Mistakes:
     """STG109."""
     for area in analysis.program.areas:
         declared = _declared(analysis, area)
@@ -51,7 +51,7 @@ def contradicting_dtypes(analysis: Analysis) -> Found:
                     )
 
 
-def reused_buffer(analysis: Analysis) -> Found:
+def reused_buffer(analysis: Analysis) -> Mistakes:
     """STG114."""
     seen: set[tuple[Variable, Run | ast.AST]] = set()
     for write in analysis.program.reading.writes:

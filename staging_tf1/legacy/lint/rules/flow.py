@@ -11,12 +11,12 @@ from staging_tf1.legacy.lint.flow.graph import bit
 from staging_tf1.legacy.lint.flow.program import Area
 from staging_tf1.legacy.lint.flow.sessions import Run
 from staging_tf1.legacy.lint.model.reading import Context, Loop
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 _END_OF_DATA = "OutOfRangeError"
 
 
-def no_warm_up(analysis: Analysis) -> Found:
+def no_warm_up(analysis: Analysis) -> Mistakes:
     """STG103."""
     for area in _in_sight(analysis):
         runs = analysis.runs_of(area)
@@ -37,7 +37,7 @@ def no_warm_up(analysis: Analysis) -> Found:
             yield first.call.node, "get is run before any put, and blocks forever; run put once before it"
 
 
-def never_put(analysis: Analysis) -> Found:
+def never_put(analysis: Analysis) -> Mistakes:
     """STG104."""
     for area in analysis.program.areas:
         gets = analysis.program.methods(area, "get", "unstage")
@@ -45,7 +45,7 @@ def never_put(analysis: Analysis) -> Found:
             yield gets[0].node, "nothing is put into this area: get blocks forever"
 
 
-def never_got(analysis: Analysis) -> Found:
+def never_got(analysis: Analysis) -> Mistakes:
     """STG105."""
     for area in analysis.program.areas:
         puts = analysis.program.methods(area, "put", "stage")
@@ -54,7 +54,7 @@ def never_got(analysis: Analysis) -> Found:
             yield puts[0].node, "nothing takes elements from this area: memory grows, or put blocks forever"
 
 
-def left_behind(analysis: Analysis) -> Found:
+def left_behind(analysis: Analysis) -> Mistakes:
     """STG107."""
     for area, ahead in _ahead(analysis):
         if not any(_ends_with_the_data(context) for run in ahead for context in run.call.context.around()):
@@ -65,7 +65,7 @@ def left_behind(analysis: Analysis) -> Found:
             )
 
 
-def lost_last_batch(analysis: Analysis) -> Found:
+def lost_last_batch(analysis: Analysis) -> Mistakes:
     """STG122."""
     for area, ahead in _ahead(analysis):
         for run, both in analysis.runs_of(area):

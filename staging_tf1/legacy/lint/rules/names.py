@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.calls import position
 from staging_tf1.legacy.lint.model.reading import Call, Context, Scope, Use
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
 
 _NEVER_WAS = "tensorflow.staging"
@@ -31,7 +31,7 @@ _MAKING = frozenset(
 _ONLY_ARRAYS = frozenset({"astype", "reshape", "ravel", "flatten", "transpose", "squeeze"})
 
 
-def tutorial_api(analysis: Analysis) -> Found:
+def tutorial_api(analysis: Analysis) -> Mistakes:
     """STG116."""
     for node, full in _one_per_line(analysis, _NEVER_WAS):
         yield (
@@ -41,7 +41,7 @@ def tutorial_api(analysis: Analysis) -> Found:
         )
 
 
-def contrib(analysis: Analysis) -> Found:
+def contrib(analysis: Analysis) -> Mistakes:
     """STG117."""
     for node, full in _one_per_line(analysis, CONTRIB):
         missing = what_is_missing(full)
@@ -49,7 +49,7 @@ def contrib(analysis: Analysis) -> Found:
             yield node, f"{short(full)}: {missing}"
 
 
-def private_names(analysis: Analysis) -> Found:
+def private_names(analysis: Analysis) -> Mistakes:
     """STG120."""
     for node, full in _one_per_line(analysis, _PRIVATE, written_out=False):
         instead = instead_of(full)
@@ -60,7 +60,7 @@ def private_names(analysis: Analysis) -> Found:
             yield node, f"{full} was removed from TensorFlow 2. {instead}{restored}"
 
 
-def keras_two(analysis: Analysis) -> Found:
+def keras_two(analysis: Analysis) -> Mistakes:
     """STG121."""
     imported = [use.imported for use in analysis.program.reading.uses if use.imported]
     if not any(full.startswith("tensorflow.compat.v1") for full in imported):
@@ -84,7 +84,7 @@ def keras_two(analysis: Analysis) -> Found:
     )
 
 
-def tostring(analysis: Analysis) -> Found:
+def tostring(analysis: Analysis) -> Mistakes:
     """STG119."""
     for call in analysis.program.calls:
         if call.method != "tostring" or call.receiver is None or analysis.program.name(call):

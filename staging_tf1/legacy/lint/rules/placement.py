@@ -8,10 +8,10 @@ from staging_tf1.legacy.lint.flow.analysis import Analysis
 from staging_tf1.legacy.lint.flow.graph import bit, numbers
 from staging_tf1.legacy.lint.flow.program import Program
 from staging_tf1.legacy.lint.model.reading import Call, Scope
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 
-def not_on_the_gpu(analysis: Analysis) -> Found:
+def not_on_the_gpu(analysis: Analysis) -> Mistakes:
     """STG108."""
     users = _gpu_users(analysis) if analysis.program.areas else {}
     for area in analysis.program.areas:
@@ -26,7 +26,7 @@ def not_on_the_gpu(analysis: Analysis) -> Found:
             )
 
 
-def asked_elsewhere(analysis: Analysis) -> Found:
+def asked_elsewhere(analysis: Analysis) -> Mistakes:
     """STG115."""
     for area in analysis.program.areas:
         made_in = _devices(analysis.program, area.call)

@@ -12,12 +12,12 @@ from staging_tf1.legacy.lint.flow.program import Area, argument
 from staging_tf1.legacy.lint.flow.sessions import PLAIN_SESSIONS, Run, initializes_local_variables, starts_queue_runners
 from staging_tf1.legacy.lint.flow.threads import is_endless
 from staging_tf1.legacy.lint.model.reading import Call
-from staging_tf1.legacy.lint.rule import Found, Rule
+from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 _STOPPING = frozenset({"Coordinator", "StagingSession", "StagingHook", "Supervisor", "should_stop", "LooperThread"})
 
 
-def unbounded(analysis: Analysis) -> Found:
+def unbounded(analysis: Analysis) -> Mistakes:
     """STG106."""
     for area in analysis.program.areas:
         if not _is_bounded(area) and any(run.may & bit(area, "put") for run, _ in analysis.threads.runs):
@@ -28,7 +28,7 @@ def unbounded(analysis: Analysis) -> Found:
             )
 
 
-def started_too_early(analysis: Analysis) -> Found:
+def started_too_early(analysis: Analysis) -> Mistakes:
     """STG110."""
     initializing = [run for run in analysis.sessions.runs if run.must & (GLOBAL_INIT | LOCAL_INIT)]
     for call in analysis.program.calls if initializing else ():
@@ -49,7 +49,7 @@ def started_too_early(analysis: Analysis) -> Found:
                 break
 
 
-def never_started(analysis: Analysis) -> Found:
+def never_started(analysis: Analysis) -> Mistakes:
     """STG111."""
     makers = [call for call in analysis.program.calls if analysis.program.name(call) in RUNNER_MAKERS]
     if not makers or starts_queue_runners(analysis.program, analysis.sessions):
@@ -64,7 +64,7 @@ def never_started(analysis: Analysis) -> Found:
             return
 
 
-def no_coordinator(analysis: Analysis) -> Found:
+def no_coordinator(analysis: Analysis) -> Mistakes:
     """STG112."""
     if not analysis.threads.runs or not _STOPPING.isdisjoint(analysis.program.words):
         return
@@ -79,7 +79,7 @@ def no_coordinator(analysis: Analysis) -> Found:
             )
 
 
-def no_local_initializer(analysis: Analysis) -> Found:
+def no_local_initializer(analysis: Analysis) -> Mistakes:
     """STG118."""
     program = analysis.program
     makers = [(call, what) for call in program.calls if (what := local_variable(program.values, call.node, call.scope))]

@@ -8,29 +8,9 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import RemovedNameError
+from staging_tf1.legacy.contrib.homes import ESTIMATOR_HEADS, MOVED_TO_ESTIMATOR
 from staging_tf1.legacy.shim.estimator import names
 
-# Names that moved to tf.estimator. Releases before 1.15 had the hooks in tf.contrib.estimator.
-_MOVED: dict[str, dict[str, str]] = {
-    "estimator": {
-        "add_metrics": "add_metrics",
-        "export_all_saved_models": "Estimator.experimental_export_all_saved_models",
-        **{
-            name: f"experimental.{name}"
-            for name in """InMemoryEvaluatorHook build_raw_supervised_input_receiver_fn call_logit_fn
-            dnn_logit_fn_builder linear_logit_fn_builder make_early_stopping_hook make_stop_at_checkpoint_step_hook
-            stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook""".split()
-        },
-    },
-    "tpu": {
-        name: f"tpu.{name}" for name in "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec".split()
-    },
-}
-_HEADS = {
-    "binary_classification_head": "_binary_logistic_head_with_sigmoid_cross_entropy_loss",
-    "multi_class_head": "_multi_class_head_with_softmax_cross_entropy_loss",
-    "regression_head": "_regression_head",
-}
 _FORESTS = "Use the package tensorflow-decision-forests."
 _RNN = "Write a model_fn with tf.nn.dynamic_rnn and tf.estimator.MultiClassHead."
 _TOWERS = "Use RunConfig(train_distribute=tf.distribute.MirroredStrategy()), or average the gradients in the model_fn."
@@ -65,12 +45,12 @@ class _Names:
 
         Raises RemovedNameError if it is not restored, or if the package is not installed.
         """
-        if name in _MOVED[self._part]:
-            return names.find(_MOVED[self._part][name])
+        if name in MOVED_TO_ESTIMATOR[self._part]:
+            return names.find(MOVED_TO_ESTIMATOR[self._part][name])
         if self._part == "tpu" or name.startswith("__"):
             raise AttributeError(name)
-        if name in _HEADS:
-            return _head(_HEADS[name])
+        if name in ESTIMATOR_HEADS:
+            return _head(ESTIMATOR_HEADS[name])
         if name in _OWN:
             return _OWN[name]
         if name not in _CURES:
@@ -81,7 +61,12 @@ class _Names:
         )
 
     def __dir__(self) -> list[str]:
-        return sorted({*_MOVED[self._part], *({*_HEADS, *_OWN, *_CURES} if self._part == "estimator" else ())})
+        return sorted(
+            {
+                *MOVED_TO_ESTIMATOR[self._part],
+                *({*ESTIMATOR_HEADS, *_OWN, *_CURES} if self._part == "estimator" else ()),
+            }
+        )
 
 
 estimator = _Names("estimator")
