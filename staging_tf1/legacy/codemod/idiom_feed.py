@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, elements_of, statements
-from staging_tf1.legacy.codemod.idiom_values import Values
+from staging_tf1.legacy.codemod.idiom_class import UnknownShapeError, Values, elements_of, statements
 from staging_tf1.legacy.codemod.import_lines import code, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from staging_tf1.legacy.codemod.idiom_class import UnknownShapeError, Values, assignments, batch_size_of, threads_of
 from staging_tf1.legacy.codemod.idiom_feed import Feed, feed_of
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, assignments, batch_size_of, threads_of
-from staging_tf1.legacy.codemod.idiom_values import Values
 from staging_tf1.legacy.codemod.import_lines import code, expression, names_in
 from staging_tf1.legacy.codemod.names import Imports, dotted
 

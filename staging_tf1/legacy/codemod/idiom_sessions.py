@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, calls_in
+from staging_tf1.legacy.codemod.idiom_class import UnknownShapeError, calls_in
 from staging_tf1.legacy.codemod.import_lines import code
 from staging_tf1.legacy.codemod.names import Imports, dotted
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from staging_tf1.legacy.codemod.changes import Note
-from staging_tf1.legacy.codemod.idiom_methods import UnknownShapeError, calls_in, elements_of
+from staging_tf1.legacy.codemod.idiom_class import UnknownShapeError, calls_in, elements_of
 from staging_tf1.legacy.codemod.idiom_runners import Runner, check_uses, find_runners
 from staging_tf1.legacy.codemod.idiom_sessions import (
     SESSIONS,

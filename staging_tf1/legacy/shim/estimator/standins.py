@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
@@ -31,7 +33,10 @@ def lent() -> Iterator[None]:
         yield
         return
     modules = {name: _absent_module(name) for name in _TPU if importlib.util.find_spec(name) is None}
-    modules[_COORDINATOR] = importlib.import_module("staging_tf1.legacy.shim.estimator.coordinator")
+    coordinator = modules[_COORDINATOR] = ModuleType(_COORDINATOR)
+    coordinator.__spec__ = ModuleSpec(_COORDINATOR, None)  # a context within this one looks for it
+    coordinator.__dict__["init_run_config"] = _init_run_config
+    coordinator.__dict__["should_run_distribute_coordinator"] = lambda config: False
     sys.modules.update(modules)
     try:
         with importlib.import_module("staging_tf1._tf").estimator_exports():
@@ -78,3 +83,48 @@ def _absent_module(fullname: str) -> ModuleType:
 
     module.__dict__["__getattr__"] = absent
     return module
+
+
+# ---- what stands in for `tensorflow.python.distribute.estimator_training`
+
+# The package asks it how a `RunConfig` distributes the training. It provides distribution over the devices of this
+# process (`train_distribute=tf.distribute.MirroredStrategy()`), and over a cluster with parameter servers (TF_CONFIG
+# without a strategy). The coordinator for a strategy across a cluster is removed.
+
+
+def _init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
+    """Complete a new `RunConfig` from the contents of TF_CONFIG.
+
+    Raises RemovedNameError for a strategy across a cluster.
+    """
+    asked = config._experimental_distribute
+    if asked is not None:
+        for name in ("train_distribute", "eval_distribute"):
+            _take_over(config, asked, name)
+        if asked.remote_cluster:
+            _refuse("experimental_distribute.remote_cluster")
+    jobs = tf_config.get("cluster", {})
+    if config._train_distribute and jobs and "master" not in jobs:
+        _refuse(f"train_distribute={type(config._train_distribute).__name__} in the cluster of TF_CONFIG")
+    config._distribute_coordinator_mode = None
+    config._init_distributed_setting_from_environment_var(tf_config)
+    config._maybe_overwrite_session_config_for_distributed_training()
+
+
+def _take_over(config: Any, asked: Any, name: str) -> None:
+    """Set a strategy of the `RunConfig` to that of `experimental_distribute`, if there is one."""
+    strategy = getattr(asked, name)
+    if not strategy:
+        return
+    if getattr(config, f"_{name}"):
+        raise ValueError(f"RunConfig got {name} twice: by itself and in experimental_distribute. Drop one of them.")
+    setattr(config, f"_{name}", strategy)
+
+
+def _refuse(what: str) -> None:
+    cure = " without TF_CONFIG" if os.environ.get("TF_CONFIG") else ""
+    raise RemovedNameError(
+        f"tf.estimator.RunConfig got {what}. The coordinator for strategies across a cluster was removed in TensorFlow "
+        f"2.16. Drop the strategy, so that TF_CONFIG describes parameter servers and workers, or train on one machine"
+        f"{cure}."
+    )
