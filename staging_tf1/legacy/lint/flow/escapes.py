@@ -55,7 +55,7 @@ class Escapes:
         """Yield the expressions whose values go out of sight."""
         for call in self._program.calls:
             if self._goes_out(call):
-                for value in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+                for value in call.arguments:
                     yield value, call.scope
         for function in self._program.reading.functions:
             lost = function.kind == "function" and not self._is_called(function)

@@ -154,7 +154,6 @@ def _hands_session_out(program: Program, sessions: Sessions) -> bool:
         makers = [] if name or call.receiver is None else program.makers_of(call.receiver, call.scope)
         if local or (makers and all(one.startswith("tensorflow.") for one in makers)):
             continue
-        given = (*call.node.args, *(keyword.value for keyword in call.node.keywords))
-        if any(sessions.is_session(one, call.scope) for one in given):
+        if any(sessions.is_session(one, call.scope) for one in call.arguments):
             return True
     return False

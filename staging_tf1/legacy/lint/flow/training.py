@@ -36,7 +36,7 @@ class TrainingLoops:
         fresh: set[Context] = set()
         runs = {run.call for run in self._sessions.runs if run.fetches is not None}
         for call in self._program.calls:
-            loops = [here for here in call.context.around() if here.kind == "loop"]
+            loops = call.context.loops()
             if not loops:
                 continue
             if call in runs:
@@ -49,8 +49,7 @@ class TrainingLoops:
 
     def _session_inside(self, call: Call, loop: Context) -> bool:
         """Whether a call in a loop passes on a session that is opened in that loop."""
-        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        opened = [one for node in given for one in self._sessions.opened(node, call.scope)]
+        opened = [one for node in call.arguments for one in self._sessions.opened(node, call.scope)]
         return bool(opened) and all(loop.node in (here.node for here in one.context.around()) for one in opened)
 
     def _makes_graph(self, call: Call) -> bool:

@@ -24,6 +24,10 @@ class Context:
             yield here
             here = here.above
 
+    def loops(self) -> list[Context]:
+        """Return the loops around it in the same function, innermost first."""
+        return [here for here in self.around() if here.kind == "loop"]
+
 
 @dataclass(eq=False, slots=True)
 class Binding:
@@ -141,6 +145,11 @@ class Call:
     def receiver(self) -> ast.expr | None:
         """The object whose method is called."""
         return self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+
+    @property
+    def arguments(self) -> list[ast.expr]:
+        """The values that are passed, by position and by keyword."""
+        return [*self.node.args, *(keyword.value for keyword in self.node.keywords)]
 
 
 @dataclass(eq=False, slots=True)

@@ -58,7 +58,7 @@ def reused_buffer(analysis: Analysis) -> Mistakes:
         buffer = _buffer(analysis, write)
         if buffer is None:
             continue
-        given = _given_away(analysis, buffer, _loops(write.context))
+        given = _given_away(analysis, buffer, write.context.loops())
         if given is None or (buffer, given) in seen:
             continue
         seen.add((buffer, given))
@@ -110,27 +110,27 @@ def _dtype(analysis: Analysis, node: ast.expr, scope: Scope, depth: int = 0) -> 
 def _buffer(analysis: Analysis, write: Write) -> Variable | None:
     """Return the array that a write in a loop changes, if it was made before the loop."""
     base = write.target.value
-    loops = _loops(write.context)
+    loops = write.context.loops()
     variable = write.scope.find(base.id) if isinstance(base, ast.Name) and loops else None
     if variable is None:
         return None
     bindings = [one for one in variable.bindings if one.kind != "added"]
     for one in bindings:
         name = analysis.values.full_name(one.value.func, one.scope) if isinstance(one.value, ast.Call) else ""
-        if name not in _ALLOCATING or not set(_loops(one.context)).isdisjoint(loops):
+        if name not in _ALLOCATING or not set(one.context.loops()).isdisjoint(loops):
             return None
     return variable if bindings else None
 
 
 def _given_away(analysis: Analysis, buffer: Variable, loops: list[Context]) -> Run | ast.AST | None:
     for run in analysis.sessions.runs:
-        if _loops(run.call.context)[-1:] == loops[-1:] and _puts(analysis, run):
+        if run.call.context.loops()[-1:] == loops[-1:] and _puts(analysis, run):
             feed = argument(run.call.node, "feed_dict", 1)
             if isinstance(feed, ast.Dict) and any(_stands_bare(one, buffer, run.call.scope) for one in feed.values):
                 return run
     function = buffer.scope.function()
     for one in function.returns:
-        if one.yields and _loops(one.context)[-1:] == loops[-1:] and _stands_bare(one.value, buffer, function):
+        if one.yields and one.context.loops()[-1:] == loops[-1:] and _stands_bare(one.value, buffer, function):
             return one.value if _feeds_an_area(analysis, function) else None
     return None
 
@@ -145,7 +145,7 @@ def _feeds_an_area(analysis: Analysis, generator: Scope) -> bool:
     """Whether a generator is given to staging_tf1."""
     for call in analysis.program.calls:
         if analysis.program.name(call).startswith("staging_tf1."):
-            for arg in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+            for arg in call.arguments:
                 named = arg.func if isinstance(arg, ast.Call) else arg
                 if generator in analysis.values.definitions(named, call.scope):
                     return True
@@ -158,11 +158,6 @@ def _stands_bare(node: ast.expr, buffer: Variable, scope: Scope) -> bool:
     if isinstance(node, ast.Dict):
         return any(_stands_bare(one, buffer, scope) for one in node.values)
     return isinstance(node, ast.Name) and scope.find(node.id) is buffer
-
-
-def _loops(context: Context) -> list[Context]:
-    """Return the loops around a place, innermost first."""
-    return [here for here in context.around() if here.kind == "loop"]
 
 
 RULES = (
