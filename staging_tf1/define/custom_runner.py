@@ -30,8 +30,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.picture import html_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
-from staging_tf1.feed.skip import skip_rule
-from staging_tf1.feed.source_errors import errors_only
+from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.feed_queue import FeedQueue
 from staging_tf1.graph.guards import building

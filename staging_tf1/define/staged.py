@@ -32,7 +32,7 @@ from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
 from staging_tf1.feed.resume import RESUME_MODES
-from staging_tf1.feed.skip import SkipRule, skip_rule
+from staging_tf1.feed.source_errors import SkipRule, skip_rule
 from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building

@@ -12,19 +12,17 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cores import usable_cores
 from staging_tf1.feed.lock_probe import LockProbe
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.producer_run import ProducerRun
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.sources import Source
-
-if TYPE_CHECKING:
-    from staging_tf1.feed.pipeline_run import PipelineRun
-    from staging_tf1.feed.producer_run import ProducerRun
 
 # The time between two decisions.
 EVERY_SECS = 0.5
@@ -178,18 +176,19 @@ class Autotuner:
     """Decides the numbers of one pipeline's feed threads, in a thread that ends with them.
 
     Args:
-      run: the pipeline in its session.
-      producers: those whose number it decides.
+      pipeline: the pipeline.
+      session: the session that it runs in.
+      producers: its producers, all with AUTOTUNE.
     """
 
-    def __init__(self, run: PipelineRun, producers: list[ProducerRun]) -> None:
-        self._run = run
+    def __init__(self, pipeline: Pipeline, session: Any, producers: list[ProducerRun]) -> None:
+        self._pipeline, self._session = pipeline, session
         self._tuned = [_Tuned(producer, max(1, usable_cores() // len(producers))) for producer in producers]
-        self.thread = threading.Thread(target=self._watch, name=f"feed:{run.pipeline.name}:autotune", daemon=True)
+        self.thread = threading.Thread(target=self._watch, name=f"feed:{pipeline.name}:autotune", daemon=True)
 
     def _watch(self) -> None:
         probe = LockProbe()
-        probe.start([self._run])
+        probe.start([(self._pipeline, [state for tuned in self._tuned for state in tuned.producer.states])])
         try:
             while feeding := [tuned for tuned in self._tuned if not tuned.producer.crew.ended]:
                 if not feeding[0].producer.crew.wait_for_end(EVERY_SECS):
@@ -200,12 +199,12 @@ class Autotuner:
     def _decide(self, probe: LockProbe) -> None:
         sinks = [tuned.producer.sink.sink for tuned in self._tuned]
         try:
-            sums = run_unwrapped(self._run.session, [sink.stats.value for sink in sinks])
+            sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
         except (tf.errors.OpError, RuntimeError) as error:
             # The session is gone, or its server is. The feed threads find out, and end or wait.
-            logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._run.pipeline.name, error)
+            logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._pipeline.name, error)
             return
-        held = probe.held_share(self._run.pipeline)
+        held = probe.held_share(self._pipeline)
         for each, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
             each.decide(sink.stats.figures(of_sink), held)
 

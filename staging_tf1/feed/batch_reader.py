@@ -11,8 +11,7 @@ import numpy as np
 from staging_tf1.feed.pipeline import Producer
 from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
-from staging_tf1.feed.skip import SkipCounter
-from staging_tf1.feed.source_errors import errors_only
+from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
 from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.fork import refuse_if_forked

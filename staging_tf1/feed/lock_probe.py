@@ -7,14 +7,10 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.sources import Source, StreamSource
-
-if TYPE_CHECKING:
-    from staging_tf1.feed.pipeline_run import PipelineRun
 
 if sys.platform == "linux":
     import resource
@@ -59,9 +55,13 @@ class LockProbe:
         self._ending.acquire()
         self._thread = threading.Thread(target=self._watch, name="staging:lock", daemon=True)
 
-    def start(self, runs: Sequence[PipelineRun]) -> None:
-        """Start, unless no feed thread reads a source, or the kernel does not count per thread, as only Linux does."""
-        self._sources = [(run.pipeline, run.states) for run in runs if _reads(run.pipeline)]
+    def start(self, feeding: Sequence[tuple[Pipeline, list[ThreadState]]]) -> None:
+        """Start, unless no feed thread reads a source, or the kernel does not count per thread, as only Linux does.
+
+        Args:
+          feeding: the pipelines, each with the states of its feed threads.
+        """
+        self._sources = [(pipeline, states) for pipeline, states in feeding if _reads(pipeline)]
         if self._sources and sys.platform == "linux":
             self._thread.start()
 

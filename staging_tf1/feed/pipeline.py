@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.feed.skip import NONE_SKIPPED, SkipRule
+from staging_tf1.feed.source_errors import NONE_SKIPPED, SkipRule
 from staging_tf1.feed.supply import Supply
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.position import Position, labelled

@@ -73,7 +73,7 @@ class PipelineRun:
         if follow is not None:
             follow([(producer.sink.sink, [*producer.states, *producer.traced]) for producer in self.producers])
         tuned = [producer for producer in self.producers if producer.producer.autotune]
-        self._autotuner = Autotuner(self, tuned) if tuned else None
+        self._autotuner = Autotuner(pipeline, session, tuned) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self

@@ -11,8 +11,7 @@ import numpy as np
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.remote import RemoteSource
 from staging_tf1.feed.sequencer import Rotation, Stopped
-from staging_tf1.feed.skip import SkipRule
-from staging_tf1.feed.source_errors import naming_batch
+from staging_tf1.feed.source_errors import SkipRule, naming_batch
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.spec import map_structure

@@ -36,7 +36,7 @@ def stage_programs(*, changes: bool) -> None:
     # A MonitoredSession, a Supervisor and an Estimator finalize the graph before they create the session.
     before_any_finalize(lambda graph: _try(graph, options))
     watch_sessions()
-    on_adopted(_tell_at_the_end)
+    on_adopted(_print_gain_at_the_end)
     atexit.register(_name_early_graphs)
 
 
@@ -71,11 +71,11 @@ def _name_early_graphs() -> None:
         _say("not staged: no graph has a train op, as optimizers make.")
 
 
-def _tell_at_the_end(runtime: SessionRuntime) -> None:
+def _print_gain_at_the_end(runtime: SessionRuntime) -> None:
     """Print what was gained, when the session is closed or the program ends."""
     said: list[bool] = []
 
-    def tell() -> None:
+    def print_gain() -> None:
         if said:
             return
         said.append(True)
@@ -86,13 +86,13 @@ def _tell_at_the_end(runtime: SessionRuntime) -> None:
         for gain in gains:
             _say(f"{gain.name}: {gain}, in the last {gain.batches} steps.")
 
-    runtime.before_close = tell
+    runtime.before_close = print_gain
     session = weakref.ref(runtime.session)
 
     def at_exit() -> None:
         open_session = session()
         if open_session is not None and not is_closed(open_session):
-            tell()
+            print_gain()
 
     atexit.register(at_exit)
 

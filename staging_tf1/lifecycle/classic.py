@@ -42,7 +42,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AreaUse:
     """What one run does with the plain areas."""
 
     puts: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class Plan:
     drained: tuple[ClassicArea, ...] = ()
 
 
-NO_PLAN = Plan()
+NO_USE = AreaUse()
 
 
 class ClassicLoops:
@@ -72,25 +72,25 @@ class ClassicLoops:
         areas = [] if session.sess_str else plain_areas(session.graph, pipelines)
         areas = [area for area in areas if isinstance(area, StagingArea)]
         self._areas = classic_areas(session.graph, areas, _ends_with(self._queues, pipelines)) if areas else []
-        self._plans = ByFetches(self._look_up)
+        self._uses = ByFetches(self._look_up)
         self._takes: dict[_Puts, Callable[..., Any]] = {}
         # Values taken for puts whose run then met the end of another queue.
         self._held: dict[_Puts, deque[list[Any]]] = defaultdict(deque)
         self._ended = False
 
-    def plan(self, fetches: Any, feed_dict: Any | None) -> Plan:
+    def use(self, fetches: Any, feed_dict: Any | None) -> AreaUse:
         """Return what a run of `fetches` does with the areas."""
-        return self._plans.of(fetches, feed_dict) if self._areas else NO_PLAN
+        return self._uses.of(fetches, feed_dict) if self._areas else NO_USE
 
-    def before(self, plan: Plan) -> dict[Any, Any]:
+    def before(self, use: AreaUse) -> dict[Any, Any]:
         """Return what to feed to a run in addition.
 
         Raises:
           tf.errors.OutOfRangeError: the run's put would meet the end of the data, or its get would wait forever.
         """
-        if plan.groups and not self._cannot_end(plan):
-            return self._taken_first(plan)
-        for classic in plan.drained:
+        if use.groups and not self._cannot_end(use):
+            return self._taken_first(use)
+        for classic in use.drained:
             self._refuse_if_over(classic)
         return {}
 
@@ -108,26 +108,26 @@ class ClassicLoops:
                     LeftoverWarning,
                 )
 
-    def _cannot_end(self, plan: Plan) -> bool:
+    def _cannot_end(self, use: AreaUse) -> bool:
         """Whether the queues hold enough for all puts of the run, and no values for these puts are held here."""
-        if any(map(self._held.get, [group.puts for group in plan.groups])):
+        if any(map(self._held.get, [group.puts for group in use.groups])):
             return False
-        return all(int(size) >= need for size, need in zip(plan.sizes(), plan.needs, strict=True))
+        return all(int(size) >= need for size, need in zip(use.sizes(), use.needs, strict=True))
 
-    def _taken_first(self, plan: Plan) -> dict[Any, Any]:
+    def _taken_first(self, use: AreaUse) -> dict[Any, Any]:
         """Take the values that the puts of the run need. At the end of the data it takes nothing and raises."""
         taken: list[list[Any]] = []
         try:
-            for group in plan.groups:
+            for group in use.groups:
                 taken.append(self._next(group))
         except tf.errors.OutOfRangeError:
-            for group, values in zip(plan.groups, taken):
+            for group, values in zip(use.groups, taken):
                 self._held[group.puts].appendleft(values)
-            queues = {dequeue.queue for group in plan.groups for dequeue in group.dequeues.values()}
+            queues = {dequeue.queue for group in use.groups for dequeue in group.dequeues.values()}
             self._ended = not any(self._queues[queue].cancelled for queue in queues)
             raise
         # A step that fails loses what it was fed, just as a step that dequeues for itself.
-        return {tensor: value for group, values in zip(plan.groups, taken) for tensor, value in zip(group.cut, values)}
+        return {tensor: value for group, values in zip(use.groups, taken) for tensor, value in zip(group.cut, values)}
 
     def _next(self, group: _Group) -> list[Any]:
         try:
@@ -145,7 +145,7 @@ class ClassicLoops:
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
             return
-        if any(self._plans.of(run.fetches, run.fed).puts & classic.puts for run in list(self._timed.pending.values())):
+        if any(self._uses.of(run.fetches, run.fed).puts & classic.puts for run in list(self._timed.pending.values())):
             return
         sizes = [self._queues[queue].sink.size for queue in queues]
         held, *sizes = self._reader([classic.area.size_op(), *sizes])()
@@ -159,12 +159,12 @@ class ClassicLoops:
         """Return a callable for the values of `tensors`, which must not wait."""
         return fast_callable(self._session, feeds=(), targets=(), fetches=tensors, in_caller_thread=True)
 
-    def _look_up(self, fetches: Any, fed: list[Any]) -> Plan:
+    def _look_up(self, fetches: Any, fed: list[Any]) -> AreaUse:
         try:
             ops = ops_of_run(self._session.graph, fetches, fed)
         except (KeyError, TypeError, ValueError):
             # Only Session.run understands these fetches.
-            return NO_PLAN
+            return NO_USE
         puts = frozenset(name for classic in self._areas for name in classic.puts if name in ops)
         fillers = [each for classic in self._areas for each in classic.fillers if each.put in ops]
         fillers = [each for each in fillers if each.dequeues.keys() & ops.keys()]  # otherwise the user feeds the values
@@ -175,8 +175,8 @@ class ClassicLoops:
         sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
         drained = [classic for classic in self._areas if classic.gets & ops.keys() and not classic.puts & ops.keys()]
         if not (puts or drained):
-            return NO_PLAN
-        return Plan(puts, tuple(groups), sizes, tuple(needs.values()), tuple(drained))
+            return NO_USE
+        return AreaUse(puts, tuple(groups), sizes, tuple(needs.values()), tuple(drained))
 
 
 def _grouped(fillers: Iterable[Filler]) -> list[_Group]:

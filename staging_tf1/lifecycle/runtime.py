@@ -9,13 +9,14 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.cluster.layout import Layout
+from staging_tf1.cluster.reach import unreachable
 from staging_tf1.errors import AutoStageError, StuckThreadWarning, warn
 from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.lifecycle.auto_gain import GainWatch
-from staging_tf1.lifecycle.close import close_within
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.stepper import make_stepper
@@ -118,7 +119,7 @@ class SessionRuntime:
     def start(self) -> None:
         """Start the watchdog and the lock probe, and put the first batch of every lockstep pipeline."""
         self._watchdog.start()
-        self._lock_probe.start(self.runs)
+        self._lock_probe.start([(run.pipeline, run.states) for run in self.runs])
         self.steps.warm_up()
 
     def watch_signals(self) -> None:
@@ -238,7 +239,7 @@ class SessionRuntime:
     def _end_session(self) -> None:
         if self.session.sess_str:
             layout = None if self._cluster is None else self._cluster.layout
-            close_within(_CANCEL_SECS, self._close_before, layout)
+            _close_within(_CANCEL_SECS, self._close_before, layout)
         else:
             self._close_before()
         self.steps.on_demand.join(_CANCEL_SECS)
@@ -250,3 +251,39 @@ class SessionRuntime:
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()
+
+
+def _close_within(secs: float, close: Callable[[], None], layout: Layout | None) -> None:
+    """Call `close`, and return after `secs` at the latest: a warning then names what does not answer.
+
+    TensorFlow closes a session when each step has been cleaned up on all its servers, and has no limit for that. With a
+    parameter server that is gone, the thread that closes is left behind until that server is back.
+
+    Args:
+      secs: seconds.
+      close: closes the session.
+      layout: its cluster, for the message; None if unknown.
+
+    Raises:
+      Exception: what `close` has raised.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            close()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="staging:close", daemon=True)
+    thread.start()
+    thread.join(secs)
+    if errors:
+        raise errors[0]
+    if thread.is_alive():
+        gone = "" if layout is None else "; ".join(unreachable(layout, layout.servers))
+        logging.warning(
+            "The session is still closing after %g s, and is left behind: %s.",
+            secs,
+            gone or "its server does not answer",
+        )

@@ -16,7 +16,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
-from staging_tf1.lifecycle.classic import NO_PLAN, ClassicLoops, Plan
+from staging_tf1.lifecycle.classic import NO_USE, AreaUse, ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
@@ -39,7 +39,7 @@ class Demand(NamedTuple):
     # Which towers these are, for each pipeline in lockstep.
     lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
     # What it does with plain areas.
-    plan: Plan
+    use: AreaUse
     # The pipelines whose threads start with the first such run.
     starts: tuple[Pipeline, ...] = ()
     # The pipelines whose input the run changes.
@@ -157,9 +157,9 @@ class Steps:
             # Only Session.run understands these fetches, or can say what is wrong.
             return None
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
-        plan = self._loops.plan(fetches, fed)
+        use = self._loops.use(fetches, fed)
         renews = tuple(each for each in self._pipelines if not each.renewed_by.isdisjoint(ops))
-        if not (sinks or renews) and plan is NO_PLAN:
+        if not (sinks or renews) and use is NO_USE:
             return None
         towers = {
             pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
@@ -174,7 +174,7 @@ class Steps:
                 if run.delivery.barrier is not None and run.pipeline in towers
             ),
             tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
-            plan,
+            use,
             tuple(each for each in self._pipelines if each.on_demand and not sinks.isdisjoint(each.sinks)),
             renews,
         )
@@ -269,9 +269,9 @@ class Steps:
             more_puts, more_feeds = lockstep.before(towers)
             puts += more_puts
             feeds.update(more_feeds)
-        if demand.plan is not NO_PLAN:
+        if demand.use is not NO_USE:
             # Last, because it takes elements from a queue for this step.
-            feeds.update(self._loops.before(demand.plan))
+            feeds.update(self._loops.before(demand.use))
         return puts, feeds
 
     def _failed(self, demand: Demand, error: BaseException) -> None:

@@ -20,9 +20,9 @@ from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.feed.autotune import Observation, State, decide, most_threads
-from staging_tf1.feed.crew import Crew
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.producer_run import Crew
 from staging_tf1.feed.threads import PARKED, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
 from staging_tf1.watch.trace_report import as_text, read_trace, report_on

@@ -15,7 +15,7 @@ from hypothesis import given
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.skip import SkipCounter, SkipRule, skip_rule
+from staging_tf1.feed.source_errors import SkipCounter, SkipRule, skip_rule
 from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
 from staging_tf1.watch.stats import _kind, bottleneck, full_bytes

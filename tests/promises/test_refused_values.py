@@ -22,7 +22,7 @@ import staging_tf1 as staging
 from staging_tf1 import sources
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.readers import StreamReader
-from staging_tf1.feed.skip import NONE_SKIPPED
+from staging_tf1.feed.source_errors import NONE_SKIPPED
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 from staging_tf1.spec.arrays import as_array
