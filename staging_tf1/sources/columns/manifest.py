@@ -149,7 +149,11 @@ def _component(fields: dict[str, Any]) -> Component:
             raise ValueError(f"file {name!r}")
         files[str(role)] = ArrayFile(name, str(np.dtype(dtype).str), tuple(map(int, shape)), int(crc32))
     shape = tuple(None if dim is None else int(dim) for dim in fields["shape"])
-    return Component(str(fields["path"]), dtype_named(fields["dtype"]), shape, files)
+    component = Component(str(fields["path"]), dtype_named(fields["dtype"]), shape, files)
+    roles = {"values"} | ({"starts", "shapes"} if component.varies else set())
+    if set(files) != roles | ({"strings"} if component.dtype.hasobject else set()):
+        raise ValueError(f"files of component {component.path!r}")
+    return component
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
