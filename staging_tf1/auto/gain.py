@@ -23,7 +23,7 @@ class Gain:
       busy: the share of the cores that the process used, from 0 to 1.
 
     >>> print(Gain("auto_stage", 500, put_secs=0.02, step_secs=0.025, wait_secs=0.002, busy=0.4))
-    a batch takes 20.0 ms, a step 25.0 ms, 2.0 ms of which it waits. Unstaged it would take about 43.0 ms
+    a batch takes 20.0 ms, a step 25.0 ms, 2.0 ms of which it waits. Unstaged it would take at most about 43.0 ms
     """
 
     name: str
@@ -57,4 +57,4 @@ class Gain:
         times = f"a batch takes {put:.1f} ms, a step {step:.1f} ms, {wait:.1f} ms of which it waits."
         if self.why_not:
             return f"{times} Staging does not pay: {self.why_not}"
-        return f"{times} Unstaged it would take about {1e3 * self.unstaged_secs:.1f} ms"
+        return f"{times} Unstaged it would take at most about {1e3 * self.unstaged_secs:.1f} ms"

@@ -104,7 +104,7 @@ def gain(put: float = 0.02, step: float = 0.025, wait: float = 0.0, busy: float 
 
 
 def test_a_gain_says_what_a_step_would_take() -> None:
-    assert gain().why_not == "" and str(gain()).endswith("Unstaged it would take about 45.0 ms")
+    assert gain().why_not == "" and str(gain()).endswith("Unstaged it would take at most about 45.0 ms")
     assert gain(wait=0.001).unstaged_secs == pytest.approx(0.044)
 
 
