@@ -223,10 +223,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._runtime.start()
         self._runtime.watch_signals()
 
-    def before_run(self, run_context: Any) -> Any:
-        """See base class."""
-        refuse_if_forked("StagingHook")
-
     def end(self, session: Any) -> None:
         """See base class; not called after an error."""
         if self._runtime is not None:

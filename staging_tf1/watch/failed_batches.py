@@ -40,10 +40,12 @@ class FailedBatches:
 
     def settle(self) -> None:
         """Find the batches of the steps that failed since the last call. Must be called between two steps."""
-        if not self._counted:
+        # Pipelines that start with their first step have no counts before it.
+        taken_from = list(self._suspects.union(*self._succeeded))
+        if not taken_from:
             return
-        sums = run_unwrapped(self._session, [sink.stats.value for sink in self._counted])
-        for sink, of_sink in zip(list(self._counted), sums, strict=True):
+        sums = run_unwrapped(self._session, [sink.stats.value for sink in taken_from])
+        for sink, of_sink in zip(taken_from, sums, strict=True):
             taken = GetStats.batches(of_sink)
             expected = self._counted[sink] + sum(n for sinks, n in self._succeeded.items() if sink in sinks)
             if sink in self._suspects:

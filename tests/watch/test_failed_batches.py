@@ -143,3 +143,15 @@ def test_what_a_put_takes_from_another_pipeline_did_not_fail(graph: Any, lockste
             sess.run([second, check], {fails: True})
         found = {stats.name: stats.failed_batches for stats in sess.stats()}
     assert found == {"first": (), "second": (3,)}
+
+
+def test_a_pipeline_that_has_not_started_hides_no_batch_of_another() -> None:
+    with tf.Graph().as_default() as graph, tf.Session() as sess:
+        played = Steps(graph, sess)
+        staging.staged(ArraySource(np.arange(9), batch_size=1), lockstep=True, name="later")
+        batches = FailedBatches(sess, [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks])
+        batches.failed(played.take(EVERY))
+        batches.settle()
+        assert {sink: numbers for sink, numbers in batches.numbers.items() if numbers} == {
+            sink: [0] for sink in played.sinks
+        }
