@@ -1,4 +1,4 @@
-"""Checks the arguments that `StagingSession` passes to `tf.train.MonitoredTrainingSession`, before building anything.
+"""Checks the arguments of `StagingSession` and of its methods, before anything is built.
 
 TensorFlow checks some of them only after it has added summaries and finalized the graph, or not at all.
 """

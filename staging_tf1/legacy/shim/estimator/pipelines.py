@@ -49,9 +49,6 @@ class _HookUnlessGiven(tf.train.SessionRunHook):  # type: ignore[misc]
         if self._hook is not None:
             self._hook.after_create_session(session, coord)
 
-    def before_run(self, run_context: Any) -> Any:
-        return None if self._hook is None else self._hook.before_run(run_context)
-
     def end(self, session: Any) -> None:
         if self._hook is not None:
             self._hook.end(session)
