@@ -12,6 +12,7 @@ from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.dealing import Dealing, Names
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.member import Member
+from staging_tf1.garbage import join_thread
 from staging_tf1.graph.acked import Acked
 
 # A worker asks for about a second of work ahead, so it does not wait for a round.
@@ -46,8 +47,7 @@ class Dealer:
     def stop(self) -> None:
         """End and join the thread. May be called again."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        join_thread(self._thread)
         self._variable.close()
 
     def _deal(self) -> None:

@@ -24,6 +24,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import key, table_op, text_of
 from staging_tf1.cluster.pulse import beat_secs
 from staging_tf1.cluster.reach import is_listening
+from staging_tf1.garbage import join_thread
 
 if TYPE_CHECKING:
     from staging_tf1.cluster.member import Member
@@ -160,7 +161,7 @@ class Watch:
             return
         with suppress(tf.errors.OpError):
             self._member.bells.ask([self._member.task])
-        thread.join()
+        join_thread(thread)
         self._member.bells.close()
 
     def _run(self, stop: threading.Event, bells: Bells) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from staging_tf1.garbage import join_thread
+
 _BEAT_SECS, _SYNC_BEAT_SECS = 2.0, 0.5
 
 
@@ -45,8 +47,7 @@ class Pulse:
     def stop(self) -> None:
         """End the thread and wait for it. May be called again."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        join_thread(self._thread)
 
     def _run(self, stop: threading.Event) -> None:
         number = 0

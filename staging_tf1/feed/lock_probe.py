@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ENDED, ThreadState
+from staging_tf1.garbage import join_thread
 from staging_tf1.sources import Source, StreamSource
 
 if sys.platform == "linux":
@@ -69,9 +70,7 @@ class LockProbe:
         """Stop, and join the thread. May be called twice."""
         if self._ending.locked():
             self._ending.release()
-        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
-        if self._thread.is_alive():
-            self._thread.join()
+        join_thread(self._thread)
 
     def held_share(self, pipeline: Pipeline) -> float | None:
         """Return the share of the time in the source of `pipeline` during which feed threads held the GIL, from 0 to 1.

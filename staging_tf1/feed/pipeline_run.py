@@ -23,6 +23,7 @@ from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
+from staging_tf1.garbage import join_thread
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of, state_of
@@ -125,9 +126,7 @@ class PipelineRun:
         """Join the feed threads. Return the states of those still running after `deadline_secs`."""
         end = time.perf_counter() + deadline_secs
         for state in self.states:
-            # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
-            if state.thread is not None and state.thread.is_alive():
-                state.thread.join(max(0.0, end - time.perf_counter()))
+            join_thread(state.thread, max(0.0, end - time.perf_counter()))
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
 
     def is_putting(self) -> bool:

@@ -21,6 +21,7 @@ from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.garbage import join_thread
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.side_thread import SideThread
@@ -138,10 +139,9 @@ class Lockstep:
 
     def join(self, deadline_secs: float) -> list[ThreadState]:
         """Join that thread. Return the states of the towers that are still in a source after `deadline_secs`."""
-        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
-        if self._side is None or not self._side.thread.is_alive():
+        if self._side is None:
             return []
-        self._side.thread.join(deadline_secs)
+        join_thread(self._side.thread, deadline_secs)
         states = [tower.state for tower in self.towers]
         return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
 

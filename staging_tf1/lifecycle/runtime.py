@@ -16,6 +16,7 @@ from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
+from staging_tf1.garbage import join_thread
 from staging_tf1.lifecycle.auto_gain import GainWatch
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.last_save import LastSave
@@ -244,7 +245,7 @@ class SessionRuntime:
             self._close_before()
         self.steps.on_demand.join(_CANCEL_SECS)
         for thread in self.ends_with_session:
-            thread.join(_CANCEL_SECS)
+            join_thread(thread, _CANCEL_SECS)
         # After the last step, which consumes what it has been given.
         for shared_input in self._shared_inputs:
             shared_input.give_back()

@@ -15,6 +15,7 @@ from absl import logging
 
 from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.garbage import join_thread
 from staging_tf1.watch.diagnosis import Diagnosis, diagnose
 from staging_tf1.watch.report import report_text
 from staging_tf1.watch.snapshot import Observer, read
@@ -71,9 +72,7 @@ class Watchdog:
     def stop(self) -> None:
         """Stop watching and join the thread. May be called twice."""
         self._ended.put(None)
-        # A thread whose start a Ctrl-C has cut short cannot be joined yet; it ends as soon as it begins.
-        if self._thread.is_alive():
-            self._thread.join()
+        join_thread(self._thread)
 
     def look(self) -> float:
         """Report the runs that have taken too long. Return the seconds until the next look."""

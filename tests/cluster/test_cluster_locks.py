@@ -97,6 +97,23 @@ def test_a_thread_that_is_being_started_or_joined_waits_for_no_lock(
     assert looked == [False, False, False, True]
 
 
+def test_a_cluster_that_is_closed_in_one_of_its_own_threads_is_closed_completely(cluster: staging.Cluster) -> None:
+    member, heard, left = cluster.member, threading.Event(), threading.Event()
+
+    def close(entries: Any) -> None:
+        # As the garbage collector may do with the last session, in any thread.
+        cluster.close()
+        left.set()
+
+    member.on_news = close
+    member.start()
+    assert left.wait(LIMIT_SECS)
+    member.on_news = lambda entries: heard.set()
+    member.start()
+    assert heard.wait(LIMIT_SECS), "it gives no signs of life again"
+    cluster.close()
+
+
 def test_a_session_that_is_closed_late_leaves_the_news_to_the_next_one(cluster: staging.Cluster) -> None:
     def in_step() -> InStep:
         return InStep(cluster, tf.Session(graph=tf.Graph()), None, lambda: False, ends_with_first=False)

@@ -273,3 +273,22 @@ def test_a_runner_that_has_not_filled_its_queue(graph: Any) -> None:
         given.set()
     assert "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay" in cause
     assert "; feed thread 'feed:train:0' has been in the source for " in cause
+
+
+def test_a_session_that_is_closed_in_its_own_watchdog_is_closed_completely(graph: Any, reports: Reports) -> None:
+    staging.staged(numbers_source(), name="train")
+    take = tf.FIFOQueue(1, tf.int64, []).dequeue()
+    sess, coord, closed = tf.Session(), tf.train.Coordinator(), threading.Event()
+    threads = staging.start(sess, coord, stall_secs=SECS)
+
+    def close() -> None:
+        # As the garbage collector may do, in any thread.
+        sess.close()
+        closed.set()
+
+    reports.on_report = close
+    with pytest.raises(tf.errors.CancelledError):
+        sess.run(take, options=tf.RunOptions(timeout_in_ms=int(1000 * LIMIT_SECS)))
+    assert closed.wait(LIMIT_SECS)
+    coord.request_stop()
+    coord.join(threads)
