@@ -101,15 +101,17 @@ class InStep:
 
     def _begun(self, position: Position) -> Any:
         """Return how many steps each tower of all workers has begun."""
+        layout, said = self._cluster.layout, ""
         while True:
             try:
                 return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
             except tf.errors.DeadlineExceededError:
                 self._member.check_servers()
                 # The watchdog does not see this run, which is no step.
-                layout = self._cluster.layout
-                silent = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
-                logging.warning("%s cannot read the positions of the other workers: %s", layout.task, silent)
+                reason = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
+                if reason != said:
+                    logging.warning("%s cannot read the positions of the other workers: %s", layout.task, reason)
+                said = reason
 
     def this_one_ended(self) -> None:
         """Tell the other workers that the data of this one has ended."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from clusters import TestCluster, until
+import tensorflow.compat.v1 as tf
+from clusters import TestCluster, free_addresses, until
 from forked import ForkServer
+
+import staging_tf1 as staging
+from staging_tf1.lifecycle import in_step
 
 
 @pytest.fixture
@@ -67,3 +73,35 @@ def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestClus
     two.await_notes("worker0", "raised")
     (message,) = two.notes("worker0", "raised")
     assert message.startswith("ClusterError: worker 0 waits for the gradients of worker 1 at 127.0.0.1:"), message
+
+
+def test_positions_that_cannot_be_read_are_warned_of_once_for_each_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    addresses = free_addresses(2)
+    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
+    tf.train.Server(jobs, job_name="ps", task_index=0)
+    cluster = staging.Cluster(jobs, "worker", 0)
+    with tf.Graph().as_default() as graph:
+        # A read waits until its time limit as long as the queue is empty.
+        steps = tf.FIFOQueue(1, tf.int64, [1])
+        answer, take = steps.enqueue([[0]]), steps.dequeue()
+    position: Any = SimpleNamespace(saved=[take], tower_range=SimpleNamespace(towers=1))
+    reasons = iter([[], [], ["ps 0 is gone"], ["ps 0 is gone"], ["ps 0 is gone"]])
+
+    def unreachable(layout: Any, tasks: Any) -> list[str]:
+        reason = next(reasons, None)
+        if reason is None:
+            sess.run(answer)
+        return reason or []
+
+    monkeypatch.setattr(in_step, "unreachable", unreachable)
+    monkeypatch.setattr(in_step, "_BOUNDED", tf.RunOptions(timeout_in_ms=50))
+    with tf.Session(graph=graph) as sess, caplog.at_level("WARNING", logger="absl"):
+        waits = in_step.InStep(cluster, sess, position, lambda: False, ends_with_first=True)
+        waits.before_step()
+        waits.stop()
+    cluster.close()
+    said = "worker 0 cannot read the positions of the other workers: "
+    slow, gone = f"{said}the parameter servers answer slowly", f"{said}ps 0 is gone"
+    assert caplog.messages == [slow, gone, slow]
