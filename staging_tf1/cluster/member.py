@@ -29,21 +29,18 @@ import os
 import re
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cached_property
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.cluster.clock import TICK_SECS, Clock
-from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
-from staging_tf1.cluster.pause import PAUSE, Bells, Pauses, Settled, Watch
+from staging_tf1.cluster.pause import PAUSE, Pauses
 from staging_tf1.cluster.pulse import Pulse, beat_secs
 from staging_tf1.cluster.reach import await_servers, cut_off, is_listening, unreachable
 from staging_tf1.cluster.signs import Signs
@@ -55,8 +52,6 @@ RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
 # How TensorFlow lists them if a step has several errors. It raises the first one, whichever that is.
 _ONE_OF_SEVERAL = re.compile(r"^(ABORTED|UNAVAILABLE): ", re.MULTILINE)
 _CHECK_SECS = 1.0
-# How often a worker looks whether a pause is over that it has not been asked for.
-_PAUSE_SECS = 0.02
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
 _SERVER_CURE = "Start {server} again, and then {task}: the chief restores the last checkpoint."
@@ -86,7 +81,8 @@ class Member:
     Attributes:
       clock: the same.
       signs: when each task last gave a sign of life.
-      gate: where the runs of this task's sessions wait while the cluster stands still.
+      pauses: in which the cluster stands still.
+      gate: where the runs of this task's sessions wait meanwhile.
       on_news: called with the ledger's entries every few seconds, or None.
     """
 
@@ -106,9 +102,8 @@ class Member:
         self.clock = clock or Clock()
         self.signs = Signs(layout, silence_secs, start_secs, self.clock)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
-        self.gate = Gate(self.clock)
-        self._watch = Watch(self) if self.task in layout.workers else None
-        self._pauses = Pauses(self)
+        self.pauses = Pauses(layout, ledger, self.signs, self.clock, silence_secs)
+        self.gate = self.pauses.gate
         self._ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._beat_secs = secs
@@ -142,31 +137,27 @@ class Member:
         self._note_answer()
         self._ticks.start()
         self._pulse.start()
-        if self._watch is not None:
-            self._watch.start()
+        if self.task in self.layout.workers:
+            self.pauses.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
 
     def stop(self) -> None:
         """Stop giving signs of life, and disconnect. May be called again."""
-        for each in self._inputs.values():
-            each.stop()
+        for shared_input in self._inputs.values():
+            shared_input.stop()
         self._pulse.stop()
         self._ticks.stop()
-        self._stop_watching()
+        if self.pauses.is_watching:
+            with suppress(tf.errors.OpError):
+                self._ledger.write({f"away/{self.task}": self._process})
+            self.pauses.stop()
         self._ledger.close()
         self._is_started = False
         atexit.unregister(self.stop)
 
     def _tick(self, number: int) -> None:
         self.clock.now()
-
-    def _stop_watching(self) -> None:
-        if self._watch is None or not self._watch.is_watching:
-            return
-        with suppress(tf.errors.OpError):
-            self._ledger.write({f"away/{self.task}": self._process})
-        self._watch.stop()
 
     def _tell(self, number: int) -> None:
         """Give a sign of life, and pass on the news."""
@@ -195,11 +186,6 @@ class Member:
     def ledger(self) -> Ledger:
         """The texts that all tasks share."""
         return self._ledger
-
-    @cached_property
-    def bells(self) -> Bells:
-        """What wakes workers for a pause, and at its end."""
-        return Bells(self.layout)
 
     @property
     def run_id(self) -> str | None:
@@ -342,17 +328,8 @@ class Member:
         ]
         if stepping:
             # A step that has passed its fence before would apply its gradient to the restored model.
-            with self._pauses.pause(_BEGIN_SECS, only=stepping):
+            with self.pauses.pause(_BEGIN_SECS, only=stepping):
                 return
-
-    def pause(self, secs: float | None = None, settled: Settled = lambda secs: True) -> AbstractContextManager[str]:
-        """Return a context in which all workers stand still, but for this thread; see `Pauses.pause`.
-
-        Args:
-          secs: how long to wait for a step to end; None is `silence_secs`.
-          settled: whether nothing is under way on the parameter servers.
-        """
-        return self._pauses.pause(self._silence_secs if secs is None else secs, settled)
 
     def mark_initialized(self, ready: Sequence[str] = ()) -> None:
         """Tell the workers that the variables have their values, and that the positions of pipelines are right."""
@@ -500,12 +477,6 @@ class Member:
         self._ledger.write({f"fence/{self.task}": self.fence_key})
         return self.fence_key
 
-    def await_no_pause(self) -> None:
-        """Wait until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
-        end = self.clock.now() + self._silence_secs
-        while PAUSE in self._ledger.read([PAUSE]) and self.clock.now() < end:
-            time.sleep(_PAUSE_SECS)
-
     def register(self, pipeline: str, shared: SharedInput) -> None:
         """Keep what a pipeline with dynamic shares has in this task, until the end. Stop what it had before."""
         if pipeline in self._inputs:
@@ -519,8 +490,8 @@ class Member:
 
     def give_back(self) -> None:
         """Let others have the batches that this task has been given and has not consumed. It must step no more."""
-        for each in self._inputs.values():
-            each.give_back()
+        for shared_input in self._inputs.values():
+            shared_input.give_back()
 
     def rival(self) -> str | None:
         """Return another process that steps for this task; None if there is none."""

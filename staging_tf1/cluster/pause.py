@@ -14,20 +14,21 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.connection import Connection
+from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.ledger import key, table_op, text_of
+from staging_tf1.cluster.ledger import Ledger, key, table_op, text_of
 from staging_tf1.cluster.pulse import beat_secs
 from staging_tf1.cluster.reach import is_listening
+from staging_tf1.cluster.signs import Signs
 from staging_tf1.garbage import join_thread
-
-if TYPE_CHECKING:
-    from staging_tf1.cluster.member import Member
 
 # The entry of the ledger.
 PAUSE = "pause"
@@ -41,12 +42,11 @@ _LOOKED_AT = 20
 _LOOK_SECS, _CHIEF_SECS = 0.25, 1.0
 # How long a worker waits after an error.
 _AGAIN_SECS = 0.5
+# How often a worker looks whether a pause is over that it has not been asked for.
+_JOIN_SECS = 0.02
 # How long the chief waits for a worker whose step did not end in the pause before. Its step may wait for one of the
 # workers that stand still, as with a queue of the program's own.
 _STUCK_SECS = 0.5
-
-
-Settled = Callable[[float], bool]
 
 
 class Bells:
@@ -123,33 +123,48 @@ def _find_op() -> Callable[[], Any]:
     return lambda: tf.raw_ops.LookupTableFindV2(table_handle=table, keys=keys, default_value=none)[0]
 
 
-class Watch:
-    """The thread of a worker that answers when the chief asks for a pause.
+class Pauses:
+    """The pauses of a cluster, of which this task is a worker: the chief makes them, the others stand still in them.
 
     Args:
-      member: this task. Its `gate` is closed in a pause.
+      layout: the cluster.
+      ledger: the texts that all tasks share.
+      signs: when each task last gave a sign of life.
+      clock: that of this process.
+      silence_secs: seconds without a sign of life after which a task counts as gone.
+
+    Attributes:
+      gate: where the runs of this task's sessions wait in a pause.
     """
 
-    def __init__(self, member: Member) -> None:
-        self._member, self._layout = member, member.layout
+    def __init__(self, layout: Layout, ledger: Ledger, signs: Signs, clock: Clock, silence_secs: float) -> None:
+        self._layout, self._ledger, self._signs, self._clock = layout, ledger, signs, clock
+        self._silence_secs = silence_secs
+        self.gate = Gate(clock)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        # Only in case a bell was not heard.
-        self._secs = 2 * beat_secs(member.layout.num_workers)
+        # Workers whose step did not end in the last pause.
+        self._stuck: set[Task] = set()
+        # One pause at a time.
+        self._lock = threading.RLock()
+
+    @cached_property
+    def bells(self) -> Bells:
+        """What wakes workers for a pause, and at its end."""
+        return Bells(self._layout)
+
+    # Every worker.
 
     @property
     def is_watching(self) -> bool:
-        """Whether the thread is alive."""
+        """Whether this task answers when the chief asks for a pause."""
         return self._thread is not None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that answers when the chief asks for a pause."""
         self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._run,
-            args=(self._stop, self._member.bells),
-            name=f"cluster:pause:{self._layout.task}",
-            daemon=True,
+            target=self._watch, args=(self._stop, self.bells), name=f"cluster:pause:{self._layout.task}", daemon=True
         )
         self._thread.start()
 
@@ -159,148 +174,147 @@ class Watch:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        assert self._layout.task is not None
         with suppress(tf.errors.OpError):
-            self._member.bells.ask([self._member.task])
+            self.bells.ask([self._layout.task])
         join_thread(thread)
-        self._member.bells.close()
+        self.bells.close()
 
-    def _run(self, stop: threading.Event, bells: Bells) -> None:
+    def _watch(self, stop: threading.Event, bells: Bells) -> None:
+        # Only in case a bell was not heard.
+        secs = 2 * beat_secs(self._layout.num_workers)
         while not stop.is_set():
             try:
-                text = bells.await_pause(self._secs)
+                text = bells.await_pause(secs)
                 if text and not stop.is_set():
                     self._stand_still(text, stop, bells)
             except (tf.errors.OpError, RuntimeError) as error:
-                logging.vlog(1, "%s: no news of a pause: %s", self._member.task, error)
+                logging.vlog(1, "%s: no news of a pause: %s", self._layout.task, error)
                 stop.wait(_AGAIN_SECS)
 
     def _stand_still(self, text: bytes, stop: threading.Event, bells: Bells) -> None:
-        pause, member, gate = json.loads(text)[1], self._member, self._member.gate
-        if pause["by"] == str(member.task):
+        pause, gate, still = json.loads(text)[1], self.gate, _still(self._layout.task)
+        if pause["by"] == str(self._layout.task):
             # The chief closes its own gate.
             return
         gate.close()
         try:
-            began, at_rest = member.clock.now(), gate.is_at_rest()
-            member.ledger.write({_still(member.task): [pause["id"], at_rest]})
+            at_rest = gate.is_at_rest()
+            self._ledger.write({still: [pause["id"], at_rest]})
             while not stop.is_set():
                 if not at_rest and gate.await_rest(_LOOK_SECS):
                     at_rest = True
-                    member.ledger.write({_still(member.task): [pause["id"], True]})
+                    self._ledger.write({still: [pause["id"], True]})
                 if (bells.await_end(_LOOK_SECS) if at_rest else bells.look()) != text:
                     return
-                if member.clock.now() - began > _CHIEF_SECS and self._is_left():
+                if gate.closed_secs > _CHIEF_SECS and self._is_left():
                     # Before the gate is opened, so that copies that are made later are not used.
-                    member.ledger.remove([PAUSE])
-                    logging.warning("%s goes on: the chief, for which it stood still, is gone.", member.task)
+                    self._ledger.remove([PAUSE])
+                    logging.warning("%s goes on: the chief, for which it stood still, is gone.", self._layout.task)
                     return
         finally:
             gate.open()
 
     def _is_left(self) -> bool:
         chief = self._layout.chief
-        return self._member.signs.is_gone(chief) or not is_listening(self._layout, chief)
+        return self._signs.is_gone(chief) or not is_listening(self._layout, chief)
 
+    def await_none(self) -> None:
+        """Wait until the cluster does not stand still. A chief that makes it so from now on asks this worker, too."""
+        end = self._clock.now() + self._silence_secs
+        while PAUSE in self._ledger.read([PAUSE]) and self._clock.now() < end:
+            time.sleep(_JOIN_SECS)
 
-def _still(task: Task) -> str:
-    return f"still/{task}"
-
-
-class Pauses:
-    """The chief's part.
-
-    Args:
-      member: the chief.
-    """
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        # Workers whose step did not end in the last pause.
-        self._stuck: set[Task] = set()
-        # One pause at a time.
-        self._lock = threading.RLock()
+    # The chief.
 
     @contextmanager
     def pause(
-        self, secs: float, settled: Settled = lambda secs: True, only: Collection[Task] | None = None
+        self,
+        secs: float | None = None,
+        settled: Callable[[float], bool] = lambda secs: True,
+        only: Collection[Task] | None = None,
     ) -> Iterator[str]:
         """Return a context in which all workers stand still, but for this thread. Its value is the pause's text.
 
         Args:
-          secs: how long to wait for a step to end.
-          settled: called with the seconds since the begin, when they stand still, until nothing is under way on the
-            parameter servers either.
+          secs: how long to wait for a step to end; None is `silence_secs`.
+          settled: called with the seconds since they stand still, until nothing is under way on the parameter servers
+            either.
           only: the workers that may be in a step; None is all that are there.
 
         Raises:
           tf.errors.OpError: the first parameter server does not answer.
         """
-        member, gate = self._member, self._member.gate
         with self._lock:
-            pause = {"id": uuid.uuid4().hex, "by": str(member.task)}
-            gate.close(threading.get_ident())
+            pause = {"id": uuid.uuid4().hex, "by": str(self._layout.task)}
+            self.gate.close(threading.get_ident())
             try:
-                member.ledger.write({PAUSE: pause})
-                # Afterwards: see `Member.await_no_pause`.
-                asked = self._asked(member.layout.workers if only is None else only)
-                self._member.bells.ask(list(asked))
-                self._await_rest(asked, pause["id"], secs, settled)
+                self._ledger.write({PAUSE: pause})
+                # Afterwards: see `await_none`.
+                asked = self._asked(self._layout.workers if only is None else only)
+                self.bells.ask(list(asked))
+                self._await_rest(asked, pause["id"], self._silence_secs if secs is None else secs)
+                began = self._clock.now()
+                while not settled(self._clock.now() - began):
+                    time.sleep(_POLL_SECS)
                 yield text_of(PAUSE, pause)
             finally:
-                gate.open()
+                self.gate.open()
                 # With the server, the pause is gone, too.
                 with suppress(tf.errors.OpError):
-                    member.ledger.remove([PAUSE])
-                    self._member.bells.resume()
+                    self._ledger.remove([PAUSE])
+                    self.bells.resume()
 
     def _asked(self, workers: Collection[Task]) -> dict[Task, Any]:
         """Return those of `workers` that are there, without this one, with their fences."""
-        member, entries = self._member, self._member.ledger.read()
+        entries = self._ledger.read()
         run = entries.get("run", {"id": ""})["id"]
         asked = {}
         for task in workers:
             sign, fence = entries.get(f"task/{task}"), entries.get(f"fence/{task}")
             away = sign is not None and entries.get(f"away/{task}") == sign["process"]
-            if task != member.task and (sign or fence) and not away and entries.get(f"done/{task}") != run:
+            if task != self._layout.task and (sign or fence) and not away and entries.get(f"done/{task}") != run:
                 asked[task] = fence
         return asked
 
-    def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float, settled: Settled) -> None:
+    def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float) -> None:
         """Wait until the workers that were asked, with their fences, stand still; for some of them in vain."""
-        member, began, waiting = self._member, self._member.clock.now(), list(asked)
+        layout, began, waiting = self._layout, self._clock.now(), list(asked)
         given_up: set[Task] = set()
-        if not member.gate.await_rest(_STUCK_SECS if member.task in self._stuck else secs):
-            self._give_up(member.task)
+        if not self.gate.await_rest(_STUCK_SECS if layout.chief in self._stuck else secs):
+            self._give_up(layout.chief)
         while waiting:
-            passed = member.clock.now() - began
+            passed = self._clock.now() - began
             # All must stand still, so the order does not matter.
             looked = waiting[:_LOOKED_AT]
-            said = member.ledger.read([_still(task) for task in looked])
+            said = self._ledger.read([_still(task) for task in looked])
             still = {task for task in looked if said.get(_still(task)) == [pause, True]}
             self._stuck -= still
             for task in (task for task in looked if task not in still):
                 answered = said.get(_still(task), [""])[0] == pause
                 known = task in self._stuck and (answered or asked[task] is None)
                 patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
-                if passed > patience or (passed > _STUCK_SECS and not is_listening(member.layout, task)):
+                if passed > patience or (passed > _STUCK_SECS and not is_listening(layout, task)):
                     given_up.add(task)
                     self._give_up(task, None if answered else asked[task])
             waiting = [task for task in waiting if task not in still | given_up]
             if waiting and not still:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
-        while not settled(member.clock.now() - began):
-            time.sleep(_POLL_SECS)
 
     def _give_up(self, task: Task, fence: Any = None) -> None:
         """Do without a worker. If it has not answered, its steps must fail: it may go on at any moment."""
-        member, name = self._member, f"fence/{task}"
-        if fence is not None and member.ledger.read([name]) == {name: fence}:
-            member.ledger.remove([name])
-        if not is_listening(member.layout, task) or task in self._stuck:
+        name = f"fence/{task}"
+        if fence is not None and self._ledger.read([name]) == {name: fence}:
+            self._ledger.remove([name])
+        if not is_listening(self._layout, task) or task in self._stuck:
             return
         self._stuck.add(task)
         logging.warning(
             "%s does not stand still for the checkpoint. If it is in a step, the checkpoint may count the batch of "
             "that step without its gradient. Its step should end within silence_secs, and wait for no other worker.",
-            member.signs.described(task),
+            self._signs.described(task),
         )
+
+
+def _still(task: Task | None) -> str:
+    return f"still/{task}"

@@ -202,8 +202,8 @@ class GatedRuns:
         raise tf.errors.AbortedError(None, None, f"The workers have not stood still for the saver {named}.")
 
     def _pause(self) -> AbstractContextManager[str]:
-        member = self._cluster.member
-        return member.pause() if self._in_step is None else member.pause(settled=self._in_step.is_settled)
+        pauses = self._cluster.member.pauses
+        return pauses.pause() if self._in_step is None else pauses.pause(settled=self._in_step.is_settled)
 
 
 def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:

@@ -41,7 +41,7 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
             cluster.member.await_everybody(cluster.start_timeout_secs)
         if names:
             fence_of(cluster, session.graph).take(session)
-        cluster.member.await_no_pause()
+        cluster.member.pauses.await_none()
         try:
             starts = points_of_run(pipelines, session)
         except tf.errors.FailedPreconditionError:

@@ -139,7 +139,7 @@ def test_a_worker_stands_still_in_a_pause_and_only_there(tasks: Callable[..., Ta
     cluster = tasks()
     cluster.worker.start()
     for _ in range(3):
-        with cluster.chief.pause() as text:
+        with cluster.chief.pauses.pause() as text:
             assert cluster.worker.gate.is_closed and cluster.chief.gate.is_closed
             (found,) = cluster.chief.ledger.read([PAUSE]).values()
             assert found["id"] in text
@@ -153,7 +153,7 @@ def test_a_pause_waits_for_a_step_that_is_under_way(tasks: Callable[..., Tasks])
     run = Run(cluster.worker.gate)
     assert run.began.wait(60)
     threading.Timer(0.3, run.end).start()
-    with cluster.chief.pause():
+    with cluster.chief.pauses.pause():
         assert run.ended.is_set()
 
 
@@ -167,7 +167,7 @@ def test_a_step_that_does_not_end_is_named_and_waited_for_only_once(
     assert run.began.wait(60)
     with caplog.at_level(logging.WARNING, logger="absl"):
         for _ in range(2):
-            with cluster.chief.pause():
+            with cluster.chief.pauses.pause():
                 assert not run.ended.is_set()
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("worker 1 at 127.0.0.1:") and "does not stand still for the checkpoint" in said
@@ -181,7 +181,7 @@ def test_a_worker_that_does_not_answer_loses_its_fence(
 ) -> None:
     cluster = tasks()
     # It listens, and runs no thread, as a process that is stopped.
-    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
+    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pauses.pause():
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {}
     assert "does not stand still" in caplog.text
 
@@ -192,7 +192,7 @@ def test_a_worker_that_is_gone_is_not_waited_for(
     monkeypatch.setattr(pause, "_ANSWER_SECS", 60.0)
     cluster = tasks()
     cluster.listening[1].close()
-    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pause():
+    with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pauses.pause():
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {}
     assert caplog.text == ""
 
@@ -201,7 +201,7 @@ def test_a_worker_that_is_gone_is_not_waited_for(
 def test_a_worker_that_makes_no_further_step_is_not_asked(tasks: Callable[..., Tasks], entries: dict[str, str]) -> None:
     cluster = tasks()
     cluster.chief.ledger.write({"run": {"id": "1"}, "task/worker 1": {"process": "process"}, **entries})
-    with cluster.chief.pause():
+    with cluster.chief.pauses.pause():
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
@@ -209,7 +209,7 @@ def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) 
     cluster = tasks()
     cluster.worker.start()
     cluster.worker.stop()
-    with cluster.chief.pause():
+    with cluster.chief.pauses.pause():
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
@@ -219,7 +219,7 @@ def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: C
     entered, leave = queue.Queue[bool](), threading.Event()
 
     def hold() -> None:
-        with cluster.chief.pause():
+        with cluster.chief.pauses.pause():
             entered.put(True)
             leave.wait(60)
 
@@ -238,10 +238,10 @@ def test_a_worker_that_joins_in_a_pause_waits_for_its_end(tasks: Callable[..., T
     joined = threading.Event()
 
     def join() -> None:
-        cluster.worker.await_no_pause()
+        cluster.worker.pauses.await_none()
         joined.set()
 
-    with cluster.chief.pause():
+    with cluster.chief.pauses.pause():
         threading.Thread(target=join, daemon=True).start()
         assert not joined.wait(0.1)
     assert joined.wait(60)
@@ -262,7 +262,7 @@ def test_a_chief_that_begins_does_not_wait_for_workers_that_have_not_begun(
 ) -> None:
     cluster = tasks()
     asked: list[Any] = []
-    monkeypatch.setattr(cluster.chief.bells, "ask", asked.append)
+    monkeypatch.setattr(cluster.chief.pauses.bells, "ask", asked.append)
     # It has a sign of life and waits for the chief, as at the start of a cluster.
     cluster.chief.ledger.remove(["fence/worker 1"])
     cluster.worker.start()
@@ -292,7 +292,7 @@ def test_a_pause_of_many_workers_reads_few_entries_at_a_time(monkeypatch: pytest
         return found if names is None else {**found, **{name: [read([PAUSE])[PAUSE]["id"], True] for name in names}}
 
     monkeypatch.setattr(chief.ledger, "read", answer)
-    with chief.pause():
+    with chief.pauses.pause():
         # First all entries, to know who is there.
         assert sizes == [0, 20, 20, 20, 20, 20]
     chief.stop()
