@@ -1,9 +1,8 @@
-"""What the types of ops mean for staging, and how long they take."""
+"""What the types of ops mean for staging."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -46,23 +45,6 @@ ENQUEUES = re.compile(r"QueueEnqueue(Many)?V2$")
 ITERATOR_STATE = frozenset({"SerializeIterator", "DeserializeIterator"})
 INITIALIZERS = frozenset({"MakeIterator"})
 
-# Nanoseconds for one run of an op that handles one record. The time of others is estimated from what they return.
-_TIMES = (
-    (re.compile(r"Decode(Jpeg|AndCropJpeg|Png|Image|Bmp|Gif|Webp)$"), 2_000_000),
-    (PYTHON, 1_000_000),
-    (re.compile(r"Resize\w+|CropAndResize|NonMaxSuppression\w*|SampleDistorted\w+|AdjustHue|AdjustSaturation|"
-                r"AdjustContrast\w*|RGBToHSV|HSVToRGB|AudioSpectrogram|Mfcc|DecodeWav|RFFT\w*"), 500_000),
-    (re.compile(r"ReadFile|ParseExample\w*|ParseSingle\w+|DecodeCSV|DecodeRaw|DecodeCompressed|ParseSequence\w+|"
-                r"ParseTensor|DecodeProto\w*"), 200_000),
-    (re.compile(r"Regex\w+|String\w+|LookupTable\w+|Unique\w*|AsString|Substr|SparseFill\w+"), 50_000),
-)  # fmt: skip
-_EACH_NS = 2_000
-# How many bytes an arithmetic op computes in a nanosecond.
-_BYTES_PER_NS = 1
-# How often a loop runs, and how large an unknown dimension is.
-ROUNDS = UNKNOWN_DIM = 32
-_STAGING_NS = 5_000
-
 
 @cache
 def may_move(kind: str, *, stateful: bool, has_resource: bool) -> bool:
@@ -70,33 +52,6 @@ def may_move(kind: str, *, stateful: bool, has_resource: bool) -> bool:
     if has_resource and not _OF_HANDLES.match(kind):
         return False
     return not stateful or bool(_MOVABLE.match(kind))
-
-
-def time_of(kind: str, result_bytes: int) -> int:
-    """Return how many nanoseconds a run takes, roughly."""
-    fixed = _fixed_time(kind)
-    return _EACH_NS + result_bytes // _BYTES_PER_NS if fixed is None else fixed
-
-
-@cache
-def _fixed_time(kind: str) -> int | None:
-    for kinds, time in _TIMES:
-        if kind in kinds if isinstance(kinds, frozenset) else kinds.match(kind):
-            return time
-    return None
-
-
-def carrying_time(result_bytes: int) -> int:
-    """Return how many nanoseconds it costs to carry a tensor across the boundary."""
-    return _STAGING_NS + result_bytes // 10
-
-
-def bytes_of(shape: Sequence[int | None] | None, item: int) -> int:
-    """Return the size of a tensor. An unknown dimension counts as 32, an unknown shape as two such dimensions."""
-    total = item
-    for dim in [None, None] if shape is None else shape:
-        total *= UNKNOWN_DIM if dim is None else int(dim)
-    return min(total, 1 << 40)
 
 
 def can_be_carried(tensor: Any) -> bool:

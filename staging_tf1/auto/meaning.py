@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
-from staging_tf1.auto.put_meter import PutMeter
+from staging_tf1.auto.rewire import PutMeter
 from staging_tf1.errors import AutoStageError
 from staging_tf1.graph.dependencies import ByFetches, ancestors, elements_of
 from staging_tf1.graph.sink import Sink

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from staging_tf1._tf import is_stateful, tf
 from staging_tf1.auto import kinds
-from staging_tf1.auto.contract import Contraction
-from staging_tf1.auto.costs import Costs
+from staging_tf1.auto.costs import ROUNDS, Costs
 from staging_tf1.auto.graph_index import GraphIndex
 from staging_tf1.auto.pinned import Rules
-from staging_tf1.auto.region import Node, Value, closure
+from staging_tf1.auto.region import DisjointSets, Node, Value, closure
+
+_SWITCHES = ("Switch", "RefSwitch")
+_MERGES = ("Merge", "RefMerge")
+_ENDS = ("Exit", "RefExit", *_MERGES)
+_SHARED_STORES = ("TensorArrayV3", "StackV2")
 
 
 class GraphReader:
@@ -32,8 +37,8 @@ class GraphReader:
 
     def __init__(self, graph: Any, train_ops: Sequence[Any]) -> None:
         self.index = index = GraphIndex(graph)
-        contraction = Contraction(index)
-        self._roots, self._members = contraction.roots, contraction.members
+        nodes = _Nodes(index)
+        self._roots, self._members = nodes.roots, nodes.members
         rules = Rules(index)
         self.replicable = rules.replicable({root for root, members in self._members.items() if len(members) == 1})
         self.needed = closure(index.numbers_of(train_ops), self._needed_with)
@@ -99,7 +104,7 @@ class GraphReader:
     def _node(self, root: int, costs: Costs) -> Node:
         index, node = self.index, Node()
         members = self._members[root]
-        rounds = kinds.ROUNDS if any(index.kinds[number] == "Enter" for number in members) else 1
+        rounds = ROUNDS if any(index.kinds[number] == "Enter" for number in members) else 1
         for number in members:
             op, inside = index.ops[number], self._may_be_dead(number)
             node.is_source |= number in self.sources
@@ -136,3 +141,57 @@ class GraphReader:
 
     def _user(self, number: int) -> int | None:
         return self._roots[number] if number in self.needed else None
+
+
+class _Nodes:
+    """Divides the ops into nodes: a loop or cond with its ends, the users of one TensorArray, any other op alone.
+
+    Attributes:
+      roots: for each op the number of its node, which is that of one of the node's ops.
+      members: the ops of each node, in order.
+    """
+
+    def __init__(self, index: GraphIndex) -> None:
+        self._index = index
+        sets = DisjointSets(range(len(index.ops)))
+        self._join = sets.join
+        self._join_contexts()
+        self._join_ends()
+        self.roots = [sets.root(number) for number in range(len(index.ops))]
+        self.members: dict[int, list[int]] = defaultdict(list)
+        for number, root in enumerate(self.roots):
+            self.members[root].append(number)
+
+    def _join_contexts(self) -> None:
+        index = self._index
+        first: dict[int, int] = {}
+        for number, context in enumerate(index.contexts):
+            kind = index.kinds[number]
+            if context is not None:
+                while context.outer_context is not None:
+                    context = context.outer_context
+                self._join(number, first.setdefault(id(context), number))
+            elif kind in _SWITCHES:
+                self._join_until_merge(number)
+            if kind in _SHARED_STORES:
+                for user in index.after[number]:
+                    self._join(number, user)
+
+    def _join_ends(self) -> None:
+        index = self._index
+        for number, kind in enumerate(index.kinds):
+            if kind in _ENDS:
+                for earlier in index.before[number]:
+                    if index.contexts[earlier] is not None or index.kinds[earlier] in _SWITCHES:
+                        self._join(number, earlier)
+
+    def _join_until_merge(self, switch: int) -> None:
+        """Join what may be dead because of a Switch that belongs to no cond."""
+        index = self._index
+
+        def users(number: int) -> list[int]:
+            ends = index.kinds[number] in _MERGES or index.contexts[number] is not None
+            return [] if ends else index.after[number]
+
+        for number in closure([switch], users):
+            self._join(number, switch)

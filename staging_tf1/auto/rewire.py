@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from staging_tf1._tf import replace_input, set_control_inputs, tf
+import numpy as np
+
+from staging_tf1._tf import deterministic_ops, replace_input, set_control_inputs, tf
 from staging_tf1.auto.graph_index import GraphIndex
-from staging_tf1.auto.parts import Part, device_of, home_of
-from staging_tf1.auto.put_meter import PutMeter
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
+from staging_tf1.graph.token_area import host_of
 
-HOST = "/device:CPU:0"
+_HOST = "/device:CPU:0"
 
 
 @dataclass
@@ -36,8 +37,8 @@ class Boundary:
         devices: dict[str, set[str]] = {name: set() for name in self.tensors}
         if chosen is None:
             for user, _, name in self.uses:
-                devices[name].add(home_of(self.tensors[name], device_of(user) or HOST))
-        return {name: places or {home_of(self.tensors[name], chosen or HOST)} for name, places in devices.items()}
+                devices[name].add(_home_of(self.tensors[name], _device_of(user) or _HOST))
+        return {name: places or {_home_of(self.tensors[name], chosen or _HOST)} for name, places in devices.items()}
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def connect(boundary: Boundary, name: str, region: set[str], capacity: int, devi
     """Make the area of one group, and let the step read from it."""
     connection = _area(boundary, name, capacity, device)
     for user, index, tensor in boundary.uses:
-        home = home_of(boundary.tensors[tensor], device_of(user) or HOST)
+        home = _home_of(boundary.tensors[tensor], _device_of(user) or _HOST)
         replace_input(user, index, connection.output(tensor, home))
     first = connection.sink.outputs[0].op
     for user, _ in boundary.controls:
@@ -88,12 +89,12 @@ def connect(boundary: Boundary, name: str, region: set[str], capacity: int, devi
 
 def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> Connection:
     homes = boundary.devices(device)
-    every = sorted(set().union(*homes.values()), key=lambda each: (each != HOST, each))
+    every = sorted(set().union(*homes.values()), key=lambda each: (each != _HOST, each))
     main = every[0]
     first = {op.name: op for _, before in boundary.controls for op in before}
     values, meter = _metered({key: boundary.tensors[key] for key in homes}, list(first.values()))
     on = {each: {key: values[key] for key in homes if each in homes[key]} for each in every}
-    parts = [Part(each, name, on[each]) for each in every[1:]]
+    parts = [_Part(each, name, on[each]) for each in every[1:]]
     how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False, reopens=True)
     if not parts:
         sink = staged_sink(name, list(on[main].values()), [], how)
@@ -106,7 +107,8 @@ def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> C
 
 def _metered(values: dict[str, Any], first: Sequence[Any]) -> tuple[dict[str, Any], PutMeter | None]:
     """Return values that wait for the ops `first`, and what measures how long they take."""
-    meter = PutMeter.made()
+    # With deterministic ops TensorFlow refuses to read the clock.
+    meter = None if deterministic_ops() else PutMeter()
     before = [*first, *([] if meter is None else [meter.count([*values.values(), *first])])]
     if not before:
         return values, meter
@@ -115,7 +117,7 @@ def _metered(values: dict[str, Any], first: Sequence[Any]) -> tuple[dict[str, An
 
 
 def _spread(
-    name: str, main: str, held: dict[str, Any], parts: Sequence[Part], devices: Sequence[str], how: Staging
+    name: str, main: str, held: dict[str, Any], parts: Sequence[_Part], devices: Sequence[str], how: Staging
 ) -> tuple[Sink, dict[str, dict[str, Any]]]:
     """Make an area whose elements also lie on other devices: one put fills all, and each get empties all."""
     counter = tf.Variable(0, dtype=tf.int64, trainable=False, collections=[], use_resource=True, name="numbers")
@@ -149,3 +151,73 @@ def check_disjoint(train_ops: Sequence[Any], region: set[str]) -> None:
     both = [op.name for op in ancestors(train_ops) if op.name in region]
     if both:
         raise AssertionError(f"auto_stage(): {both[:5]} run ahead, and the step still depends on them")
+
+
+class _Part:
+    """A store on one device, with the components that are used there, by the number of the element.
+
+    By number, because a failed step may have taken its element from some of the stores only. In stores without numbers,
+    all later steps would mix two elements. What a failed step leaves behind stays until the store is cleared.
+
+    Args:
+      device: the device.
+      name: of the area, for the store.
+      tensors: the components, by name.
+    """
+
+    def __init__(self, device: str, name: str, tensors: Mapping[str, Any]) -> None:
+        self._device, self._tensors = device, dict(tensors)
+        dtypes = [tensor.dtype for tensor in tensors.values()]
+        self._store = {"dtypes": dtypes, "shared_name": f"{name}{device}"}
+        with tf.device(device):
+            self.clear = tf.raw_ops.MapClear(**self._store)
+
+    def put(self, number: Any) -> Any:
+        """Return the op that stores the components."""
+        with tf.device(self._device):
+            indices = tf.range(len(self._tensors))
+            return tf.raw_ops.MapStage(key=number, indices=indices, values=list(self._tensors.values()), **self._store)
+
+    def get(self, number: Any) -> dict[str, Any]:
+        """Return the components that were stored under a number, by name."""
+        with tf.device(self._device):
+            values = tf.raw_ops.MapUnstage(key=number, indices=tf.range(len(self._tensors)), **self._store)
+        for output, tensor in zip(values, self._tensors.values(), strict=True):
+            output.set_shape(tensor.shape)
+        return dict(zip(self._tensors, values, strict=True))
+
+
+def _home_of(tensor: Any, device: str) -> str:
+    """Return where a tensor of a device can be stored: on the device's host if the device cannot hold strings."""
+    return host_of(device) if tensor.dtype == tf.string else device
+
+
+def _device_of(op: Any) -> str:
+    """Return the device that the program has chosen for an op of this process, as "/device:GPU:1"; empty if none."""
+    spec = tf.DeviceSpec.from_string(op.device or "")
+    if spec.device_type is None or spec.job not in (None, "localhost"):
+        return ""
+    return f"/device:{spec.device_type}:{spec.device_index or 0}"
+
+
+class PutMeter:
+    """Sums [batches, seconds from the start of a put until its values are computed].
+
+    It measures in the graph, because to Python a put that waits for a free slot looks like a slow put.
+
+    Attributes:
+      value: the sums, as a tensor.
+      reset: the op that sets them to zero.
+    """
+
+    def __init__(self) -> None:
+        self._began = tf.timestamp()
+        self._sums = tf.Variable(np.zeros(2), trainable=False, collections=[], use_resource=True, name="put_meter")
+        self.reset = self._sums.initializer
+        self.value = tf.get_default_graph().as_graph_element(self._sums)
+
+    def count(self, values: Sequence[Any]) -> Any:
+        """Return the op that counts a put when `values` are computed."""
+        with tf.control_dependencies(values):
+            spent = tf.timestamp() - self._began
+        return self._sums.assign_add(tf.stack([tf.constant(1.0, tf.float64), spent]), read_value=False)

@@ -14,10 +14,9 @@ from auto_graphs import KINDS, Counted, equal, run
 from load import slowdown
 
 import staging_tf1 as staging
-from staging_tf1.auto import gain as gain_module
-from staging_tf1.auto.gain import Gain
 from staging_tf1.errors import AutoStageError
 from staging_tf1.lifecycle import auto_gain
+from staging_tf1.lifecycle.auto_gain import Gain
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +123,7 @@ def test_after_200_steps_it_is_said_that_staging_does_not_pay(monkeypatch: Any, 
     assert auto_gain._JUDGED_AFTER == 200
     monkeypatch.setattr(auto_gain, "_JUDGED_AFTER", 20)
     # On a busy machine a few small ops may take more than a twentieth of a step.
-    monkeypatch.setattr(gain_module, "_LITTLE", 1.0)
+    monkeypatch.setattr(auto_gain, "_LITTLE", 1.0)
     model = Counted(300, iterator="one_shot")
     heavy = tf.linalg.matmul(*[tf.random.normal([1000, 1000]) * model.w] * 2)
     staging.auto_stage(model.train)
