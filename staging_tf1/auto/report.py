@@ -11,7 +11,6 @@ from staging_tf1 import display
 from staging_tf1.auto import kinds
 from staging_tf1.auto.plan import StagingPlan
 from staging_tf1.auto.refusals import why_stuck
-from staging_tf1.svg import Picture
 
 
 class BoundaryTensor(NamedTuple):
@@ -93,7 +92,7 @@ class AutoStageReport:
         """
         lines = list(shown) or [f"{count} x {kind}" for kind, count in Counter(self.kinds).most_common(8)]
         used = [tensor for tensor in self.boundary if tensor.reason == "the step uses it"]
-        picture = Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
+        picture = display.Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
         _draw_ahead(picture, len(self.moved), lines)
         _draw_carried(picture, [(each.name, f"{each.dtype} {each.shape}, {each.bytes:,} bytes") for each in used])
         _draw_kept(picture, [reason for reason, _ in self.blocked])
@@ -108,20 +107,20 @@ class AutoStageReport:
         return display.picture(self.to_svg(), "Where auto_stage() cuts the graph") + carried + stayed
 
 
-def _draw_ahead(picture: Picture, ops: int, lines: list[str]) -> None:
+def _draw_ahead(picture: display.Picture, ops: int, lines: list[str]) -> None:
     picture.box(20, 50, 280, 40 + 34 * (len(lines) + 1), style="group")
     picture.text(35, 38, f"runs ahead, in a feed thread: {ops} ops", "head")
     for number, line in enumerate([*lines, "..."]):
         picture.box(40, 65 + 34 * number, 240, 28, line, "ours")
 
 
-def _draw_carried(picture: Picture, tensors: list[tuple[str, str]]) -> None:
+def _draw_carried(picture: display.Picture, tensors: list[tuple[str, str]]) -> None:
     picture.text(345, 38, "carried to the step, in a staging area", "head")
     for number, (name, size) in enumerate(tensors):
         picture.box(340, 90 + 60 * number, 280, 52, f"{name}\n{size}", "good")
 
 
-def _draw_kept(picture: Picture, reasons: list[str]) -> None:
+def _draw_kept(picture: display.Picture, reasons: list[str]) -> None:
     picture.text(665, 38, "the step keeps what follows", "head")
     for number, reason in enumerate(reasons[:3]):
         name, _, why = reason.removeprefix("'").partition("' ")

@@ -8,7 +8,6 @@ from staging_tf1 import display
 from staging_tf1._tf import tf
 from staging_tf1.feed.pipeline import Pipeline, Producer, pipelines_of
 from staging_tf1.graph.sink import Sink
-from staging_tf1.svg import Picture
 
 __all__ = ["GraphView", "draw", "html_of"]
 
@@ -39,13 +38,13 @@ def html_of(pipelines: Sequence[Pipeline]) -> str:
 def draw(pipelines: Sequence[Pipeline], title: str) -> str:
     """Return an SVG picture: for each area or queue what fills it, how much it holds, and what takes from it."""
     rows = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
-    picture = Picture(860, 20 + _ROW * len(rows), title)
+    picture = display.Picture(860, 20 + _ROW * len(rows), title)
     for number, (pipeline, tower, sink) in enumerate(rows):
         _draw_sink(picture, 16 + _ROW * number, pipeline, _feeding(pipeline, tower), sink)
     return picture.svg()
 
 
-def _draw_sink(picture: Picture, top: int, pipeline: Pipeline, feeding: Sequence[Producer], sink: Sink) -> None:
+def _draw_sink(picture: display.Picture, top: int, pipeline: Pipeline, feeding: Sequence[Producer], sink: Sink) -> None:
     boxes = (
         (20, _source(feeding), ""),
         (240, _threads(pipeline, feeding), ""),

@@ -1,4 +1,4 @@
-"""Finds the line of the user's program that called the package."""
+"""Finds the line of the user's program that called the package, in a file or in a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from staging_tf1._tf import op_stack, original_stack, tf
-from staging_tf1.cells import CellRun, current_run, shown_line
-
-__all__ = ["CallSite", "call_site", "site_of_op"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)).split(f"{os.sep}tensorflow{os.sep}")[0]
@@ -22,6 +19,14 @@ _NOT_THE_USER = (
     contextlib.__file__,  # its frames are between a `with` statement and our generator
 )
 _AUTOGRAPH_COPY = "__autograph_generated_file"
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """One run of a cell. Two runs of a cell have the same `cell`."""
+
+    cell: str  # the identity that the notebook has given the cell, or else its text
+    count: int  # the number that the notebook shows: In [3]
 
 
 @dataclass(frozen=True)
@@ -79,3 +84,30 @@ def _frames_inside_out() -> Iterator[tuple[str, int, str]]:
         frames.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back  # type: ignore[assignment]
     return iter(frames)
+
+
+def current_run() -> CellRun | None:
+    """Return the run of the cell that IPython executes, or None in an ordinary program."""
+    shell = _shell()
+    if shell is None:
+        return None
+    # Only the shell of a kernel has the message that started the run. An edited cell keeps its cellId.
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
+    texts = shell.history_manager.input_hist_raw
+    return CellRun(parent.get("metadata", {}).get("cellId") or texts[-1], shell.execution_count)
+
+
+def shown_line(filename: str, line: int) -> str | None:
+    """Return a line of a cell as in IPython's own tracebacks, or None if the file is no cell.
+
+    >>> shown_line("train.py", 3) is None
+    True
+    """
+    shell = _shell()
+    named = shell and getattr(shell.compile, "format_code_name", lambda _: None)(filename)
+    return f"{named[0].lower()} {named[1]}, line {line}" if named else None
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython, "get_ipython", lambda: None)()

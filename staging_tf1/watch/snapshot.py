@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, runner_threads, tf
+from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.cluster.layout import Task
+from staging_tf1.cluster.reach import why_unreachable
+from staging_tf1.errors import ClusterError
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
@@ -19,9 +23,8 @@ from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touche
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
-from staging_tf1.watch.tasks import tasks_of
 from staging_tf1.watch.thread_location import users_place
-from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView
+from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000
@@ -76,7 +79,7 @@ class Observer:
         secs = time.perf_counter() - step.began
         view = StepView(secs, users_place(step.ident), bool(step.reads or touched.takes))
         cluster = cluster_of(self.pipelines)
-        return Snapshot(view, tuple(stores), self._missing(session), () if cluster is None else tasks_of(cluster))
+        return Snapshot(view, tuple(stores), self._missing(session), () if cluster is None else _tasks_of(cluster))
 
     def _staged(
         self, pipeline: Pipeline, session: Any, touched: Touched, reader: ThreadState | None
@@ -249,3 +252,29 @@ def _runner_of(graph: Any, probe: Probe) -> Any | None:
         if not isinstance(each, PipelineRunner) and queue_key(each.queue) == probe.key
     ]
     return next((each for each in runners if each.exceptions_raised), next(iter(runners), None))
+
+
+def _tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:
+    """Ask the parameter servers, and return the views of all other tasks."""
+    layout = cluster.layout
+    others = [task for task in (*layout.servers, *layout.workers) if task != layout.task]
+    return tuple(_task(cluster, task) for task in others)
+
+
+def _task(cluster: Cluster, task: Task) -> TaskView:
+    member, is_ps = cluster.member, task.job == "ps"
+    return TaskView(
+        name=str(task),
+        address=cluster.layout.address(task),
+        silent_secs=member.signs.silent_secs(task),
+        unreachable=_unreachable(cluster, task) if is_ps else "",
+        finished=member.has_finished(task),
+        is_ps=is_ps,
+    )
+
+
+def _unreachable(cluster: Cluster, task: Task) -> str:
+    try:
+        return why_unreachable(cluster.layout, task) or ""
+    except ClusterError as error:
+        return str(error)

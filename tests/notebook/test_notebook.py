@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import staging_tf1
-from staging_tf1.cells import current_run, shown_line
+from staging_tf1.graph.callsite import current_run, shown_line
 
 PAGE = Path(__file__).parents[2] / "docs" / "notebooks.md"
 IMPORTS = "import numpy as np\nimport tensorflow as tf\nimport staging_tf1 as staging"

@@ -15,8 +15,8 @@ from staging_tf1.feed import threads
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.probes import probes_of
 from staging_tf1.watch.diagnosis import diagnose
-from staging_tf1.watch.report import report_text
 from staging_tf1.watch.snapshot import Observer
+from staging_tf1.watch.stall import report_text
 from staging_tf1.watch.thread_location import users_line, users_place
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 

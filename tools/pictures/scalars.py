@@ -7,7 +7,7 @@ from pathlib import Path
 
 from programs import output_of
 
-from staging_tf1.svg import Picture
+from staging_tf1.display import Picture
 
 # The scalar, its title, and the end of its axis; None is the maximum.
 _SHOWN = (

@@ -6,7 +6,7 @@ import textwrap
 
 from programs import output_of
 
-from staging_tf1.svg import Picture
+from staging_tf1.display import Picture
 
 _COLUMNS = 92
 # How a line of the report begins, and what it says.
