@@ -31,7 +31,7 @@ from typing import Any
 
 from common import finish, flags, ratio, turns
 
-from staging_tf1.cluster.pulse import beat_secs
+from staging_tf1.cluster.signs import beat_secs
 from staging_tf1.launch.tasks import free_ports
 
 HOST = "127.0.0.1"

@@ -19,7 +19,7 @@ from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.fence import Fence
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
-from staging_tf1.cluster.pulse import Pulse
+from staging_tf1.cluster.signs import Pulse
 from staging_tf1.graph.position import Position, TowerRange
 
 LATENCY_SECS = 0.020

@@ -131,8 +131,8 @@ tf.get_logger().addFilter(_OwnDeprecations())
 
 def list_physical_devices() -> list[bytes]:
     """Return the names of the devices of this machine, without choosing or occupying one."""
-    found: list[bytes] = _pywrap_tfe.TF_ListPhysicalDevices()
-    return found
+    names: list[bytes] = _pywrap_tfe.TF_ListPhysicalDevices()
+    return names
 
 
 def control_flow_context(graph: Any) -> Any:
@@ -282,7 +282,9 @@ def leave_to_close(coord: Any, queue: str) -> list[threading.Thread]:
     Returns the threads. The one that closes the queue when `coord` stops is not among them.
     """
     fills, closes = f"QueueRunnerThread-{queue}-", f"QueueRunnerThread-{queue}-close_on_stop"
-    threads = [each for each in coord._registered_threads if each.name.startswith(fills) and each.name != closes]
+    threads = [
+        thread for thread in coord._registered_threads if thread.name.startswith(fills) and thread.name != closes
+    ]
     coord._registered_threads = coord._registered_threads.difference(threads)
     if threads:
         coord._clean_stop_exception_types += (tf.errors.CancelledError,)
@@ -448,8 +450,8 @@ _RUNNER_THREAD = "QueueRunnerThread-"
 
 def runner_threads(runner: Any, session: Any) -> int | None:
     """The number of threads of TensorFlow's queue runner that enqueue in `session`; None if it was never started."""
-    found: int | None = runner._runs_per_session.get(session)
-    return found
+    number: int | None = runner._runs_per_session.get(session)
+    return number
 
 
 @contextlib.contextmanager

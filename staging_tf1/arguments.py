@@ -310,7 +310,7 @@ def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
 def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
     """Check a list of strings. Rejects a single string."""
     strings = listed(what, argument, value, expected)
-    if not all(isinstance(each, str) for each in strings):
+    if not all(isinstance(string, str) for string in strings):
         refuse(what, argument, value, expected)
     return strings
 

@@ -42,7 +42,8 @@ class GraphIndex:
 
     def numbers_of(self, elements: Iterable[Any]) -> list[int]:
         """Return the numbers of the ops of some ops and tensors."""
-        return [self.number_of[(each if isinstance(each, tf.Operation) else each.op).name] for each in elements]
+        ops = [element if isinstance(element, tf.Operation) else element.op for element in elements]
+        return [self.number_of[op.name] for op in ops]
 
     def has_resource(self, number: int) -> bool:
         """Whether an op reads a resource."""

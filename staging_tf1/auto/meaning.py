@@ -50,7 +50,7 @@ class Meaning:
     def __init__(self, graph: Any, groups: Sequence[Group]) -> None:
         self._graph, self.groups = graph, groups
         self._ahead = {name: group for group in groups for name in group.ops}
-        self._carried = {name: each[0] for group in groups for name, each in group.carried.items()}
+        self._carried = {name: output[0] for group in groups for name, output in group.carried.items()}
         self._translations = ByFetches(self._look_up)
 
     def of_run(
@@ -208,7 +208,7 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
             return fetches
         return changed if type(fetches) is dict else type(fetches)(changed)  # type: ignore[call-arg]
     if isinstance(fetches, (list, tuple)):
-        parts = [_mapped(each, fetched) for each in fetches]
+        parts = [_mapped(fetch, fetched) for fetch in fetches]
         if all(new is old for new, old in zip(parts, fetches)):
             return fetches
         return type(fetches)(*parts) if hasattr(fetches, "_fields") else type(fetches)(parts)
@@ -222,8 +222,8 @@ def _mapped(fetches: Any, fetched: Callable[[Any], Any]) -> Any:
 
 def meaning_of(graph: Any) -> Meaning | None:
     """Return what runs of a staged graph mean; None for any other graph."""
-    found: Meaning | None = state_of(graph).meaning
-    return found
+    meaning: Meaning | None = state_of(graph).meaning
+    return meaning
 
 
 def set_meaning(graph: Any, meaning: Meaning) -> None:

@@ -58,13 +58,13 @@ class Rules:
             function = function_def(self._index.graph, name)
             if function is None:
                 return f"of the unknown function {name}"
-            for each in function.node_def:
-                if each.op in kinds.CALLING:
-                    kind = self._stateful_inside(each, seen)
+            for inner in function.node_def:
+                if inner.op in kinds.CALLING:
+                    kind = self._stateful_inside(inner, seen)
                     if kind:
                         return kind
-                elif is_stateful(each.op) and not kinds.may_move(each.op, stateful=True, has_resource=False):
-                    return str(each.op)
+                elif is_stateful(inner.op) and not kinds.may_move(inner.op, stateful=True, has_resource=False):
+                    return str(inner.op)
         return ""
 
     def replicable(self, alone: Collection[int]) -> set[int]:

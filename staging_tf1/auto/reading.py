@@ -56,7 +56,8 @@ class GraphReader:
 
     def ops_of(self, nodes: Iterable[int]) -> list[Any]:
         """Return the ops of some nodes, in the order of the graph."""
-        return [self.index.ops[number] for number in sorted(each for node in nodes for each in self._members[node])]
+        numbers = [number for node in nodes for number in self._members[node]]
+        return [self.index.ops[number] for number in sorted(numbers)]
 
     def is_source(self, op: Any) -> bool:
         """Whether an op takes batches."""
@@ -81,9 +82,8 @@ class GraphReader:
 
     def _needed_users(self, node: int) -> Iterable[int]:
         """Return the nodes that follow a node."""
-        return {
-            self._roots[user] for each in self._members[node] for user in self.index.after[each] if user in self.needed
-        }
+        users = {user for number in self._members[node] for user in self.index.after[number]}
+        return {self._roots[user] for user in users & self.needed}
 
     def _is_source(self, number: int) -> bool:
         kind = self.index.kinds[number]
@@ -95,7 +95,7 @@ class GraphReader:
         return [self.index.ops[number] for number in sorted(self._free())]
 
     def _free(self) -> set[int]:
-        return {each for each in self.needed - self.replicable if self._roots[each] not in self.pinned}
+        return {number for number in self.needed - self.replicable if self._roots[number] not in self.pinned}
 
     def free_nodes(self, costs: Costs) -> dict[int, Node]:
         """Return the nodes that can run ahead, by number, with their times: those that follow no blocked node."""
@@ -108,7 +108,7 @@ class GraphReader:
         for number in members:
             op, inside = index.ops[number], self._may_be_dead(number)
             node.is_source |= number in self.sources
-            node.before |= {self._roots[each] for each in index.before[number] if each not in self.replicable}
+            node.before |= {self._roots[earlier] for earlier in index.before[number] if earlier not in self.replicable}
             node.time += costs.time_of(op, rounds if inside else 1)
             node.values += [
                 value for output in op.outputs if (value := self._value(output, root, costs, inside)) is not None

@@ -142,17 +142,17 @@ def kept_tensors(graph: Any, keep: Sequence[Any], region: set[str]) -> list[Any]
       AutoStageError: one is not of this graph, or cannot be carried.
     """
     kept = []
-    for each in keep:
+    for element in keep:
         try:
-            tensor = graph.as_graph_element(each, allow_operation=False)
+            tensor = graph.as_graph_element(element, allow_operation=False)
         except (KeyError, TypeError, ValueError) as error:
             raise AutoStageError(
-                f"{WHAT} got {shown(each)} in keep, expected tensors of the graph, or their names."
+                f"{WHAT} got {shown(element)} in keep, expected tensors of the graph, or their names."
             ) from error
         if tensor.op.name in region:
             if not kinds.can_be_carried(tensor) or not graph.is_fetchable(tensor):
                 raise AutoStageError(
-                    f"{WHAT}: keep={each!r} is within a loop or cond, or no value, and cannot be kept."
+                    f"{WHAT}: keep={element!r} is within a loop or cond, or no value, and cannot be kept."
                 )
             kept.append(tensor)
     return kept

@@ -56,8 +56,8 @@ class AutoStageReport:
         lines = [f"auto_stage: {len(self.moved)} ops {'run' if self.pipelines else 'would run'} ahead of the step"]
         lines += [f"  from: {', '.join(self.sources)}", f"  they are: {common}", "  carried to the step:"]
         lines += [
-            f"    {each.name} {each.dtype} {each.shape}, about {each.bytes} bytes: {each.reason}"
-            for each in self.boundary
+            f"    {tensor.name} {tensor.dtype} {tensor.shape}, about {tensor.bytes} bytes: {tensor.reason}"
+            for tensor in self.boundary
         ]
         if self.python:
             lines.append(f"  Python functions that run ahead: {', '.join(self.python)}")
@@ -94,7 +94,7 @@ class AutoStageReport:
         used = [tensor for tensor in self.boundary if tensor.reason == "the step uses it"]
         picture = display.Picture(920, 150 + 34 * max(len(lines) + 1, 2 * len(used) + 1), title)
         _draw_ahead(picture, len(self.moved), lines)
-        _draw_carried(picture, [(each.name, f"{each.dtype} {each.shape}, {each.bytes:,} bytes") for each in used])
+        _draw_carried(picture, used)
         _draw_kept(picture, [reason for reason, _ in self.blocked])
         picture.arrow("M 300 120 H 340", "ours")
         picture.arrow("M 620 120 H 660", "ours")
@@ -114,10 +114,11 @@ def _draw_ahead(picture: display.Picture, ops: int, lines: list[str]) -> None:
         picture.box(40, 65 + 34 * number, 240, 28, line, "ours")
 
 
-def _draw_carried(picture: display.Picture, tensors: list[tuple[str, str]]) -> None:
+def _draw_carried(picture: display.Picture, tensors: list[BoundaryTensor]) -> None:
     picture.text(345, 38, "carried to the step, in a staging area", "head")
-    for number, (name, size) in enumerate(tensors):
-        picture.box(340, 90 + 60 * number, 280, 52, f"{name}\n{size}", "good")
+    for number, tensor in enumerate(tensors):
+        words = f"{tensor.name}\n{tensor.dtype} {tensor.shape}, {tensor.bytes:,} bytes"
+        picture.box(340, 90 + 60 * number, 280, 52, words, "good")
 
 
 def _draw_kept(picture: display.Picture, reasons: list[str]) -> None:

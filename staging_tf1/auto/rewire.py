@@ -89,12 +89,12 @@ def connect(boundary: Boundary, name: str, region: set[str], capacity: int, devi
 
 def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> Connection:
     homes = boundary.devices(device)
-    every = sorted(set().union(*homes.values()), key=lambda each: (each != _HOST, each))
+    every = sorted(set().union(*homes.values()), key=lambda device: (device != _HOST, device))
     main = every[0]
     first = {op.name: op for _, before in boundary.controls for op in before}
     values, meter = _metered({key: boundary.tensors[key] for key in homes}, list(first.values()))
-    on = {each: {key: values[key] for key in homes if each in homes[key]} for each in every}
-    parts = [_Part(each, name, on[each]) for each in every[1:]]
+    on = {device: {key: values[key] for key in homes if device in homes[key]} for device in every}
+    parts = [_Part(device, name, on[device]) for device in every[1:]]
     how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False, reopens=True)
     if not parts:
         sink = staged_sink(name, list(on[main].values()), [], how)

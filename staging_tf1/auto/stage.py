@@ -51,9 +51,7 @@ def _staged(plan: StagingPlan, ops: Sequence[Any], boundary: Boundary, options: 
     own = {op.name for op in ops}
     sources = [op for op in plan.sources if op.name in own]
     depends = _sources_of(ops, {op.name for op in sources})
-    after = {
-        user.name: frozenset().union(*(depends[each.name] for each in before)) for user, before in boundary.controls
-    }
+    after = {user.name: frozenset().union(*(depends[op.name] for op in before)) for user, before in boundary.controls}
     with tf.name_scope(options.name or "auto_stage") as scope:
         link = connect(boundary, scope.rstrip("/"), plan.region, options.capacity, options.device)
     _register(plan, sources, link.sink, options, site)

@@ -163,9 +163,9 @@ class Cluster:
 
     @classmethod
     def _of(cls, layout: Layout, options: Mapping[str, Any]) -> Cluster:
-        made = cls(**options)
-        made.layout = layout
-        return made
+        cluster = cls(**options)
+        cluster.layout = layout
+        return cluster
 
     @property
     def job(self) -> str | None:
@@ -247,14 +247,14 @@ class Cluster:
         A session that connects to all tasks waits for workers that are gone
         (https://github.com/tensorflow/tensorflow/issues/21745).
         """
-        made = tf.ConfigProto()
+        copy = tf.ConfigProto()
         if config is not None and not isinstance(config, tf.ConfigProto):
             refuse("Cluster.session_config()", "config", config, "a tf.ConfigProto")
         if config is not None:
-            made.CopyFrom(config)
-        if self.is_distributed and not made.device_filters:
-            made.device_filters.extend(["/job:ps", self._task.device])
-        return made
+            copy.CopyFrom(config)
+        if self.is_distributed and not copy.device_filters:
+            copy.device_filters.extend(["/job:ps", self._task.device])
+        return copy
 
     def finish(self) -> None:
         """Tell the other tasks that this worker has ended. The chief first waits until all workers have.

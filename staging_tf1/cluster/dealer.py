@@ -55,7 +55,7 @@ class Dealer:
         while not self._stop.wait(_ROUND_SECS):
             try:
                 if failure:
-                    self._tell("failed", failure)
+                    self._write_state("failed", failure)
                 if failure or self._round():
                     return
             except tf.errors.OpError as error:
@@ -89,7 +89,7 @@ class Dealer:
         if written:
             ledger.write(written)
         if dealing.over:
-            self._tell("over")
+            self._write_state("over")
         return dealing.over
 
     def _silent(self) -> list[str]:
@@ -97,7 +97,7 @@ class Dealer:
         member = self._member
         return [worker for worker, task in self._workers.items() if task != member.task and member.signs.is_gone(task)]
 
-    def _tell(self, state: str, why: str = "") -> None:
+    def _write_state(self, state: str, why: str = "") -> None:
         self._member.ledger.write({self._names.deal: {"run": self._run_id, "state": state, "why": why}})
 
 
@@ -126,8 +126,8 @@ class _Variable:
         """Return those of `batches` that are acknowledged. Call `read` before."""
         if not batches:
             return []
-        found = self._connection.run(self._some, {self._cells: [batch % self._window for batch in batches]})
-        return [batch for batch, cell in zip(batches, found, strict=True) if cell > batch]
+        firsts = self._connection.run(self._some, {self._cells: [batch % self._window for batch in batches]})
+        return [batch for batch, first in zip(batches, firsts, strict=True) if first > batch]
 
     def close(self) -> None:
         """Disconnects."""

@@ -189,10 +189,10 @@ def _spans(batches: Iterable[int]) -> list[tuple[int, int]]:
     >>> _spans([2, 3, 7])
     [(2, 4), (7, 8)]
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for batch in batches:
-        if found and found[-1][1] == batch:
-            found[-1] = (found[-1][0], batch + 1)
+        if spans and spans[-1][1] == batch:
+            spans[-1] = (spans[-1][0], batch + 1)
         else:
-            found.append((batch, batch + 1))
-    return found
+            spans.append((batch, batch + 1))
+    return spans

@@ -92,7 +92,7 @@ class Layout:
         Raises:
           ClusterError: something is invalid; the message names it.
         """
-        found = _checked_jobs(what, jobs)
+        checked = _checked_jobs(what, jobs)
         number = as_int(int(index)) if isinstance(index, str) and index.isdigit() else as_int(index)
         if not isinstance(job, str) or job not in _JOBS:
             raise ClusterError(f"{what}: got task type {shown(job)}, expected one of {', '.join(_JOBS)}.")
@@ -100,18 +100,18 @@ class Layout:
             raise ClusterError(f"{what}: got task index {shown(index)}, expected a whole number from 0.")
         if job == "evaluator":
             # An evaluator is no part of the cluster: it reads the checkpoints.
-            return cls(found, Task(job, number))
-        if job not in found:
+            return cls(checked, Task(job, number))
+        if job not in checked:
             raise ClusterError(
                 f"{what}: this process is {job} {number}, but the cluster has no job {job!r}, only "
-                f"{', '.join(sorted(found))}. Add its addresses to the cluster."
+                f"{', '.join(sorted(checked))}. Add its addresses to the cluster."
             )
-        if number not in found[job]:
+        if number not in checked[job]:
             raise ClusterError(
-                f"{what}: task index {number} is out of range: job {job!r} has {len(found[job])} task(s), "
-                f"{', '.join(f'{i} ({address})' for i, address in found[job].items())}."
+                f"{what}: task index {number} is out of range: job {job!r} has {len(checked[job])} task(s), "
+                f"{', '.join(f'{i} ({address})' for i, address in checked[job].items())}."
             )
-        return cls(found, Task(job, number))._complete(what)
+        return cls(checked, Task(job, number))._complete(what)
 
     def _complete(self, what: str) -> Layout:
         """Check that the tasks make a cluster. One worker without a parameter server is a cluster of one."""
@@ -197,22 +197,22 @@ def _refuse(key: str, got: object, expected: str) -> NoReturn:
 def _checked_jobs(what: str, jobs: Any) -> dict[str, dict[int, str]]:
     if not isinstance(jobs, Mapping) or not jobs:
         raise ClusterError(f"{what}: got cluster {shown(jobs)}, expected a dict from jobs to lists of addresses.")
-    found: dict[str, dict[int, str]] = {}
+    checked: dict[str, dict[int, str]] = {}
     owners: dict[str, str] = {}
     for job, addresses in jobs.items():
         if job not in _JOBS:
             raise ClusterError(f"{what}: unknown job {shown(job)} in the cluster, expected {', '.join(_JOBS)}.")
-        found[job] = {}
+        checked[job] = {}
         for index, address in _numbered(what, job, addresses):
             if address in owners:
                 raise ClusterError(f"{what}: {job} {index} and {owners[address]} have the same address, {address}.")
             owners[address] = f"{job} {index}"
-            found[job][index] = address
-    chiefs = [f"{job} {index}" for job in CHIEF_JOBS for index in found.get(job, ())]
+            checked[job][index] = address
+    chiefs = [f"{job} {index}" for job in CHIEF_JOBS for index in checked.get(job, ())]
     if len(chiefs) > 1:
         raise ClusterError(f"{what}: the cluster has {len(chiefs)} chiefs ({', '.join(chiefs)}), expected one.")
     # An evaluator has no server that others connect to.
-    return {job: tasks for job, tasks in found.items() if tasks and job != "evaluator"}
+    return {job: tasks for job, tasks in checked.items() if tasks and job != "evaluator"}
 
 
 def _numbered(what: str, job: str, addresses: Any) -> Iterator[tuple[int, str]]:

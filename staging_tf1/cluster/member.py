@@ -41,9 +41,8 @@ from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Pauses
-from staging_tf1.cluster.pulse import Pulse, beat_secs
 from staging_tf1.cluster.reach import await_servers, cut_off, is_listening, unreachable
-from staging_tf1.cluster.signs import Signs
+from staging_tf1.cluster.signs import Pulse, Signs, beat_secs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
 
@@ -107,9 +106,9 @@ class Member:
         self._ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._beat_secs = secs
-        self._pulse = Pulse(f"cluster:{self.task}", secs, self._tell)
+        self._pulse = Pulse(f"cluster:{self.task}", secs, self._beat)
         # A thread of its own: that of the signs waits for the ledger.
-        self._ticks = Pulse("cluster:clock", TICK_SECS, self._tick)
+        self._ticks = Pulse("cluster:clock", TICK_SECS, lambda number: self.clock.now())
         # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
         self._jobs, self._different = layout.to_json(), ""
         # When the ledger answered last, and for how long this process had stood still then.
@@ -156,10 +155,7 @@ class Member:
         self._is_started = False
         atexit.unregister(self.stop)
 
-    def _tick(self, number: int) -> None:
-        self.clock.now()
-
-    def _tell(self, number: int) -> None:
+    def _beat(self, number: int) -> None:
         """Give a sign of life, and pass on the news."""
         try:
             self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self._run_id}})
@@ -616,8 +612,8 @@ def recovered_from(error: Exception) -> Exception | None:
     'AbortedError'
     """
     if isinstance(error, RECOVERED):
-        found: Exception = error
-        return found
+        lost: Exception = error
+        return lost
     if isinstance(error, tf.errors.CancelledError) and _ONE_OF_SEVERAL.search(error.message):
         aborted: Exception = tf.errors.AbortedError(error.node_def, error.op, error.message)
         return aborted

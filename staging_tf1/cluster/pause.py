@@ -25,9 +25,8 @@ from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger, key, table_op, text_of
-from staging_tf1.cluster.pulse import beat_secs
 from staging_tf1.cluster.reach import is_listening
-from staging_tf1.cluster.signs import Signs
+from staging_tf1.cluster.signs import Signs, beat_secs
 from staging_tf1.garbage import join_thread
 
 # The entry of the ledger.
@@ -84,8 +83,8 @@ class Bells:
         return bytes(self._waits.run(self._look))
 
     def _find(self, rung: Any, secs: float) -> bytes:
-        found = self._waits.wait(rung, secs)
-        return self.look() if found is None else bytes(found)
+        text = self._waits.wait(rung, secs)
+        return self.look() if text is None else bytes(text)
 
     def ask(self, tasks: Sequence[Task]) -> None:
         """Wake workers that wait for a pause."""

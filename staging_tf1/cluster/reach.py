@@ -80,15 +80,15 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
 
 def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
     """Return those of `tasks` whose servers do not answer, each with its address and the reason."""
-    found = []
+    silent = []
     for task in tasks:
         try:
             reason = why_unreachable(layout, task)
         except ClusterError as error:
             reason = str(error)
         if reason is not None:
-            found.append(f"{task} at {layout.address(task)} does not answer ({reason})")
-    return found
+            silent.append(f"{task} at {layout.address(task)} does not answer ({reason})")
+    return silent
 
 
 def is_listening(layout: Layout, task: Task) -> bool:
@@ -110,18 +110,18 @@ def cut_off(layout: Layout, task: Task) -> None:
     """
     host, _, port = layout.address(task).rpartition(":")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         descriptors = os.listdir(_OPEN)
     except OSError:
         # An unknown host, or no Linux.
         return
     # A socket for IPv6 may have a peer with IPv4.
-    peers = {(f"{prefix}{address[0]}", address[1]) for *_, address in found for prefix in ("", "::ffff:")}
-    for each in descriptors:
+    peers = {(f"{prefix}{address[0]}", address[1]) for *_, address in addresses for prefix in ("", "::ffff:")}
+    for descriptor in descriptors:
         # Some are closed by now.
         with suppress(OSError):
-            if os.readlink(f"{_OPEN}/{each}").startswith("socket:"):
-                with socket.fromfd(int(each), socket.AF_INET6, socket.SOCK_STREAM) as copy:
+            if os.readlink(f"{_OPEN}/{descriptor}").startswith("socket:"):
+                with socket.fromfd(int(descriptor), socket.AF_INET6, socket.SOCK_STREAM) as copy:
                     if copy.getpeername()[:2] in peers:
                         copy.shutdown(socket.SHUT_RDWR)
 

@@ -41,12 +41,12 @@ class Copies:
         if not all(_is_snapshot(tensor) or _can_copy(tensor) for _, _, tensor in values):
             return
         with tf.control_dependencies(None), tf.name_scope(f"{scope}/staging_copies/"):
-            made: dict[str, Any] = {}
+            copies: dict[str, Any] = {}
             for op, index, tensor in values:
-                copy = made.setdefault(tensor.name, tensor if _is_snapshot(tensor) else _copy_of(tensor))
+                copy = copies.setdefault(tensor.name, tensor if _is_snapshot(tensor) else _copy_of(tensor))
                 if copy is not tensor:
                     replace_input(op, index, copy)
-            go_on = self._go_on(tf.group(*(copy.op for copy in made.values())))
+            go_on = self._go_on(tf.group(*(copy.op for copy in copies.values())))
         for op in saves:
             add_control_input(op, go_on)
         self.savers.add(scope)
@@ -99,8 +99,8 @@ def _copy_all(cluster: Cluster, graph: Any) -> None:
 
 def copies_of(graph: Any) -> Copies | None:
     """Return the savers of `graph` that write copies; None if there are none."""
-    found: Copies | None = state_of(graph).copies
-    return found
+    copies: Copies | None = state_of(graph).copies
+    return copies
 
 
 def is_save(op: Any) -> bool:
@@ -116,7 +116,7 @@ def saver_of(op: Any) -> str:
 def saved_from(graph: Any, variable: Any) -> list[Any]:
     """Return the tensors that the savers of `graph` write for a resource variable."""
     inputs = [tensor for op in graph.get_operations() if is_save(op) for tensor in op.inputs]
-    return [each for each in inputs if any(read is variable.handle for read in _read_by(each).inputs)]
+    return [tensor for tensor in inputs if any(read is variable.handle for read in _read_by(tensor).inputs)]
 
 
 def is_broken(error: Exception) -> bool:

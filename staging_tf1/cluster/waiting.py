@@ -32,8 +32,8 @@ class Backoff:
     def __init__(self, layout: Layout) -> None:
         # Tasks that begin to wait together do not look together.
         tasks = [*layout.workers, *layout.servers]
-        place = tasks.index(layout.task) if layout.task in tasks else 0
-        spread = 0.75 + 0.5 * (place * 0.6180339887 % 1.0)
+        number = tasks.index(layout.task) if layout.task in tasks else 0
+        spread = 0.75 + 0.5 * (number * 0.6180339887 % 1.0)
         self._most = spread * _POLL_SECS * max(1.0, layout.num_workers / 100)
         self.restart()
 

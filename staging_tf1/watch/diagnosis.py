@@ -25,8 +25,8 @@ class Diagnosis:
     cause: str
     cure: str
     waits: bool = True
-    # Whether anything was found that the step waits for.
-    found: bool = True
+    # Whether it names something that the step waits for.
+    explains: bool = True
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
@@ -43,14 +43,14 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
     if gone is not None:
         return gone
     for store in snapshot.stores:
-        found = _of_store(store, snapshot)
-        if found is not None:
-            return found
+        diagnosis = _of_store(store, snapshot)
+        if diagnosis is not None:
+            return diagnosis
     return Diagnosis(
         "the step is not waiting for input: its own ops are still computing, or wait for something else",
         "Look at what it runs: a tf.data iterator, a py_func, a read from a file, another server",
         waits=False,
-        found=False,
+        explains=False,
     )
 
 
@@ -112,7 +112,7 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input),
             *(_incomplete, _shortfall, _nobody_puts),
         )
-    return next((found for rule in rules if (found := rule(store, snapshot)) is not None), None)
+    return next((diagnosis for rule in rules if (diagnosis := rule(store, snapshot)) is not None), None)
 
 
 def _is_full(store: StoreView) -> bool:
@@ -161,11 +161,11 @@ def _dead(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 def _other_tower(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     """A tower that no step fetches fills up, and no further round becomes complete."""
-    others = [each for each in snapshot.stores if store.pipeline and each.pipeline == store.pipeline]
-    ignored = [each for each in others if not each.wanted and _is_full(each)]
+    others = [other for other in snapshot.stores if store.pipeline and other.pipeline == store.pipeline]
+    ignored = [other for other in others if not other.wanted and _is_full(other)]
     if not ignored:
         return None
-    names = ", ".join(f"{each.name} ({each.size} of {each.capacity})" for each in ignored)
+    names = ", ".join(f"{other.name} ({other.size} of {other.capacity})" for other in ignored)
     return Diagnosis(
         f"the step takes only from tower {store.tower} of '{store.pipeline}', while these are full: {names}",
         "Fetch something from every tower in each step, or give staged() only the devices that you use",
@@ -173,7 +173,7 @@ def _other_tower(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _not_started(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    idle = [each for each in store.feeders if each.doing == threads.NOT_STARTED]
+    idle = [feeder for feeder in store.feeders if feeder.doing == threads.NOT_STARTED]
     if len(idle) < len(store.feeders):
         return None
     return Diagnosis(
@@ -183,7 +183,7 @@ def _not_started(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _ended(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    if any(each.doing != threads.ENDED for each in store.feeders):
+    if any(feeder.doing != threads.ENDED for feeder in store.feeders):
         return None
     return Diagnosis(
         f"{store.name} has {_holding(store)}, and its feed threads have ended without closing it",
@@ -205,14 +205,14 @@ def _from_input(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     """The put of another thread waits in its turn: for a store that is empty."""
     if not store.putters:
         return None
-    rest = tuple(each for each in snapshot.stores if each.name != store.name)
-    for each in rest:
-        if each.name in store.inputs:
-            behind = replace(each, wanted=1, step_puts=False)
-            found = _of_store(behind, replace(snapshot, stores=rest))
-            if found is not None:
-                cause = f"{store.name} is {_emptiness(store)}, because what fills it waits, too: {found.cause}"
-                return Diagnosis(cause, found.cure, found.waits)
+    rest = tuple(other for other in snapshot.stores if other.name != store.name)
+    for other in rest:
+        if other.name in store.inputs:
+            behind = replace(other, wanted=1, step_puts=False)
+            diagnosis = _of_store(behind, replace(snapshot, stores=rest))
+            if diagnosis is not None:
+                cause = f"{store.name} is {_emptiness(store)}, because what fills it waits, too: {diagnosis.cause}"
+                return Diagnosis(cause, diagnosis.cure, diagnosis.waits)
     return None
 
 
@@ -239,29 +239,29 @@ def _shortfall(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             f"{cause}; nothing adds more",
             "Close the queue at the end of the data, put more elements, or lower min_after_dequeue",
         )
-    slow = next((each for each in store.feeders if each.doing == threads.WAITING_FOR_SOURCE), None)
+    slow = next((feeder for feeder in store.feeders if feeder.doing == threads.WAITING_FOR_SOURCE), None)
     if slow is not None:
-        cause += f"; feed thread '{slow.name}' has been in the source for {slow.secs:.1f} s{slow.place}"
+        cause += f"; feed thread '{slow.name}' has been in the source for {slow.secs:.1f} s{slow.location}"
     return Diagnosis(cause, "Wait until the queue is filled, lower min_after_dequeue, or make the source faster")
 
 
 def _in_service(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     """The graph computes the batches from a dataset of the tf.data service, which delivers none."""
-    busy = [each for each in store.feeders if each.doing in (threads.WAITING_FOR_SOURCE, threads.PUTTING)]
+    busy = [feeder for feeder in store.feeders if feeder.doing in (threads.WAITING_FOR_SOURCE, threads.PUTTING)]
     if not store.service or not busy:
         return None
     return Diagnosis(
-        f"{store.service} has delivered nothing to {store.name} for {max(each.secs for each in busy):.1f} s",
+        f"{store.service} has delivered nothing to {store.name} for {max(feeder.secs for feeder in busy):.1f} s",
         "Check that its dispatcher and all its workers are running: TensorFlow reports no error for a dead one, but "
         "waits until it is back at the same address",
     )
 
 
 def _in_share(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    waiting = [each for each in store.feeders if each.doing == threads.WAITING_FOR_SHARE]
+    waiting = [feeder for feeder in store.feeders if feeder.doing == threads.WAITING_FOR_SHARE]
     if not waiting:
         return None
-    longest = max(waiting, key=lambda each: each.secs)
+    longest = max(waiting, key=lambda feeder: feeder.secs)
     cause = f"feed thread '{longest.name}' has waited {longest.secs:.1f} s for batches that the chief hands out"
     silent = [task for task in snapshot.tasks if not (task.is_ps or task.finished) and task.silent_secs > _SILENT_SECS]
     if silent:
@@ -277,28 +277,28 @@ def _in_share(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
-    inside = [each for each in store.feeders if each.doing == threads.WAITING_FOR_SOURCE]
+    inside = [feeder for feeder in store.feeders if feeder.doing == threads.WAITING_FOR_SOURCE]
     if not inside:
         return None
-    longest = max(inside, key=lambda each: each.secs)
+    longest = max(inside, key=lambda feeder: feeder.secs)
     usual = longest.mean_source_secs
     if longest.batches and longest.secs < _STUCK_FACTOR * usual:
         return Diagnosis(
             f"the source of {store.name} is slower than the step: it takes {usual:.1f} s per batch, and feed thread "
-            f"'{longest.name}' has been in it for {longest.secs:.1f} s{longest.place}",
+            f"'{longest.name}' has been in it for {longest.secs:.1f} s{longest.location}",
             "Make it faster, or let threads read ahead (no lockstep, num_threads=)",
         )
     after = f"after {longest.batches} batches" if longest.batches else "and has not returned its first batch"
     return Diagnosis(
         f"the source of {store.name} is stuck: feed thread '{longest.name}' has been in it for "
-        f"{longest.secs:.1f} s{longest.place}, {after}",
+        f"{longest.secs:.1f} s{longest.location}, {after}",
         "Add a timeout to whatever it waits for (a file, a network, a lock), so that it raises instead",
     )
 
 
 def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     """The put op is still computing the values that it puts."""
-    busy = [each for each in store.feeders if each.doing == threads.PUTTING]
+    busy = [feeder for feeder in store.feeders if feeder.doing == threads.PUTTING]
     if not busy:
         return None
     longest = max(busy, key=lambda each: each.secs)
@@ -349,20 +349,20 @@ def _nobody_puts(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             f"{store.name} is empty: this run gets from it, and nothing puts into it",
             f"Run its put once before the first step (the warm-up), then fetch put and get in every step{ended}",
         )
-    made = f"; what fills it was made at {store.put_at}" * bool(store.put_at)
+    put_at = f"; what fills it was made at {store.put_at}" * bool(store.put_at)
     if store.is_remote:
         return Diagnosis(
-            f"{store.name} is {_emptiness(store)}, and no thread of this process is putting into it{made}",
+            f"{store.name} is {_emptiness(store)}, and no thread of this process is putting into it{put_at}",
             "If another process fills it, look at its log; if this one should, start the thread",
         )
     if store.kind == "barrier":
         return Diagnosis(
-            f"{store.name} is {_emptiness(store)}, and no thread is inserting into it{made}",
+            f"{store.name} is {_emptiness(store)}, and no thread is inserting into it{put_at}",
             "Run its insert_many for every component before the step, or in another thread",
         )
     return Diagnosis(
         f"{store.name} is {_emptiness(store)}, and no thread is putting into it: its thread has died or was never "
-        f"started{made}",
+        f"started{put_at}",
         "Start it (tf.train.start_queue_runners starts a QueueRunner); a CustomRunner would have raised its exception",
     )
 

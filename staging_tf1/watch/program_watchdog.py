@@ -65,14 +65,14 @@ class ProgramWatchdog(Watchdog):
     ) -> None:
         observer = _LateObserver(session.graph, failures)
         super().__init__(session, observer, pending, (), StallRule(secs, False), lambda report: None)
-        self._tell = say
+        self._show = say
 
     def _is_back_pressure(self, step: Pending, steps_continue: bool) -> bool:
         # A thread that feeds waits for room as long as the program does something else, such as an evaluation.
         return steps_continue or step.ident != threading.main_thread().ident
 
     def _is_worth_telling(self, step: Pending, snapshot: Snapshot, diagnosis: Diagnosis) -> bool:
-        if not diagnosis.found:
+        if not diagnosis.explains:
             return False
         time.sleep(min(_FILLS_SECS, self._rule.secs / 4))
         later = self._observer.snapshot(self._session, step, [], self._readers)
@@ -83,4 +83,4 @@ class ProgramWatchdog(Watchdog):
         return False
 
     def _say(self, report: str) -> None:
-        self._tell(report)
+        self._show(report)

@@ -23,7 +23,7 @@ from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touche
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
-from staging_tf1.watch.thread_location import users_place
+from staging_tf1.watch.thread_location import users_location
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 
 # Long enough for a busy machine, short enough for a report.
@@ -70,14 +70,14 @@ class Observer:
         reader = (readers or {}).get(step.reads)
         touched = self.touches(step)
         putting = [self.touches(other).puts for other in others]
-        stores = [view for each in self.pipelines for view in self._staged(each, session, touched, reader)]
+        stores = [view for pipeline in self.pipelines for view in self._staged(pipeline, session, touched, reader)]
         seen = {queue_key(sink.queue) for pipeline in self.pipelines for sink in pipeline.sinks}
         for key, probe in self.probes.items():
             if key not in seen:
                 putters = sum(key in puts for puts in putting) + _queue_runners(probe)
                 stores.append(self._raw(probe, session, touched, putters))
         secs = time.perf_counter() - step.began
-        view = StepView(secs, users_place(step.ident), bool(step.reads or touched.takes))
+        view = StepView(secs, users_location(step.ident), bool(step.reads or touched.takes))
         cluster = cluster_of(self.pipelines)
         return Snapshot(view, tuple(stores), self._missing(session), () if cluster is None else _tasks_of(cluster))
 
@@ -91,7 +91,7 @@ class Observer:
             key = queue_key(sink.queue)
             probe = self.probes.get(key)
             reads = reader is not None and reader.name == f"lockstep:{sink.name}"
-            feeding = [] if run is None else [each for each in run.states_of(tower) if each.doing != PARKED]
+            feeding = [] if run is None else [state for state in run.states_of(tower) if state.doing != PARKED]
             if reader is not None and reads:
                 feeding = [reader]
             size = read(session, sink.size)
@@ -223,7 +223,7 @@ def _feeder(state: ThreadState) -> FeederView:
         batches=state.batches,
         mean_source_secs=state.source_secs / done,
         mean_put_secs=state.put_secs / done,
-        place=users_place(state.thread.ident if state.thread is not None else None),
+        location=users_location(state.thread.ident if state.thread is not None else None),
     )
 
 
@@ -234,7 +234,7 @@ def first_line_of(error: BaseException | None) -> str:
     lines = text_of(error).splitlines()
     if lines[:1] == ["Graph execution error:"]:
         # TensorFlow puts the stack of the op in front of its message.
-        lines = lines[next((place + 1 for place, line in enumerate(lines) if line.startswith("Node: ")), 0) :]
+        lines = lines[next((number + 1 for number, line in enumerate(lines) if line.startswith("Node: ")), 0) :]
     return f"{type(error).__name__}: {next(iter(lines), '')}"
 
 
@@ -247,11 +247,11 @@ def _queue_runners(probe: Probe) -> int:
 def _runner_of(graph: Any, probe: Probe) -> Any | None:
     """Return TensorFlow's runner of a queue, one with an exception first; None without a runner."""
     runners = [
-        each
-        for each in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-        if not isinstance(each, PipelineRunner) and queue_key(each.queue) == probe.key
+        runner
+        for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+        if not isinstance(runner, PipelineRunner) and queue_key(runner.queue) == probe.key
     ]
-    return next((each for each in runners if each.exceptions_raised), next(iter(runners), None))
+    return next((runner for runner in runners if runner.exceptions_raised), next(iter(runners), None))
 
 
 def _tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:

@@ -183,7 +183,7 @@ def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
 
 
 def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"A step has not returned for {snapshot.step.secs:.1f} s{snapshot.step.place}."
+    yield f"A step has not returned for {snapshot.step.secs:.1f} s{snapshot.step.location}."
     yield f"Most likely: {diagnosis.cause}. {diagnosis.cure}."
     for store in snapshot.stores:
         yield f"  {_store(store)}"
@@ -220,4 +220,4 @@ def _store(store: StoreView) -> str:
 
 def _feeder(feeder: FeederView) -> str:
     batch = "" if feeder.batch < 0 else f", batch {feeder.batch}"
-    return f"{feeder.name}: {feeder.doing} for {feeder.secs:.1f} s{batch}, {feeder.batches} delivered{feeder.place}"
+    return f"{feeder.name}: {feeder.doing} for {feeder.secs:.1f} s{batch}, {feeder.batches} delivered{feeder.location}"

@@ -145,16 +145,16 @@ class StatsList(list[PipelineStats]):
         return display.table("Pipelines", self._HEADS, map(self._row, self))
 
     @staticmethod
-    def _row(each: PipelineStats) -> list[object]:
+    def _row(stats: PipelineStats) -> list[object]:
         return [
-            each.name,
-            each.batches,
-            _amount(each.bytes) if each.bytes else "",
-            "" if each.wait_secs is None else f"{each.wait_secs:.2f} s",
-            f"{each.feeder_wait_secs:.2f} s",
-            f"{each.occupancy:.1f} of {each.capacity}",
-            _amount(each.full_bytes) if each.full_bytes else "",
-            each.verdict,
+            stats.name,
+            stats.batches,
+            _amount(stats.bytes) if stats.bytes else "",
+            "" if stats.wait_secs is None else f"{stats.wait_secs:.2f} s",
+            f"{stats.feeder_wait_secs:.2f} s",
+            f"{stats.occupancy:.1f} of {stats.capacity}",
+            _amount(stats.full_bytes) if stats.full_bytes else "",
+            stats.verdict,
         ]
 
 
@@ -189,8 +189,8 @@ def stats_of(
     shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None and pipeline.position is not None]
     wanted = ([sink.stats.value for _, _, sink in sinks], [_position(pipeline).saved[0] for pipeline in shared])
     sums, batches = run_unwrapped(session, wanted) if sinks else ([], [])
-    positions = {pipeline: _position(pipeline).consumed(each) for pipeline, each in zip(shared, batches, strict=True)}
-    found = StatsList()
+    positions = {pipeline: _position(pipeline).consumed(value) for pipeline, value in zip(shared, batches, strict=True)}
+    stats = StatsList()
     for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
         run = run_in(session, pipeline)
         threads = run.states_of(tower) if run is not None else []
@@ -199,19 +199,19 @@ def stats_of(
         numbers = failed.numbers.get(sink, ()) if failed is not None else ()
         figures = sink.stats.figures(of_sink)
         record = _record(pipeline, sink, figures, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
-        found.append(
+        stats.append(
             replace(
                 record,
                 positions=positions.get(pipeline, ()),
                 threads=run.threads_of(tower) if run is not None else 0,
-                autotune=any(each.autotune for each in pipeline.producers),
+                autotune=any(producer.autotune for producer in pipeline.producers),
                 processes=sum(pool.processes for pool in pools),
                 shared_bytes=sum(pool.memory_bytes for pool in pools),
                 lock_share=lock_share(pipeline),
                 recent_waited_shares=waited(sink),
             )
         )
-    return found
+    return stats
 
 
 def _position(pipeline: Pipeline) -> Position:
@@ -235,7 +235,7 @@ def _record(
         batches=figures.batches,
         records=sum(state.records for state in states),
         bytes=sum(state.bytes for state in states),
-        wait_secs=None if figures.wait_secs is None else figures.wait_secs + sum(each.source_secs for each in steps),
+        wait_secs=None if figures.wait_secs is None else figures.wait_secs + sum(state.source_secs for state in steps),
         feeder_wait_secs=sum(state.put_secs for state in states),
         source_secs=sum(state.source_secs for state in states),
         source_cpu_secs=sum(state.source_secs * state.cores_in_source for state in states),

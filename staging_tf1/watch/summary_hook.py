@@ -99,13 +99,13 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
 def _since(last: PipelineStats | None, stats: PipelineStats, secs: float) -> dict[str, float]:
     """Return the scalars for the time between two figures, `secs` apart."""
     batches = stats.batches - (last.batches if last else 0)
-    found = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)
+    elements = stats.occupancy * stats.batches - (last.occupancy * last.batches if last else 0.0)
     waited = {}
     if stats.wait_secs is not None:
         before = (last.wait_secs if last else None) or 0.0
         waited["waited_share"] = min(1.0, (stats.wait_secs - before) / secs)
     return {
-        "fraction_full": min(1.0, found / (batches * stats.capacity)) if batches else 0.0,
+        "fraction_full": min(1.0, elements / (batches * stats.capacity)) if batches else 0.0,
         **waited,
         "batches_per_sec": batches / secs,
         "batches": float(stats.batches),

@@ -42,7 +42,7 @@ def _is_users(filename: str) -> bool:
     return is_users(filename) and not (filename.startswith(_LIBRARIES) or _INSTALLED in filename)
 
 
-def users_place(ident: int | None) -> str:
+def users_location(ident: int | None) -> str:
     """Format `users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
     line = users_line(ident)
     return "" if line is None else f", at {line} in {line.function}()"
@@ -50,7 +50,7 @@ def users_place(ident: int | None) -> str:
 
 def stuck_text(state: ThreadState, waited_secs: float) -> str:
     """Return the warning about a feed thread that is still running `waited_secs` after it was told to stop."""
-    where = users_place(state.thread.ident if state.thread is not None else None)
+    where = users_location(state.thread.ident if state.thread is not None else None)
     return (
         f"feed thread '{state.name}' is still {state.doing} after {waited_secs:g} s (batch {state.batch}, for "
         f"{time.perf_counter() - state.since:.1f} s){where}. It keeps running as a daemon. Make the source return, or "

@@ -200,7 +200,7 @@ class _Gets:
 
         Other steps under way may have taken elements, too: theirs are left for them.
         """
-        found: dict[Sink, tuple[int, float | None]] = {}
+        taken: dict[Sink, tuple[int, float | None]] = {}
         for sink, now in zip(self._sinks, self._read(), strict=True):
             then = self._last[sink]
             more = now.batches - then.batches
@@ -210,9 +210,9 @@ class _Gets:
                 if now.wait_secs is not None and then.wait_secs is not None:
                     secs = (now.wait_secs - then.wait_secs) / more
                     waited = then.wait_secs + secs
-                found[sink] = (then.batches, secs)
+                taken[sink] = (then.batches, secs)
                 self._last[sink] = GetFigures(then.batches + 1, waited, 0.0)
-        return found
+        return taken
 
     def _read(self) -> list[GetFigures]:
         return [sink.stats.figures(sums) for sink, sums in zip(self._sinks, self._values(), strict=True)]

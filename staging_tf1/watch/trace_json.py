@@ -100,13 +100,13 @@ def dump(events: Sequence[Event], began: float, dropped: int, verdicts: Mapping[
     named = dict.fromkeys(event.row for event in events if event.kind != THREADS)
     rows = {row: number for number, row in enumerate(named, start=1)}
     writer = _Writer(rows, began, lives, of_event)
-    made = [*_names(rows), *(writer.event(event) for event in events), *writer.flows()]
+    trace = [*_names(rows), *(writer.event(event) for event in events), *writer.flows()]
     counts = {
         "batches": sum(life.get is not None for life in lives),
         "events not kept": dropped,
         "verdicts": dict(verdicts),
     }
-    json.dump({"traceEvents": made, "displayTimeUnit": "ms", "otherData": {**counts, "legend": LEGEND}}, file)
+    json.dump({"traceEvents": trace, "displayTimeUnit": "ms", "otherData": {**counts, "legend": LEGEND}}, file)
 
 
 def _lives(events: Sequence[Event]) -> list[Life]:
@@ -150,21 +150,21 @@ class _Writer:
         began, ended = _span(event, self._life(event))
         ts = self._us(began)
         name, args = self._step(event) if event.kind == "step" else self._of_batch(event)
-        made = {"name": name, "cat": "staging", "pid": 1, "tid": self._rows[event.row], "ts": ts, "args": args}
-        made |= {"ph": "X", "dur": round(self._us(ended) - ts, 3)} if event.is_timed else {"ph": "i", "s": "t"}
+        entry = {"name": name, "cat": "staging", "pid": 1, "tid": self._rows[event.row], "ts": ts, "args": args}
+        entry |= {"ph": "X", "dur": round(self._us(ended) - ts, 3)} if event.is_timed else {"ph": "i", "s": "t"}
         if isinstance(args["batch"], int) and args["batch"] >= 0:
-            made["cname"] = _COLOURS[args["batch"] % len(_COLOURS)]
-        return made
+            entry["cname"] = _COLOURS[args["batch"] % len(_COLOURS)]
+        return entry
 
     def flows(self) -> Iterator[dict[str, Any]]:
         """Yield the arrows from event to event. Each begins and ends within its event, and none goes back in time."""
         for number, life in enumerate(self._lives, start=1):
             points = _points(life)
-            for place, (event, at) in enumerate(points):
-                phase = "s" if place == 0 else "f" if place == len(points) - 1 else "t"
-                made = {"name": "batch", "cat": "batch", "ph": phase, "id": number, "pid": 1}
-                made |= {"tid": self._rows[event.row], "ts": self._us(at)}
-                yield made if phase == "s" else {**made, "bp": "e"}
+            for position, (event, at) in enumerate(points):
+                phase = "s" if position == 0 else "f" if position == len(points) - 1 else "t"
+                entry = {"name": "batch", "cat": "batch", "ph": phase, "id": number, "pid": 1}
+                entry |= {"tid": self._rows[event.row], "ts": self._us(at)}
+                yield entry if phase == "s" else {**entry, "bp": "e"}
 
     def _us(self, at: float) -> float:
         return round((at - self._began) * 1e6, 3)
@@ -185,19 +185,20 @@ class _Writer:
         return name, args
 
     def _step(self, event: Event) -> tuple[str, dict[str, Any]]:
-        found = [(life.get.feed, _batch_of(life.get, life)) for life in self._of_step.get(event.number, ()) if life.get]
+        lives = self._of_step.get(event.number, ())
+        batches = [(life.get.feed, _batch_of(life.get, life)) for life in lives if life.get is not None]
         args: dict[str, Any] = {
             "step": event.number,
             "batch": _NO_BATCH,
-            "bytes": sum(each["bytes"] for _, each in found),
+            "bytes": sum(batch["bytes"] for _, batch in batches),
         }
-        if len(found) == 1:
-            args["batch"] = found[0][1]["batch"]
-        elif found:
-            args["batch"] = {feed.name: each["batch"] for feed, each in found if feed is not None}
+        if len(batches) == 1:
+            args["batch"] = batches[0][1]["batch"]
+        elif batches:
+            args["batch"] = {feed.name: batch["batch"] for feed, batch in batches if feed is not None}
         if event.error:
             args["error"] = event.error
-        return "step" if found else "run", args
+        return "step" if batches else "run", args
 
 
 def _batch_of(event: Event, life: Life | None) -> dict[str, int]:

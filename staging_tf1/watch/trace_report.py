@@ -108,7 +108,7 @@ def read_trace(path: str) -> dict[str, Any]:
 def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
     """Summarize a timeline, with its `slowest` steps."""
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    rows = {each["tid"]: each["args"]["name"] for each in trace["traceEvents"] if each["name"] == "thread_name"}
+    rows = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
     ends = [event["ts"] + event["dur"] for event in events]
     steps = [event for event in events if event["name"] == "step"]
     return Report(
@@ -117,9 +117,7 @@ def report_on(trace: dict[str, Any], slowest: int = 5) -> Report:
         not_delivered=sum(event["name"] == "source (not delivered)" for event in events),
         not_taken=sum(event["name"] == "put (not taken)" for event in events),
         events_not_kept=int(trace["otherData"].get("events not kept", 0)),
-        parts=[
-            part for tid, row in rows.items() for part in _parts(row, [each for each in events if each["tid"] == tid])
-        ],
+        parts=[part for tid, row in rows.items() for part in _parts(row, tid, events)],
         waits=_waits([*events, *_untimed(trace)], steps, trace["otherData"].get("verdicts", {})),
         slowest=_slowest([*events, *_untimed(trace)], steps, slowest),
         threads=_numbers(trace),
@@ -143,42 +141,43 @@ def _untimed(trace: dict[str, Any]) -> list[dict[str, Any]]:
 def _sum(lengths: Iterable[float | None]) -> float | None:
     """The sum; None if one of them is unknown."""
     known = list(lengths)
-    return None if None in known else sum(each or 0.0 for each in known)
+    return None if None in known else sum(length or 0.0 for length in known)
 
 
 def _kind(event: dict[str, Any]) -> str:
     return str(event["name"]).partition(" (")[0]
 
 
-def _parts(row: str, events: Sequence[dict[str, Any]]) -> list[Part]:
+def _parts(row: str, tid: int, events: Sequence[dict[str, Any]]) -> list[Part]:
+    events = [event for event in events if event["tid"] == tid]
     if not events:
         return []
-    span = max(each["ts"] + each["dur"] for each in events) - min(each["ts"] for each in events)
-    made = []
+    span = max(event["ts"] + event["dur"] for event in events) - min(event["ts"] for event in events)
+    parts = []
     for part in _PARTS:
-        lengths = [each["dur"] for each in events if _kind(each) == part]
+        lengths = [event["dur"] for event in events if _kind(event) == part]
         if lengths:
             share = sum(lengths) / span if span else 0.0
-            made.append(Part(row, part, len(lengths), sum(lengths) / 1e6, share, max(lengths) / 1e3))
-    return made
+            parts.append(Part(row, part, len(lengths), sum(lengths) / 1e6, share, max(lengths) / 1e3))
+    return parts
 
 
 def _waits(
     events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], verdicts: Mapping[str, str]
 ) -> list[Wait]:
     steps_us = sum(step["dur"] for step in steps)
-    names = dict.fromkeys(each["args"]["pipeline"] for each in events if "pipeline" in each["args"])
-    made = []
+    names = dict.fromkeys(event["args"]["pipeline"] for event in events if "pipeline" in event["args"])
+    waits = []
     for name in names:
-        of_pipeline = [each for each in events if each["args"].get("pipeline") == name]
-        gets = [each for each in of_pipeline if each["name"] == "get"]
-        waited = _sum(each["dur"] for each in gets)
+        of_pipeline = [event for event in events if event["args"].get("pipeline") == name]
+        gets = [event for event in of_pipeline if event["name"] == "get"]
+        waited = _sum(event["dur"] for event in gets)
         share = None if waited is None else waited / steps_us if steps_us else 0.0
-        source = sum(each["dur"] for each in of_pipeline if _kind(each) == "source")
+        source = sum(event["dur"] for event in of_pipeline if _kind(event) == "source")
         # In lockstep the puts are parts of the steps.
         stepping = {step["tid"] for step in steps}
-        feeders = sum(each["dur"] for each in of_pipeline if _kind(each) == "put" and each["tid"] not in stepping)
-        made.append(
+        feeders = sum(event["dur"] for event in of_pipeline if _kind(event) == "put" and event["tid"] not in stepping)
+        waits.append(
             Wait(
                 pipeline=name,
                 batches=len(gets),
@@ -189,7 +188,7 @@ def _waits(
                 verdict=verdicts.get(name, _NO_VERDICT),
             )
         )
-    return made
+    return waits
 
 
 def _slowest(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], most: int) -> list[Slow]:
@@ -209,7 +208,7 @@ def _slowest(events: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]], 
 
 def _longest_ms(lengths: Iterable[float | None]) -> float | None:
     known = list(lengths)
-    return None if None in known else max((each or 0.0 for each in known), default=0.0) / 1e3
+    return None if None in known else max((length or 0.0 for length in known), default=0.0) / 1e3
 
 
 def _is_within(event: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -235,11 +234,11 @@ def as_text(report: Report) -> str:
             f"{wait.source_secs:.2f} s in the source"
         )
         lines.append(f"    {wait.verdict}")
-    lines += [f"  {name} (AUTOTUNE): {', '.join(map(str, each))}" for name, each in report.threads.items()]
+    lines += [f"  {name} (AUTOTUNE): {', '.join(map(str, numbers))}" for name, numbers in report.threads.items()]
     if report.slowest:
         slow = [
-            (str(each.step), _batch(each.batch), f"{each.at_secs:.3f}", f"{each.ms:.2f}", _ms(each.waited_ms))
-            for each in report.slowest
+            (str(step.step), _batch(step.batch), f"{step.at_secs:.3f}", f"{step.ms:.2f}", _ms(step.waited_ms))
+            for step in report.slowest
         ]
         lines += ["", "slowest steps", *_table(("step", "batch", "at secs", "ms", "waited ms"), slow)]
     rest = [
@@ -257,8 +256,8 @@ def as_text(report: Report) -> str:
 
 def _part_rows(report: Report) -> list[tuple[str, ...]]:
     return [
-        (each.thread, each.part, str(each.count), f"{each.secs:.3f}", _percent(each.share), f"{each.longest_ms:.2f}")
-        for each in report.parts
+        (part.thread, part.part, str(part.count), f"{part.secs:.3f}", _percent(part.share), f"{part.longest_ms:.2f}")
+        for part in report.parts
     ]
 
 

@@ -34,7 +34,7 @@ class StepView:
 
     secs: float
     # ", at train.py:41 in main()"; empty if the line is unknown.
-    place: str
+    location: str
     # Whether it takes from any store. If not, it only puts or computes.
     takes: bool
 
@@ -53,7 +53,7 @@ class FeederView:
     batches: int
     mean_source_secs: float
     mean_put_secs: float
-    place: str
+    location: str
 
 
 @dataclass(frozen=True)

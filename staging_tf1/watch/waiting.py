@@ -40,7 +40,7 @@ class WaitMeter:
         self, session: Any, pipelines: Sequence[Pipeline], reading: Callable[[Pipeline], Sequence[ThreadState]]
     ) -> None:
         self._session, self._reading = session, reading
-        self._sinks = [(each, tower, sink) for each in pipelines for tower, sink in enumerate(each.sinks)]
+        self._sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
         self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
         self._last: dict[Sink, _Total] = {}
         self._last_at = 0.0
@@ -67,7 +67,11 @@ class WaitMeter:
 
     def _measure(self, now: float) -> None:
         # The figures of others are not initialized yet. TensorFlow logs each run that fails.
-        started = [each for each in self._sinks if not each[0].on_demand or run_in(self._session, each[0]) is not None]
+        started = [
+            (pipeline, tower, sink)
+            for pipeline, tower, sink in self._sinks
+            if not pipeline.on_demand or run_in(self._session, pipeline) is not None
+        ]
         try:
             sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in started]) if started else []
         except (tf.errors.OpError, RuntimeError):
@@ -76,7 +80,7 @@ class WaitMeter:
         secs = now - self._last_at
         for (pipeline, tower, sink), of_sink in zip(started, sums, strict=True):
             figures = sink.stats.figures(of_sink)
-            read_secs = sum(each.source_secs for each in self._reading(pipeline)[tower : tower + 1])
+            read_secs = sum(state.source_secs for state in self._reading(pipeline)[tower : tower + 1])
             total = _Total(figures.batches, (figures.wait_secs or 0.0) + read_secs)
             last = self._last.get(sink)
             # A loop that took nothing, such as an evaluation, says nothing about this input.

@@ -13,8 +13,8 @@ import tensorflow.compat.v1 as tf
 from staging_tf1.cluster import member
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout
-from staging_tf1.cluster.pulse import beat_secs
 from staging_tf1.cluster.server import await_end
+from staging_tf1.cluster.signs import beat_secs
 from staging_tf1.errors import ClusterError
 
 JOBS = {"ps": ["h:1", "h:2"], "worker": ["h:3", "h:4"]}

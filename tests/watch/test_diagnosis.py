@@ -17,7 +17,7 @@ from staging_tf1.graph.probes import probes_of
 from staging_tf1.watch.diagnosis import diagnose
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import report_text
-from staging_tf1.watch.thread_location import users_line, users_place
+from staging_tf1.watch.thread_location import users_line, users_location
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 
 _STEP = StepView(30.0, ", at train.py:41 in main()", takes=True)
@@ -29,7 +29,7 @@ _FEEDER = FeederView(
     batches=512,
     mean_source_secs=0.1,
     mean_put_secs=0.0,
-    place=", at reader.py:12 in read()",
+    location=", at reader.py:12 in read()",
 )
 _AREA = StoreView("'train'", "staged", size=0, capacity=2, closed=False, wanted=1, feeders=(_FEEDER,))
 _QUEUE = StoreView("queue 'q'", "queue", size=0, capacity=0, closed=False, wanted=4)
@@ -257,4 +257,4 @@ def test_the_users_line_of_a_thread() -> None:
     done.set()
     thread.join()
     assert line is not None and str(line).startswith("test_diagnosis.py:") and line.function == "stand_here"
-    assert users_place(None) == ""
+    assert users_location(None) == ""
