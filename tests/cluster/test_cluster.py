@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster_models import seen_in
-from clusters import TestCluster, long_form, until
+from clusters import TestCluster, long_form
 from forked import ForkServer
 from load import slowdown
 
@@ -228,7 +228,7 @@ def test_a_worker_notices_at_once_that_the_chief_has_begun(two: TestCluster, by_
     options = {"by_hand": by_hand, "staged_options": {"share": share}}
     two.start_ps()
     two.start_worker(1, **options)
-    until(lambda: "worker 1 waits for worker 0 at 127.0.0.1:" in two.log("worker1"), "worker 1 says what it waits for")
+    two.await_log("worker1", "worker 1 waits for worker 0 at 127.0.0.1:")
     two.start_worker(0, **options)
     two.join()
     began = [two.notes(f"worker{index}", "session")[0] for index in range(2)]
@@ -260,7 +260,7 @@ def test_a_step_that_waits_for_a_parameter_server_says_so(two: TestCluster) -> N
     two.await_notes("worker1", "got", 2)
     two.kill("ps0", signal.SIGSTOP)
     go.release()
-    until(lambda: "parameter server that does not answer: ps 0 at 127.0.0.1:" in two.log("worker1"), "it is reported")
+    two.await_log("worker1", "parameter server that does not answer: ps 0 at 127.0.0.1:")
     two.kill("ps0", signal.SIGCONT)
     go.release(40)
     two.join()

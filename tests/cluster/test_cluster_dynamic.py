@@ -99,7 +99,7 @@ def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: Te
     two.await_notes("worker0", "got", 34)
     open_gate(gates[1])
     two.kill("worker1", signal.SIGCONT)
-    until(lambda: "is no longer part of this run" in two.log("worker1"), "worker1 is refused")
+    two.await_log("worker1", "is no longer part of this run")
     open_gate(gates[0])
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))

@@ -65,7 +65,7 @@ def test_a_chief_without_data_says_that_the_model_is_lost(two: TestCluster, tmp_
     # One more permit than batches, for the step that finds the end.
     gates[0].release(11)
     # If a server dies before the chief has seen the end of its data, the chief begins again instead.
-    until(lambda: "worker 0 waits for worker 1" in two.log("worker0"), "the chief waits for the other worker")
+    two.await_log("worker0", "worker 0 waits for worker 1")
     assert len(two.notes("worker0", "got")) == 10
     two.kill(f"ps{server}")
     two.start_ps(server)
@@ -160,7 +160,8 @@ def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluste
     for gate in gates:
         gate.release(100)
     said = "cannot read the positions of the other workers: ps 0 at"
-    until(lambda: all(said in two.log(f"worker{index}") for index in range(2)), "they say so")
+    for index in range(2):
+        two.await_log(f"worker{index}", said)
     two.kill("ps0", signal.SIGCONT)
     two.join()
 
@@ -246,7 +247,7 @@ def test_a_worker_that_has_finished_stays_until_the_last_save(two: TestCluster, 
     start_servers(two)
     two.start_worker(0, gate, **options)
     two.start_worker(1, **options)
-    until(lambda: "worker 1 waits for worker 0 to save the last checkpoint" in two.log("worker1"), "worker 1 waits")
+    two.await_log("worker1", "worker 1 waits for worker 0 to save the last checkpoint")
     assert len(two.notes("worker1", "got")) == 10
     # The first checkpoint has none of its steps.
     two.kill("ps1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import TestCluster, free_addresses, until
+from clusters import TestCluster, free_addresses
 from forked import ForkServer
 
 import staging_tf1 as staging
@@ -68,7 +68,7 @@ def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestClus
     two.await_notes("worker1", "got", 4)
     # The worker that is killed waits for its next permit, and the other one for its gradients.
     reported = "the step waits for the gradients of the other workers, in synchronous training"
-    until(lambda: reported in two.log("worker0"), "the step that waits is reported")
+    two.await_log("worker0", reported)
     two.kill("worker1")
     two.await_notes("worker0", "raised")
     (message,) = two.notes("worker0", "raised")

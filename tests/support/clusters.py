@@ -106,6 +106,13 @@ class TestCluster:
         until(lambda: noted() or self.processes[task].poll() is not None, f"{task}: {count} {kind}")
         assert noted(), self.log(task)
 
+    def await_log(self, task: str, text: str) -> None:
+        """Wait until `task` has printed `text`; fail with what it has printed."""
+        try:
+            until(lambda: text in self.log(task), f"{task} prints {text!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log(task)}") from None
+
     def wrong_batches(
         self, checkpoint_dir: str, num_records: int, batch_size: int, shares: int | None = None
     ) -> list[tuple[int, int, int]]:
