@@ -22,8 +22,7 @@ from staging_tf1.arguments import (
     whole,
 )
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.define.feed_threads import check_threads, threads_of
-from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
+from staging_tf1.define.parallel import check_in_processes, check_processes, check_threads, num_feed_threads
 from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
@@ -160,7 +159,7 @@ class CustomRunner:
             capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
-            threads = threads_for(num_processes, threads_of(num_threads, sources[0], MOST_THREADS))
+            threads = num_feed_threads(num_processes, num_threads, sources[0])
             parts_of_element = tf.nest.flatten(self._type_specs(), expand_composites=True)
             self._queue = FeedQueue(
                 scope,

@@ -25,9 +25,14 @@ from staging_tf1.arguments import (
 )
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.fence import fence_of
-from staging_tf1.define.feed_threads import check_threads, refuse_computed, threads_of
 from staging_tf1.define.inputs import TowerInput, fitted, inputs_for
-from staging_tf1.define.processes import check_in_processes, check_processes, threads_for
+from staging_tf1.define.parallel import (
+    check_in_processes,
+    check_processes,
+    check_threads,
+    num_feed_threads,
+    refuse_computed,
+)
 from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
@@ -273,9 +278,7 @@ def _producer(tower: int, sink: Sink, each: TowerInput, options: _Options) -> Pr
         sink.name,
         each.source,
         each.spec,
-        threads_for(
-            options.num_processes, threads_of(options.num_threads, each.source, MOST_THREADS // len(options.devices))
-        ),
+        num_feed_threads(options.num_processes, options.num_threads, each.source, MOST_THREADS // len(options.devices)),
         options.nice,
         tower,
         in_rotation=each.in_rotation,

@@ -14,7 +14,7 @@ from staging_tf1._tf import tf
 from staging_tf1.bench import BenchError, NotApplicable
 from staging_tf1.bench.workloads import no_module, split_own
 from staging_tf1.bench.workloads.workload import Batch, Workload
-from staging_tf1.define.processes import check_in_processes
+from staging_tf1.define.parallel import check_in_processes
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import Source, StreamSource, as_source
 from staging_tf1.spec import flatten, flatten_with_paths, pack

@@ -1,14 +1,15 @@
-"""What `num_processes` of `staged()` and `CustomRunner` needs."""
+"""What `num_threads` and `num_processes` of `staged()` and `CustomRunner` may be, and the feed threads that follow."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
-from staging_tf1.arguments import AUTOTUNE, MOST_THREADS, NAMED_AUTOTUNE, as_int, whole
+from staging_tf1.arguments import AUTOTUNE, MOST_THREADS, NAMED_AUTOTUNE, as_int, in_range, refuse, whole
 from staging_tf1.errors import StagingWarning
+from staging_tf1.feed.autotune import most_threads
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.workers.pool import LANES_EACH
@@ -16,6 +17,20 @@ from staging_tf1.workers.shipping import check_picklable
 
 # Two feed threads wait for each process.
 _MOST_PROCESSES = MOST_THREADS // LANES_EACH
+
+
+def check_threads(what: str, num_threads: Any, most: int) -> int:
+    """Return the number of feed threads, or AUTOTUNE.
+
+    Raises:
+      TypeError, ValueError: it is neither a number from 1 to `most` nor AUTOTUNE.
+    """
+    number = as_int(num_threads)
+    if number == AUTOTUNE:
+        return AUTOTUNE
+    if number is None:
+        refuse(what, "num_threads", num_threads, f"a whole number {in_range(1, most)}, or AUTOTUNE")
+    return whole(what, "num_threads", num_threads, 1, most)
 
 
 def check_processes(what: str, num_processes: Any, num_threads: int, towers: int = 1) -> int:
@@ -62,9 +77,20 @@ def check_in_processes(what: str, sources: Iterable[Any]) -> None:
         warnings.warn_explicit(warning, StagingWarning, site.filename, site.lineno)
 
 
-def threads_for(num_processes: int, num_threads: int) -> int:
-    """Return the number of feed threads: enough to keep all worker processes busy."""
-    return num_processes * LANES_EACH or num_threads
+def num_feed_threads(num_processes: int, num_threads: int, source: object, most: int = MOST_THREADS) -> int:
+    """Return how many feed threads to make: enough to keep all worker processes busy, or for AUTOTUNE to park some."""
+    if num_processes:
+        return num_processes * LANES_EACH
+    return most_threads(source, most) if num_threads == AUTOTUNE else num_threads
+
+
+def refuse_computed(what: str) -> NoReturn:
+    """Raise the error for AUTOTUNE with values that the graph computes."""
+    raise ValueError(
+        f"{what} got num_threads={NAMED_AUTOTUNE} with values that the graph computes, whose order depends on "
+        f"the number of threads. Use num_threads=1 and parallel ops (tf.data: num_parallel_calls=tf.data.AUTOTUNE), or "
+        f"pass a source (staging_tf1.sources), whose batches keep their order."
+    )
 
 
 def _named(source: Any) -> str:
