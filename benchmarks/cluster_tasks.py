@@ -293,7 +293,7 @@ def end_member(member: Any, secs: float) -> None:
 def beat(pipe: Any, jobs: Any, index: int, tasks: int) -> None:
     """Beats like `tasks` tasks. Is sent a number of heartbeats, and sends when they are done."""
     cluster = staging.Cluster(jobs, "worker", index)
-    ledger = cluster.member._ledger
+    ledger = cluster.member.ledger
     sign = {"process": "0" * 32, "host": "a-host-with-a-name", "pid": 123456, "beat": 0}
     ledger.write({f"task/worker {number}": sign for number in range(tasks)})
     ledger.write({f"fence/worker {number}": "0" * 32 for number in range(tasks)})

@@ -33,46 +33,8 @@ from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
 
-__all__ = [
-    "Dataset",
-    "FuncGraph",
-    "abandon",
-    "abandon_eager_context",
-    "add_control_input",
-    "wrap_runs",
-    "before_any_finalize",
-    "before_first_runs",
-    "call_before_finalize",
-    "close_summary_writers",
-    "context_of",
-    "control_flow_context",
-    "count_runs",
-    "current_container",
-    "deterministic_ops",
-    "eager_mode",
-    "estimator_exports",
-    "fast_callable",
-    "function_def",
-    "has_default_graph",
-    "has_open_session",
-    "is_closed",
-    "is_stateful",
-    "leave_to_close",
-    "list_physical_devices",
-    "log_no_renamed_names",
-    "makes_refs",
-    "never_free_sessions",
-    "op_stack",
-    "original_stack",
-    "reopened",
-    "replace_input",
-    "run_unwrapped",
-    "runner_threads",
-    "scope_device",
-    "sessions_created",
-    "set_control_inputs",
-    "tf",
-]
+# What other modules import from here that is not defined here.
+__all__ = ["Dataset", "FuncGraph", "tf"]
 
 
 class _OwnDeprecations(logging.Filter):

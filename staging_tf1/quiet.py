@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from staging_tf1.garbage import without_collections
 
-__all__ = ["find_devices", "import_quietly", "importing", "without_noise"]
-
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 # Holds the level that this package has set, so child processes can distinguish it from the user's choice.
 _OWN_LEVEL = "STAGING_TF1_LOG_LEVEL"

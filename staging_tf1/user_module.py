@@ -7,8 +7,6 @@ import os
 import sys
 from types import ModuleType
 
-__all__ = ["NoSuchModule", "user_module"]
-
 
 class NoSuchModule(LookupError):
     """There is no module of that name."""

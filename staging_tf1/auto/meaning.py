@@ -131,10 +131,7 @@ class Meaning:
         feeds: dict[int, Any] = {}
         moved: dict[str, Any] = {}
         for number, key in enumerate(fed):
-            try:
-                elements = elements_of(self._graph, key)
-            except (KeyError, TypeError, ValueError):
-                continue
+            elements = self._elements(key)
             for element in elements:
                 if _op_of(element).name not in self._ahead:
                     continue

@@ -212,7 +212,7 @@ class Cluster:
         return str(self._started().target)
 
     def serves(self) -> bool:
-        """On a parameter server, serves until all workers have finished, and returns True. Returns False elsewhere.
+        """Serve, on a parameter server, until all workers have finished, and return True. Return False elsewhere.
 
         Raises:
           ClusterError: as `target`.
@@ -281,7 +281,7 @@ class Cluster:
             raise error
 
     def wait_for_workers(self) -> None:
-        """On the chief, waits until all other workers have finished; a warning names those that are gone.
+        """Wait, on the chief, until all other workers have finished; a warning names those that are gone.
 
         So the last checkpoint holds everybody's position.
 
@@ -313,7 +313,7 @@ class Cluster:
     # For this package.
 
     def stay(self) -> None:
-        """On a worker that has finished and is not the chief, waits until the chief has saved the last checkpoint.
+        """Wait, on a worker that has finished and is not the chief, until the chief has saved the last checkpoint.
 
         Raises:
           ClusterError: as `finish`.

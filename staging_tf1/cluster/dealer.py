@@ -77,7 +77,9 @@ class Dealer:
         if self._dealing is None:
             self._dealing = Dealing(self._names, self._workers, entries, self._variable.read(), self._num_batches)
         dealing = self._dealing
-        for worker in dealing.leaving(entries, self._silent()):
+        others = {worker: task for worker, task in self._workers.items() if task != member.task}
+        silent = [worker for worker, task in others.items() if member.signs.is_gone(task)]
+        for worker in dealing.leaving(entries, silent):
             logging.warning(
                 "%s. The other workers get the batches that it has not consumed.",
                 member.signs.described(self._workers[worker]),
@@ -91,11 +93,6 @@ class Dealer:
         if dealing.over:
             self._write_state("over")
         return dealing.over
-
-    def _silent(self) -> list[str]:
-        """Return the workers that are silent."""
-        member = self._member
-        return [worker for worker, task in self._workers.items() if task != member.task and member.signs.is_gone(task)]
 
     def _write_state(self, state: str, why: str = "") -> None:
         self._member.ledger.write({self._names.deal: {"run": self._run_id, "state": state, "why": why}})
@@ -130,5 +127,5 @@ class _Variable:
         return [batch for batch, first in zip(batches, firsts, strict=True) if first > batch]
 
     def close(self) -> None:
-        """Disconnects."""
+        """Disconnect."""
         self._connection.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.cluster.ledger import key, table_op, text_of
+from staging_tf1.cluster.ledger import find_op, text_of
 from staging_tf1.errors import ClusterError
 from staging_tf1.graph.state import state_of
 
@@ -35,13 +35,9 @@ class Fence:
             # Not tf.identity: Grappler moves control edges from an identity to its input.
             fence_key = tf.ensure_shape(fence_key, [])
             with tf.control_dependencies([fence_key]):
-                present = tf.raw_ops.LookupTableFindV2(
-                    table_handle=table_op(),
-                    keys=tf.constant([key(self._entry)], tf.int64),
-                    default_value=tf.constant(""),
-                )
+                present = find_op(self._entry)
             return tf.raw_ops.Assert(
-                condition=tf.equal(present[0], fence_key),
+                condition=tf.equal(present, fence_key),
                 data=[tf.constant(f"{self.cluster.member_task} {_REFUSED}")],
                 name="fence",
             )

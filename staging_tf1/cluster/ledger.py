@@ -77,6 +77,12 @@ def table_op() -> Any:
     return tf.raw_ops.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.string, shared_name=TABLE)
 
 
+def find_op(name: str) -> Any:
+    """Make an op that returns the text of an entry, or "" if there is none, on the current device."""
+    keys, none = tf.constant([key(name)], tf.int64), tf.constant("")
+    return tf.raw_ops.LookupTableFindV2(table_handle=table_op(), keys=keys, default_value=none)[0]
+
+
 def key(name: str) -> int:
     """Return the key of an entry. TensorFlow has no table from strings to strings."""
     return int(np.frombuffer(hashlib.blake2b(name.encode(), digest_size=8).digest(), "<i8")[0])

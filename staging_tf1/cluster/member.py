@@ -78,7 +78,10 @@ class Member:
       clock: the seconds in which this process runs; None makes one.
 
     Attributes:
-      clock: the same.
+      ledger, silence_secs, clock: the same.
+      run_id: the id of the run that this task has begun, continued or joined.
+      variables: the digest of the variables in the chief's graph, as of the run; None if unknown.
+      fence_key: that of `take_fence`.
       signs: when each task last gave a sign of life.
       pauses: in which the cluster stands still.
       gate: where the runs of this task's sessions wait meanwhile.
@@ -97,13 +100,13 @@ class Member:
     ) -> None:
         assert layout.task is not None
         self.layout, self.task = layout, layout.task
-        self._silence_secs, self._start_secs = silence_secs, start_secs
+        self.silence_secs, self._start_secs = silence_secs, start_secs
         self.clock = clock or Clock()
         self.signs = Signs(layout, silence_secs, start_secs, self.clock)
         self.on_news: Callable[[dict[str, Any]], None] | None = None
         self.pauses = Pauses(layout, ledger, self.signs, self.clock, silence_secs)
         self.gate = self.pauses.gate
-        self._ledger = ledger
+        self.ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._beat_secs = secs
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._beat)
@@ -114,9 +117,8 @@ class Member:
         # When the ledger answered last, and for how long this process had stood still then.
         self._answered, self._still_secs = self.clock.now(), 0.0
         self._process = uuid.uuid4().hex
-        self._run_id: str | None = None
-        self._variables: str | None = None
-        # That of `take_fence`.
+        self.run_id: str | None = None
+        self.variables: str | None = None
         self.fence_key = ""
         self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
@@ -149,20 +151,20 @@ class Member:
         self._ticks.stop()
         if self.pauses.is_watching:
             with suppress(tf.errors.OpError):
-                self._ledger.write({f"away/{self.task}": self._process})
+                self.ledger.write({f"away/{self.task}": self._process})
             self.pauses.stop()
-        self._ledger.close()
+        self.ledger.close()
         self._is_started = False
         atexit.unregister(self.stop)
 
     def _beat(self, number: int) -> None:
         """Give a sign of life, and pass on the news."""
         try:
-            self._ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self._run_id}})
+            self.ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self.run_id}})
             entries = self.read()
             if self.task.job == "ps" and f"layout/{self.task}" not in entries:
                 # Not in each sign of life, because it is long in a large cluster.
-                self._ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
+                self.ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
             on_news = self.on_news
             if on_news is not None:
                 on_news(entries)
@@ -174,21 +176,6 @@ class Member:
                 cut_off(self.layout, server)
 
     @property
-    def silence_secs(self) -> float:
-        """The seconds without a sign of life after which a task counts as gone."""
-        return self._silence_secs
-
-    @property
-    def ledger(self) -> Ledger:
-        """The texts that all tasks share."""
-        return self._ledger
-
-    @property
-    def run_id(self) -> str | None:
-        """The id of the run that this task has begun, continued or joined."""
-        return self._run_id
-
-    @property
     def _identity(self) -> dict[str, Any]:
         return {"process": self._process, "host": socket.gethostname(), "pid": os.getpid()}
 
@@ -197,11 +184,11 @@ class Member:
 
         Each entry costs the server time. To wait for a few of them, use `await_entries` with their names.
         """
-        entries = self._ledger.read()
+        entries = self.ledger.read()
         self.signs.note(entries)
         self._note_answer()
         self._finished = {
-            str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self._run_id is not None
+            str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self.run_id is not None
         }
         self._different = self._different_layout(entries)
         return entries
@@ -237,7 +224,7 @@ class Member:
             # It compares with the chief's; see `await_end`.
             return
         if read:
-            entries = self._ledger.read([f"layout/{server}" for server in self.layout.servers])
+            entries = self.ledger.read([f"layout/{server}" for server in self.layout.servers])
             self._different = self._different_layout(entries)
         different = self._different
         if different:
@@ -298,12 +285,12 @@ class Member:
 
     def continues_run(self) -> bool:
         """Whether a run is under way, whose variables a restarted chief must not touch."""
-        run = self._ledger.read().get("run")
+        run = self.ledger.read().get("run")
         if run is None or run["state"] != "initialized" or self.layout.differences(run["cluster"]):
             return False
-        self._run_id, self._variables = run["id"], run.get("variables")
+        self.run_id, self.variables = run["id"], run.get("variables")
         # That of a chief that was killed.
-        self._ledger.remove([PAUSE])
+        self.ledger.remove([PAUSE])
         return True
 
     def begin_run(self, variables: str | None = None) -> None:
@@ -312,10 +299,10 @@ class Member:
         Args:
           variables: a digest of the variables in the chief's graph; None if it is that of the run before, or unknown.
         """
-        self._run_id = uuid.uuid4().hex
-        self._variables = variables or self._variables
-        entries = self._ledger.read()
-        self._ledger.remove([name for name in entries if not name.startswith(("task/", "layout/"))])
+        self.run_id = uuid.uuid4().hex
+        self.variables = variables or self.variables
+        entries = self.ledger.read()
+        self.ledger.remove([name for name in entries if not name.startswith(("task/", "layout/"))])
         self._write_run("starting")
         stepping = [
             task
@@ -329,7 +316,7 @@ class Member:
 
     def mark_initialized(self, ready: Sequence[str] = ()) -> None:
         """Tell the workers that the variables have their values, and that the positions of pipelines are right."""
-        self._ledger.write({f"ready/{name}": self._run_id for name in ready})
+        self.ledger.write({f"ready/{name}": self.run_id for name in ready})
         self._write_run("initialized")
 
     @contextmanager
@@ -345,18 +332,18 @@ class Member:
             raise
 
     def _mark_failed(self, error: Exception) -> None:
-        run = self._ledger.read(["run"]).get("run")
-        if run is not None and run["state"] == "initialized" and run["id"] != self._run_id:
+        run = self.ledger.read(["run"]).get("run")
+        if run is not None and run["state"] == "initialized" and run["id"] != self.run_id:
             # The others train in a run of an earlier chief, and do not need this one.
             return
         self._write_run("failed", f"{type(error).__name__}: {error}")
 
     def _write_run(self, state: str, why: str = "") -> None:
-        self._ledger.write({"run": self._run(state, why)})
+        self.ledger.write({"run": self._run(state, why)})
 
     def _run(self, state: str, why: str = "") -> dict[str, Any]:
-        told = {"why": why, "cluster": self._jobs, "variables": self._variables}
-        return {"id": self._run_id, "state": state, **told, **self._identity}
+        told = {"why": why, "cluster": self._jobs, "variables": self.variables}
+        return {"id": self.run_id, "state": state, **told, **self._identity}
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
         """Wait until every other worker has finished. Return those that have not, and are silent.
@@ -371,11 +358,11 @@ class Member:
 
         def unfinished(entries: dict[str, Any]) -> list[Task]:
             others = (task for task in self.layout.workers if task != self.task)
-            return [task for task in others if entries.get(f"done/{task}") != self._run_id]
+            return [task for task in others if entries.get(f"done/{task}") != self.run_id]
 
         def over(entries: dict[str, Any]) -> bool:
             nonlocal next_check
-            if self._run_id is not None and self._has_moved_on(entries):
+            if self.run_id is not None and self._has_moved_on(entries):
                 raise ClusterError(model_lost(self.task, f"{self.layout.servers[0]} has restarted"))
             if self.clock.now() > next_check:
                 check()
@@ -419,8 +406,8 @@ class Member:
             return what
 
         entries = self.await_entries(is_ready, said, ["run", *(f"ready/{name}" for name in pipelines)])
-        self._run_id, self._variables = entries["run"]["id"], entries["run"].get("variables")
-        return str(self._run_id)
+        self.run_id, self.variables = entries["run"]["id"], entries["run"].get("variables")
+        return str(self.run_id)
 
     def check_chief(self, run: dict[str, Any]) -> None:
         """Check that the chief, as it has told of its `run`, has the same addresses for all tasks.
@@ -437,11 +424,11 @@ class Member:
         Raises:
           ClusterError: it takes longer than `secs` seconds; the message names who is missing.
         """
-        self._ledger.write({f"joined/{self.task}": self._run_id})
+        self.ledger.write({f"joined/{self.task}": self.run_id})
         end = self.clock.now() + secs
 
         def missing(entries: dict[str, Any]) -> list[Task]:
-            return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self._run_id]
+            return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self.run_id]
 
         def said(entries: dict[str, Any]) -> str:
             named = ", ".join(map(self.signs.described, missing(entries)))
@@ -453,24 +440,19 @@ class Member:
 
     def _has_moved_on(self, entries: dict[str, Any]) -> bool:
         run = entries.get("run")
-        return run is None or run["id"] != self._run_id
-
-    @property
-    def variables(self) -> str | None:
-        """The digest of the variables in the chief's graph, as of the run; None if unknown."""
-        return self._variables
+        return run is None or run["id"] != self.run_id
 
     def is_current(self, run_id: str) -> bool:
         """Whether the run is still under way."""
-        run = self._ledger.read().get("run")
+        run = self.ledger.read().get("run")
         return run is not None and run["id"] == run_id and run["state"] == "initialized"
 
     def take_fence(self) -> str:
         """Let this process step for its task, and no other process. Return the fence key that its steps must show."""
         self.fence_key = uuid.uuid4().hex
         # It may have finished before, and have been started again.
-        self._ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
-        self._ledger.write({f"fence/{self.task}": self.fence_key})
+        self.ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
+        self.ledger.write({f"fence/{self.task}": self.fence_key})
         return self.fence_key
 
     def register(self, pipeline: str, shared: SharedInput) -> None:
@@ -491,7 +473,7 @@ class Member:
 
     def rival(self) -> str | None:
         """Return another process that steps for this task; None if there is none."""
-        sign = self._ledger.read().get(f"task/{self.task}")
+        sign = self.ledger.read().get(f"task/{self.task}")
         if sign is None or sign["process"] == self._process:
             return None
         return f"process {sign['pid']} on {sign['host']}"
@@ -503,13 +485,13 @@ class Member:
 
     def mark_ended(self) -> None:
         """Tell the other workers that the data of this one has ended."""
-        self._ledger.write({f"ended/{self.task}": self._run_id})
+        self.ledger.write({f"ended/{self.task}": self.run_id})
 
     def stopped_workers(self, entries: dict[str, Any]) -> tuple[list[Task], list[Task]]:
         """Return the other workers that take no further steps: those whose data has ended, and those that are gone."""
         others = [task for task in self.layout.workers if task != self.task]
         words = ("ended", "done")
-        ended = [task for task in others if self._run_id in (entries.get(f"{word}/{task}") for word in words)]
+        ended = [task for task in others if self.run_id in (entries.get(f"{word}/{task}") for word in words)]
         gone = [task for task in others if task not in ended and self.signs.is_gone(task)]
         return ended, gone
 
@@ -519,12 +501,12 @@ class Member:
         Raises:
           ClusterError: the first parameter server does not answer.
         """
-        entries: dict[str, Any] = {f"done/{self.task}": self._run_id}
+        entries: dict[str, Any] = {f"done/{self.task}": self.run_id}
         if self.task == self.layout.chief:
             entries["run"] = self._run("ended")
 
         def write() -> dict[str, Any]:
-            self._ledger.write(entries)
+            self.ledger.write(entries)
             return entries
 
         # Nothing would tell them later, and the server may only stand still for a moment.
@@ -540,7 +522,7 @@ class Member:
         chief = self.layout.chief
 
         def over(entries: dict[str, Any]) -> bool:
-            if self._run_id is not None and "run" in entries and self._has_moved_on(entries):
+            if self.run_id is not None and "run" in entries and self._has_moved_on(entries):
                 raise ClusterError(
                     f"{self.task} had finished, but a parameter server has restarted and lost the model. {chief} "
                     f"restores the last checkpoint, which may lack the last steps of {self.task}. Start {self.task} "
@@ -573,7 +555,7 @@ class Member:
           what: what this task waits for. It may raise to end the wait.
           names: the entries that both look at; None is all.
         """
-        return self._await(done, self.read if names is None else lambda: self._ledger.read(names), what)
+        return self._await(done, self.read if names is None else lambda: self.ledger.read(names), what)
 
     def _await(
         self,
@@ -592,14 +574,14 @@ class Member:
         """Return how long this task waits for a parameter server that does not answer."""
         still = self.clock.stood_still_secs - self._still_secs
         # Its last sign of life was older than the moment from which it stood still.
-        if still <= self._silence_secs - self._beat_secs:
+        if still <= self.silence_secs - self._beat_secs:
             return Patience(self._start_secs)
         reason = (
             f"This process stood still for {still:.0f} s before, and the others do not wait longer than "
-            f"{self._silence_secs:g} s for a silent task: the run may have ended without it. Start the whole cluster "
+            f"{self.silence_secs:g} s for a silent task: the run may have ended without it. Start the whole cluster "
             f"again to train what {self.task} has left."
         )
-        return Patience(max(self._silence_secs, FIRST_LOG_SECS), reason)
+        return Patience(max(self.silence_secs, FIRST_LOG_SECS), reason)
 
 
 def recovered_from(error: Exception) -> Exception | None:

@@ -24,7 +24,7 @@ from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.ledger import Ledger, key, table_op, text_of
+from staging_tf1.cluster.ledger import Ledger, find_op, text_of
 from staging_tf1.cluster.reach import is_listening
 from staging_tf1.cluster.signs import Signs, beat_secs
 from staging_tf1.garbage import join_thread
@@ -59,12 +59,11 @@ class Bells:
         # A run that waits keeps its connection.
         self._waits, self._rings = (Connection(f"grpc://{layout.address(server)}", server.device) for _ in range(2))
         with self._waits.building():
-            find = _find_op()
-            self._look = find()
+            self._look = find_op(PAUSE)
             with tf.control_dependencies([_dequeue(f"ask/{layout.task}")]):
-                self._asked = find()
+                self._asked = find_op(PAUSE)
             with tf.control_dependencies([_dequeue("resume")]):
-                self._resumed = find()
+                self._resumed = find_op(PAUSE)
         with self._rings.building():
             asks = layout.workers if layout.is_chief else [layout.task]
             self._ask = {task: _enqueue(f"ask/{task}", 1) for task in asks}
@@ -95,7 +94,7 @@ class Bells:
         self._rings.run(self._resume)
 
     def close(self) -> None:
-        """Disconnects. Call it when nobody waits."""
+        """Disconnect. Call it when nobody waits."""
         self._waits.close()
         self._rings.close()
 
@@ -115,11 +114,6 @@ def _dequeue(name: str) -> Any:
 
 def _enqueue(name: str, number: int) -> Any:
     return tf.raw_ops.QueueEnqueueManyV2(handle=_queue(name), components=[tf.zeros([number], tf.int32)])
-
-
-def _find_op() -> Callable[[], Any]:
-    table, keys, none = table_op(), tf.constant([key(PAUSE)], tf.int64), tf.constant("")
-    return lambda: tf.raw_ops.LookupTableFindV2(table_handle=table, keys=keys, default_value=none)[0]
 
 
 class Pauses:

@@ -104,7 +104,7 @@ def is_listening(layout: Layout, task: Task) -> bool:
 
 
 def cut_off(layout: Layout, task: Task) -> None:
-    """Breaks the connections of this process to `task`. What waits for it fails, as if its process had ended.
+    """Break the connections of this process to `task`. What waits for it fails, as if its process had ended.
 
     A run cannot be ended otherwise: `Session.close` waits for the servers, and the run for the close.
     """

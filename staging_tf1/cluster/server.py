@@ -67,7 +67,7 @@ def check_claim(layout: Layout, server: Any) -> None:
 
 
 def await_end(member: Member) -> None:
-    """On a parameter server, waits until the chief has ended a run, or all workers have finished or gone.
+    """Wait, on a parameter server, until the chief has ended a run, or all workers have finished or gone.
 
     Raises:
       ClusterError: all workers are gone, and no run has begun. Or the chief has other addresses.

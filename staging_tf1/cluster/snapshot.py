@@ -13,7 +13,7 @@ from typing import Any
 
 from staging_tf1._tf import add_control_input, call_before_finalize, replace_input, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.cluster.ledger import key, table_op
+from staging_tf1.cluster.ledger import find_op, key, table_op
 from staging_tf1.cluster.pause import PAUSE, resume_op
 from staging_tf1.graph.state import state_of
 
@@ -57,11 +57,7 @@ class Copies:
             # Not tf.identity: Grappler moves control edges from an identity to its input.
             pause = tf.ensure_shape(self.pause, [])
             with tf.control_dependencies([pause]):
-                present = tf.raw_ops.LookupTableFindV2(
-                    table_handle=table_op(),
-                    keys=tf.constant([key(PAUSE)], tf.int64),
-                    default_value=tf.constant(""),
-                )[0]
+                present = find_op(PAUSE)
             none = tf.equal(pause, "")
             held = tf.raw_ops.Assert(condition=none | tf.equal(present, pause), data=[tf.constant(_BROKEN)])
             with tf.control_dependencies([held]):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from staging_tf1.cores import usable_cores
 
-__all__ = ["BOUND", "NOT_MEASURED", "SourceWork", "bottleneck"]
-
 NOT_MEASURED = "TensorFlow does not measure how long steps wait for input while deterministic ops are enabled"
 
 # Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes

@@ -64,8 +64,7 @@ class ProgramWatchdog(Watchdog):
         say: Callable[[str], None],
     ) -> None:
         observer = _LateObserver(session.graph, failures)
-        super().__init__(session, observer, pending, (), StallRule(secs, False), lambda report: None)
-        self._show = say
+        super().__init__(session, observer, pending, (), StallRule(secs, False), lambda report: None, say)
 
     def _is_back_pressure(self, step: Pending, steps_continue: bool) -> bool:
         # A thread that feeds waits for room as long as the program does something else, such as an evaluation.
@@ -81,6 +80,3 @@ class ProgramWatchdog(Watchdog):
         # Something fills the queues. The next look is due at once.
         self._reported.discard((step.ident, step.began))
         return False
-
-    def _say(self, report: str) -> None:
-        self._show(report)

@@ -41,6 +41,7 @@ class Watchdog:
       readers: in lockstep, the states of the sources that steps read before their run.
       rule: how long is too long, and whether to end the wait.
       end_the_wait: called with the report before a step is woken.
+      say: called with each report, in the thread.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class Watchdog:
         readers: Sequence[ThreadState],
         rule: StallRule,
         end_the_wait: Callable[[str], None],
+        say: Callable[[str], None] = lambda report: logging.warning("%s", report),
     ) -> None:
         self._session, self._observer, self._runs = session, observer, pending
         self._readers = {state.name: state for state in readers}
-        self._rule, self._on_end = rule, end_the_wait
+        self._rule, self._on_end, self._say = rule, end_the_wait, say
         # Gets an entry at the end. An Event cannot be set while garbage is collected: its lock may be held.
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._reported: set[tuple[int, float]] = set()
@@ -134,9 +136,6 @@ class Watchdog:
 
     def _is_worth_telling(self, step: Pending, snapshot: Snapshot, diagnosis: Diagnosis) -> bool:
         return True
-
-    def _say(self, report: str) -> None:
-        logging.warning("%s", report)
 
     def _end_the_wait(self, step: Pending, report: str) -> None:
         self._on_end(report)

@@ -13,7 +13,6 @@ from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
-from staging_tf1.graph.position import Position
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
 from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck, certainty, typical_share
@@ -186,10 +185,15 @@ def stats_of(
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
-    shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None and pipeline.position is not None]
-    wanted = ([sink.stats.value for _, _, sink in sinks], [_position(pipeline).saved[0] for pipeline in shared])
+    shared = {
+        pipeline: pipeline.position
+        for pipeline in pipelines
+        if pipeline.cluster is not None and pipeline.position is not None
+    }
+    wanted = ([sink.stats.value for _, _, sink in sinks], [position.saved[0] for position in shared.values()])
     sums, batches = run_unwrapped(session, wanted) if sinks else ([], [])
-    positions = {pipeline: _position(pipeline).consumed(value) for pipeline, value in zip(shared, batches, strict=True)}
+    consumed = [position.consumed(value) for position, value in zip(shared.values(), batches, strict=True)]
+    positions = dict(zip(shared, consumed, strict=True))
     stats = StatsList()
     for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
         run = run_in(session, pipeline)
@@ -212,11 +216,6 @@ def stats_of(
             )
         )
     return stats
-
-
-def _position(pipeline: Pipeline) -> Position:
-    assert pipeline.position is not None
-    return pipeline.position
 
 
 def _record(
