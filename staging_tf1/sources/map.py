@@ -133,7 +133,7 @@ class MapSource(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
-        return with_batch_dim(self._specs(), None if self._bad is not None else batch_dim)
+        return with_batch_dim(self._specs(), batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read records. See `RecordSource.gather`."""

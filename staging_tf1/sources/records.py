@@ -236,7 +236,7 @@ class RecordSource(Composable):
 
     def _find_spec(self) -> Any:
         batches = self._batching
-        batch_dim = None if batches.schedule.has_partial else self.batch_size
+        batch_dim = None if batches.schedule.has_partial or self._drops_records else self.batch_size
         if batches.options.transform is not None:
             return output_spec(self._owner, self._read_batch(0), self.batch(0), batch_dim)
         if batches.layout is not None:

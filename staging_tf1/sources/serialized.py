@@ -150,8 +150,6 @@ class SerializedSource(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of serialized or parsed records. See `RecordSource.record_spec`."""
-        if self._skip_corrupt:
-            batch_dim = None
         if self._as_uint8:
             return ArraySpec((batch_dim, self._length), np.dtype(np.uint8), "serialized")
         if self._parse is None:

@@ -16,6 +16,7 @@ import staging_tf1 as staging
 from staging_tf1 import testing
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import MapSource, cached, concatenate
+from staging_tf1.spec import flatten
 
 
 class Faulty:
@@ -100,6 +101,7 @@ def test_a_layout_leaves_them_out_too(layout: Any) -> None:
     found = layout(source(bad=[0, 1, 2, 3, 9]))
     kept = [n for batch in found.batches() for n in batch["n"].tolist()]
     assert kept == [n for n in range(20) if n not in (0, 1, 2, 3, 9)]
+    assert [spec.shape[0] for spec in flatten(found.spec)] == [None, None], "a batch may be smaller"
 
 
 def test_collate_gets_the_good_ones() -> None:
