@@ -543,7 +543,7 @@ class Elsewhere:
         self._cure = cure
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = {"__len__": "len()", "__getitem__": "[]"}.get(name, f"{name}()")
+        self._name = {"__len__": "len()", "__getitem__": "[]", "__contains__": "`in`"}.get(name, f"{name}()")
 
     def __get__(self, instance: Any, owner: type) -> Any:
         # An AttributeError, so that hasattr() says that there is no such method.

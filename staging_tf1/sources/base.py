@@ -55,6 +55,8 @@ class _Batched:
             "source.num_records counts records, source.num_batches batches.", "The length of a stream is unknown."
         )
         __getitem__ = _Elsewhere("source.batch(i) returns batch i. For record i: source.select([i]).batch(0).")
+        # Without it, `in` would read all batches, of an endless source forever.
+        __contains__ = _Elsewhere("It is an iterable of batches: compare them one by one.", "Compare its batches.")
         map = _Elsewhere("Pass the function to the source: transform= gets batches, load= or parse_fn= records.")
         filter = _Elsewhere("source.select(mask) chooses records.")
         shuffle = _Elsewhere("Pass shuffle=True to the source, or source.with_options(shuffle=True).")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -100,6 +100,8 @@ def _checked_weights(weights: Any, count: int, least: int | None = None) -> list
     if weights is None:
         return [Fraction(1, count)] * count
     expected = f"a positive number for each of the {count} sources"
+    if isinstance(weights, Set):
+        arguments.refuse(_WHAT, "weights", weights, f"{expected}, in their order")
     given = arguments.listed(_WHAT, "weights", weights, expected)
     for weight in given:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):

@@ -23,8 +23,8 @@ from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.parts import Combination, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import digest
-from staging_tf1.sources.stacking import record_arrays, record_specs
-from staging_tf1.spec import ArraySpec, component_name, flatten, named_by_path, pack
+from staging_tf1.sources.stacking import record_arrays, record_specs, refuse_empty_list
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, named_by_path, pack
 from staging_tf1.spec.arrays import describe
 
 __all__ = ["Packed", "packed_rows"]
@@ -136,7 +136,10 @@ class Packed(Combination):
 
     def _read_specs(self) -> tuple[Any, list[ArraySpec]]:
         ((number, first),) = self._source._single(np.zeros(1, np.int64))
-        like = record_specs(first, self._source._describe(number))
+        where = self._source._describe(number)
+        like = record_specs(first, where)
+        for path, value in flatten_up_to(like, first, where):
+            refuse_empty_list(value, f"{where}: {component_name(path)}")
         return like, flatten(like)
 
     def _plan(self) -> Any:

@@ -12,8 +12,8 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, as_int, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.stacking import record_arrays, record_specs
-from staging_tf1.spec import ArraySpec, component_name, flatten, named_by_path, pack
+from staging_tf1.sources.stacking import record_arrays, record_specs, refuse_empty_list
+from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, named_by_path, pack
 from staging_tf1.spec.arrays import as_array, describe
 
 __all__ = ["Padding"]
@@ -65,6 +65,9 @@ class Padding:
             if unknown:
                 raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
         components = [self._component(path, spec) for path, spec in zip(paths, flatten(specs))]
+        for component, (path, value) in zip(components, flatten_up_to(specs, first, where)):
+            if any(component.varies):
+                refuse_empty_list(value, f"{where}: {component_name(path)}")
         return PaddingPlan(specs, components, self.mask)
 
     def _component(self, path: str, spec: ArraySpec) -> _Component:
@@ -148,9 +151,10 @@ def _check_fits(component: _Component, array: _Array, where: str) -> None:
                 "larger size."
             )
         if not varies and size != target:
+            named = f"{{{component.path!r}: (None, None)}}" if component.path else "(None, None)"
             raise SpecError(
                 f"{where} is {got}, expected {describe(component.spec.dtype, component.target)}. To pad other "
-                f"dimensions than the first, name them: pad(to={{{component.path!r}: (None, None)}})."
+                f"dimensions than the first, name them: pad(to={named})."
             )
 
 

@@ -11,6 +11,7 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import as_int
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.stacking import no_dtype
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack
 from staging_tf1.spec.arrays import as_array, describe, is_plain, kind_of
 from staging_tf1.spec.composite import as_composite, is_composite
@@ -135,10 +136,7 @@ def _values_of(value: Any, rank: int, where: str) -> tuple[np.ndarray[Any, Any],
     _, rows = _opened(value, rank, where, None)
     known = [row for row in rows if not (isinstance(row, (list, tuple)) and not row)]
     if not known:
-        raise SpecError(
-            f"{where} is an empty list, which has no dtype, and the first record sets the dtypes. Return arrays, such "
-            "as np.array(words, np.int64)."
-        )
+        raise no_dtype(where)
     return as_array(known[0], None, where), max(rank - 1, 0)
 
 

@@ -155,14 +155,16 @@ def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: s
 def selected(what: str, records: Any, total: int) -> Selection:
     """Select the records of a mask, or those with the given numbers, in this order. Checks them."""
     expected = f"a mask of {total} booleans, or record numbers from 0 to {total - 1}"
-    try:
-        array = np.asarray(records)
-    except ValueError:  # rows of different lengths
-        arguments.refuse(what, "records", records, expected)
+    array = _array(what, "records", records, expected)
     if array.ndim == 1 and array.dtype.kind == "b" and len(array) == total:
         array = np.flatnonzero(array)
     elif array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         arguments.refuse(what, "records", records, expected)
+    elif len(array) == total > 2 and not (array >> 1).any():
+        raise ValueError(
+            f"{what} got {total} numbers for {total} records, all of them 0 or 1, which looks like a mask. A mask has "
+            f"booleans: np.asarray(mask, bool)."
+        )
     if not array.size:
         raise ValueError(f"{what} selects none of {total} records, expected at least one.")
     outside = np.flatnonzero((array < 0) | (array >= total))
@@ -182,12 +184,20 @@ def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
     return Selection(len(records), numbers, text)
 
 
-def one_per_record(what: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:
-    """Check the argument `name`, which has a value of one of the dtype `kinds` for each of `count` records."""
+def _array(what: str, name: str, values: Any, expected: str) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         arguments.refuse(what, name, values, expected)
+    # numpy would drop the mask.
+    if isinstance(values, np.ma.MaskedArray):
+        arguments.refuse(what, name, values, f"{expected}, without a mask of missing values")
+    return array
+
+
+def one_per_record(what: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:
+    """Check the argument `name`, which has a value of one of the dtype `kinds` for each of `count` records."""
+    array = _array(what, name, values, expected)
     if array.ndim != 1 or array.dtype.kind not in kinds:
         arguments.refuse(what, name, values, expected)
     if len(array) != count:
@@ -214,7 +224,14 @@ def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
 def label_codes(what: str, name: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the labels of `count` records, and return a number from 0 for each, the same for equal labels."""
     expected = f"one integer or string for each of the {count} records"
-    array = one_per_record(what, name, labels, count, expected, "biuSU")
+    array = one_per_record(what, name, labels, count, expected, "biuOSUT")
+    if array.dtype.kind in "OT":  # as pandas has strings
+        numbers: dict[Any, int] = {}
+        for label in array.tolist():
+            if not isinstance(label, (str, bytes, int, np.integer)):
+                arguments.refuse(what, name, label, expected)
+            numbers.setdefault(label, len(numbers))
+        return np.fromiter((numbers[label] for label in array.tolist()), np.int64, count)
     codes: np.ndarray[Any, Any] = np.unique(array, return_inverse=True)[1]
     return codes
 

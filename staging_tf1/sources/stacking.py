@@ -24,7 +24,17 @@ from staging_tf1.spec import (
 from staging_tf1.spec.arrays import as_array, checked_array, describe, is_plain, kind_of
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = ["aligned_batch", "record_arrays", "record_specs", "rows_of", "stack_columns", "stack_records", "take_rows"]
+__all__ = [
+    "aligned_batch",
+    "no_dtype",
+    "record_arrays",
+    "record_specs",
+    "refuse_empty_list",
+    "rows_of",
+    "stack_columns",
+    "stack_records",
+    "take_rows",
+]
 
 # The dtypes to which numpy converts Python numbers without loss.
 _EXACT = {int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_)}
@@ -41,6 +51,20 @@ def record_specs(record: Any, where: str) -> Any:
         return ArraySpec((None, *array.shape), array.dtype, name)
 
     return spec_of(record, where, leaf_spec)
+
+
+def refuse_empty_list(value: Any, where: str) -> None:
+    """Raise SpecError for an empty list in the first record: in a later one it may have values of another dtype."""
+    if isinstance(value, (list, tuple)) and not np.size(value):
+        raise no_dtype(where)
+
+
+def no_dtype(where: str) -> SpecError:
+    """Return the error for an empty list in the first record."""
+    return SpecError(
+        f"{where} is an empty list, which has no dtype, and the first record sets the dtypes. Return arrays, such as "
+        f"np.array(words, np.int64)."
+    )
 
 
 def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, where: str) -> list[tuple[str, Any]]:

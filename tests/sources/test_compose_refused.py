@@ -92,6 +92,12 @@ REFUSED: dict[str, tuple[Callable[[ArraySource], Any], type[Exception], str]] = 
     "select none": (lambda s: s.select([]), ValueError, "select() selects none of 10 records, expected at least one."),
     "an empty mask": (lambda s: s.select([False] * 10), ValueError, "select() selects none of 10 records"),
     "a short mask": (lambda s: s.select([True]), TypeError, "select() got records=[True], expected a mask of 10 boo"),
+    "a mask of numbers": (lambda s: s.select([0, 1] * 5), ValueError, "select() got 10 numbers for 10 records, all of"),
+    "missing values": (
+        lambda s: s.select(np.ma.array([1, 2], mask=[True, False])),
+        TypeError,
+        "expected a mask of 10 booleans, or record numbers from 0 to 9, without a mask of missing values.",
+    ),
     "halves": (lambda s: s.select([0.5]), TypeError, "select() got records=[0.5], expected a mask of 10 booleans, or"),
     "a number too many": (lambda s: s.select([3, 10]), ValueError, "select() got the record number 10, expected numb"),
     "from the end": (lambda s: s.select([-1]), ValueError, "select() got the record number -1, expected numbers from"),

@@ -28,6 +28,7 @@ def test_a_source_is_an_iterable_of_its_batches_and_true() -> None:
 GUESSES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "len": (len, "has no len(). source.num_records counts records, source.num_batches batches."),
     "item": (lambda s: s[0], "has no []. source.batch(i) returns batch i. For record i: source.select([i]).batch(0)."),
+    "contains": (lambda s: 3 in s, "has no `in`. It is an iterable of batches: compare them one by one."),
     "map": (lambda s: s.map(abs), "has no map(). Pass the function to the source: transform= gets batches, load= or"),
     "filter": (lambda s: s.filter(bool), "has no filter(). source.select(mask) chooses records."),
     "shuffle": (lambda s: s.shuffle(100), "has no shuffle(). Pass shuffle=True to the source, or source.with_options("),
@@ -39,6 +40,7 @@ GUESSES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 IN_STREAM = {
     "len": "has no len(). The length of a stream is unknown.",
+    "contains": "has no `in`. Compare its batches.",
     "prefetch": "has no prefetch(). staged(source) prefetches: see its capacity= and num_threads=.",
 }
 

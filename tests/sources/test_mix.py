@@ -222,6 +222,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "negative": (lambda s: mix([s, s], [1, -1]), ValueError, "Leave out a source without weight."),
     "nan": (lambda s: mix([s, s], [1, float("nan")]), ValueError, "mix() got weights=[1, nan], expected a positive"),
     "infinite": (lambda s: mix([s, s], [1, float("inf")]), ValueError, "mix() got weights=[1, inf], expected"),
+    "a set": (
+        lambda s: mix([s, s], {3, 1}),
+        TypeError,
+        "mix() got weights={1, 3}, expected a positive number for each",
+    ),
     "few": (
         lambda s: mix([s, s], [1]),
         ValueError,

@@ -138,6 +138,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         SpecError,
         "ArraySource: record 0: the batch is int64 [], but packed() got the length 1.",
     ),
+    "an empty list": (
+        lambda: MapSource([[], [1]], batch_size=1).packed(8, [0, 1]).batch(0),
+        SpecError,
+        "MapSource: record 0: the batch is an empty list, which has no dtype, and the first record sets the dtypes.",
+    ),
     "padded": (lambda: words([1]).pad().packed(8, [1]), ValueError, "which is padded. Call pad() on the result."),
     "a shard": (lambda: words([1, 1]).shard(0, 2).packed(8, [1]), ValueError, "a shard: records are arranged before"),
     "a transform": (

@@ -237,6 +237,10 @@ def test_a_zstd_file_is_read_like_any_other(write: Write, tmp_path: Path) -> Non
     source = TFRecordSource(path, batch_size=7, epochs=1)
     assert _everything(source) == _records(600)
     assert_resumes_everywhere(TFRecordSource(path, batch_size=70, epochs=1, shuffle=True, seed=1))
+    # pzstd begins with a frame that holds the size of the next one.
+    parallel = tmp_path / "parallel.zst"
+    parallel.write_bytes(b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + bytes(4) + path.read_bytes())
+    assert _everything(TFRecordSource(parallel, batch_size=7, epochs=1)) == _records(600)
     cut = tmp_path / "cut.zst"
     cut.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(CorruptRecordError, match=r"the compressed stream is truncated\. Copy the file"):

@@ -86,6 +86,15 @@ def test_each_epoch_draws_anew_and_each_label_alike() -> None:
     assert all(abs(count - 3000) < 200 for count in counts.values()) and len(counts) == 3
 
 
+@pytest.mark.parametrize("dtype", [object, "T"])
+def test_labels_may_be_strings_as_pandas_has_them(dtype: Any) -> None:
+    labels = [f"class {n % 3}" for n in range(10)]
+    if dtype == "T" and not hasattr(np.dtypes, "StringDType"):
+        pytest.skip("numpy 1 has no such dtype")
+    drawn = numbered(seed=1).balanced(np.array(labels, dtype))
+    assert drawn.fingerprint() == numbered(seed=1).balanced(labels).fingerprint()
+
+
 def test_the_chosen_records_are_drawn_and_combinations_can_be() -> None:
     assert set(numbered().select([7, 2]).weighted([1, 1], num_records=50).batch(0).tolist()) <= {2, 7}
     both = concatenate([numbered(), numbered(3)]).weighted([0.0] * 10 + [1, 0, 0], seed=1)
@@ -119,6 +128,16 @@ def test_a_fingerprint_knows_the_weights() -> None:
         (lambda s: s.weighted([np.nan] * 10), ValueError, "weighted() got weights=[nan, nan"),
         (lambda s: s.weighted(["1"] * 10), TypeError, "weighted() got weights=['1', '1'"),
         (lambda s: s.balanced([1.5] * 10), TypeError, "balanced() got labels=[1.5, 1.5"),
+        (
+            lambda s: s.balanced(np.array(["a", None] * 5, object)),
+            TypeError,
+            "balanced() got labels=None, expected",
+        ),
+        (
+            lambda s: s.weighted(np.ma.array([1] * 10, mask=[True] * 10)),
+            TypeError,
+            "each of the 10 records, without a mask of missing values.",
+        ),
         (lambda s: s.balanced([1]), ValueError, "balanced() got 1 labels, expected one integer or string for each"),
         (lambda s: s.weighted(range(10)).take(2), ValueError, "take() comes after weighted(), which draws from all"),
         (lambda s: s.shard(0, 2).weighted(range(10)), ValueError, "a shard: records are counted before they are divid"),

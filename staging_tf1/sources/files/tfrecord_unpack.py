@@ -16,6 +16,8 @@ __all__ = ["is_compressed", "unpacked"]
 
 _EITHER_FORMAT = 32 + zlib.MAX_WBITS  # makes zlib detect whether a stream is gzip or zlib
 _ZSTD = b"\x28\xb5\x2f\xfd"  # the first bytes of a zstd frame
+# And the last three of the first four bytes of a frame that holds no data. The first one is from 0x50 to 0x5f.
+_SKIPPED = b"\x2a\x4d\x18"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -25,13 +27,18 @@ def is_compressed(path: str) -> bool:
         head = file.read(HEADER_BYTES)
     gzip = head[:2] == b"\x1f\x8b"
     zlib_stream = len(head) > 1 and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-    return (gzip or zlib_stream or head.startswith(_ZSTD)) and not plain_header(head)
+    return (gzip or zlib_stream or _is_zstd(head)) and not plain_header(head)
+
+
+def _is_zstd(head: bytes) -> bool:
+    """Whether a file begins with a zstd frame, or with one that decompressors skip, as pzstd writes it."""
+    return head.startswith(_ZSTD) or (head[1:4] == _SKIPPED and head[0] >> 4 == 5)
 
 
 def _format_of(path: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decompressor for the file, and the exception of a corrupt stream."""
     with open(path, "rb") as file:
-        if file.read(len(_ZSTD)) != _ZSTD:
+        if not _is_zstd(file.read(len(_ZSTD))):
             return functools.partial(zlib.decompressobj, _EITHER_FORMAT), zlib.error
     try:
         zstandard = importlib.import_module("zstandard")
