@@ -12,8 +12,9 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from absl import logging
@@ -112,6 +113,23 @@ class InterruptWatcher:
                 logging.error(
                     "could not stop the feeding of a session after a signal: %s: %s", type(error).__name__, error
                 )
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """A context in which Ctrl-C ends the program at once. It would wait for a run otherwise.
+
+    At a prompt, and in a notebook, it still raises KeyboardInterrupt there.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not _in_main_thread() or handler is not signal.default_int_handler or hasattr(sys, "ps1"):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _raised_for(number: int) -> BaseException | None:

@@ -15,10 +15,11 @@ _FOLLOWED = "_staging_tf1_followed"
 
 
 class LastSave:
-    """Repeats the last call of a saver in a graph, for the step that the training has reached.
+    """Repeats the last call of the saver that saves the checkpoints, for the step that the training has reached.
 
     After an exception, a MonitoredSession calls no `end` of its hooks, so the one that saves does not save either. Our
-    hook cannot see it, nor its folder. But it has called its saver, at the first step at the latest.
+    hook cannot see it, nor its folder. But it has called its saver, at the first step at the latest. So it is the first
+    saver of the session. Others save parts of the model, or the best one so far.
     """
 
     def __init__(self) -> None:
@@ -27,18 +28,20 @@ class LastSave:
 
     @classmethod
     def of(cls, graph: Any) -> LastSave:
-        """Return that of `graph`. It knows of the saves from now on."""
+        """Return that of a new session of `graph`. It knows of the saves from now on."""
         if not hasattr(tf.train.Saver.save, _FOLLOWED):
             # On the class, because a scaffold or a hook may have a saver that no collection has.
             tf.train.Saver.save = _followed(tf.train.Saver.save)
-        state = state_of(graph)
-        if state.last_save is None:
-            state.last_save = cls()
-        found: LastSave = state.last_save
-        return found
+        made = state_of(graph).last_save = cls()
+        return made
 
     def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call that has saved."""
+        if self._last is not None:
+            first, known, before, *_ = self._last
+            # Without a step, the path may have it.
+            if saver is not first or (path != known and (before is not None or step is not None)):
+                return
         self._last = saver, path, step, args, kwargs
 
     def save(self, session: Any) -> None:

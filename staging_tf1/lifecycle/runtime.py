@@ -18,7 +18,7 @@ from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.lifecycle.auto_gain import GainWatch
-from staging_tf1.lifecycle.interrupt import InterruptWatcher
+from staging_tf1.lifecycle.interrupt import InterruptWatcher, ending_at_once
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
@@ -42,7 +42,7 @@ class SessionRuntime:
 
     The end, in `end`::
 
-        watcher, watchdog   stopped
+        watchdog            stopped, and the watcher if no signal saves
         figures             taken, including the batches of the last failed step
         feed threads        told to stop, and so are the threads that read for lockstep
         leftovers           warned of
@@ -52,7 +52,7 @@ class SessionRuntime:
 
         watcher, watchdog, lockstep threads, leftovers, as above
         trace               written, with the verdicts of the final figures
-        a checkpoint        written, if a signal has ended the loop between two steps
+        a checkpoint        written, if a signal has ended the loop between two steps, or a hook that was saving
         the session         closed
         other workers       told that this one has finished, if an `end` came before
 
@@ -172,16 +172,18 @@ class SessionRuntime:
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
-        """Stop reacting to signals, stalls and other workers. May be called twice."""
+        """Stop reacting to stalls and other workers. May be called twice."""
         if self.steps.in_step is not None:
             self.steps.in_step.stop()
-        self._watcher.stop()
         self._watchdog.stop()
         self._lock_probe.stop()
 
     def end(self, join_secs: float) -> list[PipelineStats]:
         """Stop the feed threads and join them. Return the final figures."""
         self.stop_watching()
+        if self._last_save is None:
+            # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
+            self._watcher.stop()
         runs = self.runs
         figures = self._take_final_stats()
         stop_all(runs)
@@ -213,6 +215,7 @@ class SessionRuntime:
             del self.session.make_callable, self.session.partial_run_setup
         self.before_close()
         self.stop_watching()
+        self._watcher.stop()
         self.steps.stop()
         self.steps.warn_of_leftovers()
         if self.steps.timed.trace is not None:
@@ -226,13 +229,14 @@ class SessionRuntime:
             self._end_session()
 
     def _save_if_interrupted(self) -> None:
-        if self._last_save is None or self.ended_well or not self._watcher.has_interrupted:
+        if self._last_save is None or not self._watcher.has_interrupted:
             return
         if self.steps.last_is_torn:
             logging.warning("Nothing was saved at the stop: the last step has failed after it had taken a batch.")
             return
         try:
-            self._last_save.save(self.session)
+            with ending_at_once():
+                self._last_save.save(self.session)
         except Exception as error:
             # What has ended the loop is raised.
             logging.error("The checkpoint at the stop could not be saved: %s: %s", type(error).__name__, error)

@@ -30,6 +30,7 @@ if "own handler" in extra:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 gate = threading.Event()
 steps = 0
+done = []
 
 def shoot():
     os.kill(os.getpid(), int(number))
@@ -57,6 +58,11 @@ class OtherSaver(tf.train.Saver):
         if steps and "slow" in extra:
             shoot()
             time.sleep(60)
+        if "last" in extra and steps == 3 and not done:
+            done.append(True)
+            shoot()
+        if steps and "in a run" in extra:
+            args[0].run(signals)
         if steps and "full" in extra:
             raise OSError(28, "No space left on device")
         return super().save(*args, **kwargs)
@@ -69,6 +75,15 @@ def inputs():
     if shape == "pipelines":
         found.append(staging.staged(ArraySource(np.arange(RECORDS, 2 * RECORDS), batch_size=BATCH, epochs=1)))
     return found
+
+def signal_in_a_run():
+    shoot()
+    print("not ended", flush=True)
+
+class SavesPart(tf.train.SessionRunHook):
+    def after_run(self, context, values):
+        if steps == 2:
+            part.save(context.session, folder + "/best/model.ckpt", steps)
 
 def in_step(x):
     if steps == 4 and how == "in":
@@ -83,15 +98,23 @@ with tf.Graph().as_default():
     with tf.control_dependencies([tf.raw_ops.ResourceScatterAdd(
             resource=seen.handle, indices=records, updates=tf.ones_like(records))]):
         train = tf.train.get_or_create_global_step().assign_add(1)
+    signals = tf.py_func(signal_in_a_run, [], [])
+    part = tf.train.Saver([seen])
     options = dict(checkpoint_dir=folder, scaffold=tf.train.Scaffold(saver=OtherSaver()), stop_grace_period_secs=2.0)
+    hooks = [SavesPart()] if "part" in extra else []
     if "never" in extra:
         options.update(save_checkpoint_secs=None)
+    if "last" in extra:
+        hooks = [tf.train.StopAtStepHook(3)]
+        if session != "StagingSession":
+            # After ours. That of a MonitoredTrainingSession itself comes before.
+            hooks.append(tf.train.CheckpointSaverHook(options.pop("checkpoint_dir"), 600, scaffold=options["scaffold"]))
     if session == "StagingSession":
-        sess = staging.StagingSession(save_on_stop="off" not in extra, **options)
+        sess = staging.StagingSession(save_on_stop="off" not in extra, hooks=hooks, **options)
         hook = sess._hook
     else:
         hook = staging.StagingHook(save_on_stop="off" not in extra)
-        sess = tf.train.MonitoredTrainingSession(hooks=[hook], **options)
+        sess = tf.train.MonitoredTrainingSession(hooks=[hook, *hooks], **options)
     try:
         with sess:
             while not sess.should_stop():
@@ -200,6 +223,28 @@ def test_a_second_signal_ends_at_once(stopped: Stopped, number: int) -> None:
     done = stopped.run(number, "between", "threads", "StagingSession", "slow")
     assert done.returncode == -number
     assert stopped.saved()[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_second_signal_does_not_wait_for_the_run_that_saves(stopped: Stopped, number: int) -> None:
+    done = stopped.run(number, "between", "threads", "StagingSession", "in a run")
+    assert (done.returncode, done.stdout) == (-number, ""), done.stderr
+    assert stopped.saved()[0] == 0
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+def test_another_saver_of_the_program_is_not_that_of_the_checkpoints(stopped: Stopped, session: str) -> None:
+    done = stopped.run(signal.SIGINT, "between", "threads", session, "part")
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert stopped.saved()[0] == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("session", SESSIONS)
+def test_a_signal_during_the_last_save_does_not_lose_it(stopped: Stopped, session: str, number: int) -> None:
+    done = stopped.run(number, "between", "threads", session, "last")
+    assert (done.returncode, done.stdout) == (code_of(number), "SIGTERM is default: True\n"), done.stderr
+    assert stopped.saved()[0] == 3
 
 
 def test_a_checkpoint_that_cannot_be_saved_hides_no_ctrl_c(stopped: Stopped) -> None:
