@@ -94,6 +94,8 @@ class Supervisor:
         self._alarm: _Alarm | None = None
         self._workers_finished = self._ending = self._interrupted = self._gave_up = False
         self._code = 0
+        # What the servers get when the workers have ended.
+        self._servers_get: int | None = None
 
     def run(self) -> int:
         """Run the tasks to their end and return the exit code of the first failure, or 0."""
@@ -152,6 +154,7 @@ class Supervisor:
 
     def _handle_exit(self, task: TaskCommand, status: int) -> None:
         if self._ending:
+            self._signal_servers()
             return
         if status != 0:
             self._handle_failure(task, status)
@@ -193,11 +196,23 @@ class Supervisor:
         self._gave_up = not self._processes
 
     def _end(self, number: int, secs: float) -> None:
-        """Send a signal to all tasks, and SIGKILL after `secs`."""
-        self._ending = True
-        for process in self._processes.values():
-            process.signal(number)
+        """Send a signal to all tasks, and SIGKILL after `secs`.
+
+        The servers get it when the workers have ended, because the chief may save their variables first.
+        """
+        self._ending, self._servers_get = True, number
+        for task, process in self._processes.items():
+            if task.trains:
+                process.signal(number)
+        self._signal_servers()
         self._set_alarm(secs, lambda: self._kill(f"{secs:g} s after {name_of(number)}"))
+
+    def _signal_servers(self) -> None:
+        if self._servers_get is None or any(task.trains for task in self._processes):
+            return
+        for process in self._processes.values():
+            process.signal(self._servers_get)
+        self._servers_get = None
 
     def _kill(self, when: str) -> None:
         if self._processes:

@@ -524,6 +524,34 @@ wait_forever()
     run.wait_until_all_are_gone()
 
 
+def test_servers_end_after_the_workers(launch: Launch) -> None:
+    run = launch(
+        "--workers 2 --grace 1000",
+        """
+def leave(number, frame):
+    tell("asked to end")
+    if job == "chief":
+        wait_for_go()
+    tell("ends")
+    sys.exit()
+
+signal.signal(signal.SIGTERM, leave)
+ready()
+if name == "worker 0":
+    wait_for_go()
+    sys.exit(3)
+wait_forever()
+""",
+    )
+    run.facts(3)
+    run.go()
+    assert run.facts(1) == [("chief 0", "asked to end")]
+    run.go()
+    assert [run.facts(1)[0] for _ in range(3)] == [("chief 0", "ends"), ("ps 0", "asked to end"), ("ps 0", "ends")]
+    assert run.end()[0] == 3
+    run.wait_until_all_are_gone()
+
+
 def test_tasks_that_ignore_sigterm_are_killed_after_the_grace(launch: Launch) -> None:
     run = launch(
         "--workers 2 --grace 0.1",
@@ -766,7 +794,11 @@ def test_ctrl_c_in_a_terminal_reaches_only_launch(launch: Launch) -> None:
     run = launch(
         "--workers 2",
         """
-signal.signal(signal.SIGINT, lambda *_: tell("SIGINT"))
+def leave(number, frame):
+    tell("SIGINT")
+    sys.exit()
+
+signal.signal(signal.SIGINT, leave)
 try:
     ready(os.open("/dev/tty", os.O_RDWR))
 except OSError:
