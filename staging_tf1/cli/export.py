@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from typing import Any
 
 from staging_tf1.arguments import INT64_MAX
@@ -13,9 +14,11 @@ from staging_tf1.quiet import import_quietly
 _PROG = "staging-tf1 export"
 _EPILOG = """
 example:
-  staging-tf1 export out/model.ckpt-100 served --input image=train/Identity:0 --output label=ArgMax:0
+  staging-tf1 train --logdir out
+  staging-tf1 export out served --input image=staged/Identity:0 --output label=ArgMax:0
 
-Tensors have the names of the training graph. An input stands where a batch comes in, or later. Outputs may need nothing
+Tensors have the names of the training graph. An input stands where a batch comes in, or later: staged(name="train") of
+a dict returns train/Identity:0, train/Identity_1:0 and so on, in the order of its sorted keys. Outputs may need nothing
 else that is fed.
 """
 
@@ -31,8 +34,9 @@ def main(argv: list[str]) -> int:
         checkpoint = last_checkpoint(options.checkpoint)
         meta = options.meta_graph or f"{checkpoint}.meta"
         with tf.Graph().as_default() as graph:
-            tf.train.import_meta_graph(meta, clear_devices=True)
-            inputs, outputs = (_tensors(graph, meta, named) for named in (options.inputs, options.outputs))
+            _import(meta)
+            inputs = _tensors(graph, meta, "--input", options.inputs)
+            outputs = _tensors(graph, meta, "--output", options.outputs)
             export_saved_model(
                 options.folder, inputs, outputs, checkpoint=checkpoint, batch_size=options.batch_size, graph=graph
             )
@@ -77,19 +81,34 @@ def parser() -> argparse.ArgumentParser:
 def _named(text: str) -> tuple[str, str]:
     name, equals, tensor = text.partition("=")
     if not (name and equals and tensor):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected NAME=TENSOR, such as image=train/Identity:0")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected NAME=TENSOR, such as image=staged/Identity:0")
     return name, tensor
 
 
-def _tensors(graph: Any, meta: str, named: list[tuple[str, str]]) -> dict[str, Any]:
-    tensors = {}
+def _import(meta: str) -> None:
+    from staging_tf1._tf import tf
+
+    if not tf.gfile.Exists(meta):
+        raise ValueError(f"{meta}, the saved graph, does not exist. Give its file with --meta-graph.")
+    try:
+        tf.train.import_meta_graph(meta, clear_devices=True)
+    except Exception as error:  # of many types, if the file is damaged
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(f"{meta} is not a saved graph: {type(error).__name__}: {reason}") from error
+
+
+def _tensors(graph: Any, meta: str, option: str, named: list[tuple[str, str]]) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
     for name, tensor in named:
+        if name in tensors:
+            raise ValueError(f"{option} got {name!r} twice, expected another name for each tensor.")
         try:
             tensors[name] = graph.get_tensor_by_name(tensor if ":" in tensor else f"{tensor}:0")
         except (KeyError, ValueError):
-            close = [op.name for op in graph.get_operations() if op.name.startswith(tensor.split(":")[0].split("/")[0])]
-            like = f" There are {', '.join(close[:8])}." if close else ""
+            names = [output.name for op in graph.get_operations() for output in op.outputs]
+            close = difflib.get_close_matches(tensor, names, 8)
+            like = f" There are {', '.join(close)}." if close else ""
             raise ValueError(
-                f"{meta} has no tensor {tensor!r}, expected a name such as train/Identity:0.{like}"
+                f"{meta} has no tensor {tensor!r}, expected a name such as staged/Identity:0.{like}"
             ) from None
     return tensors

@@ -58,7 +58,7 @@ def check_state_file(folder: str) -> None:
             return
         reason = "it is not a text of the expected format"
     except (ValueError, tf.errors.OpError) as error:
-        reason = _shortened(error)
+        reason = shortened(error)
     prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
     found = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
     raise CheckpointError(
@@ -142,12 +142,12 @@ def _explain(path: str, error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, tf.errors.InvalidArgumentError):
         raise CheckpointError(
-            f"checkpoint '{path}' does not fit this graph: {_shortened(error)}. {_OWN_FOLDER}"
+            f"checkpoint '{path}' does not fit this graph: {shortened(error)}. {_OWN_FOLDER}"
         ) from error
     older = _checkpoint_before(path)
     names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"
     raise CheckpointError(
-        f"checkpoint '{path}' is damaged or incomplete: {_shortened(error)}. Return to an older checkpoint with "
+        f"checkpoint '{path}' is damaged or incomplete: {shortened(error)}. Return to an older checkpoint with "
         f"tf.train.update_checkpoint_state({names}), or train from the start in an empty folder."
     ) from error
 
@@ -170,7 +170,8 @@ def _checkpoint_before(path: str) -> str | None:
     return kept[-1] if kept else None
 
 
-def _shortened(error: Exception) -> str:
+def shortened(error: Exception) -> str:
+    """Return what TensorFlow says of a checkpoint, on one line."""
     # The saver and TensorFlow prepend an explanation and the line that built the op to the kernel's message.
     text = str(getattr(error, "message", error)).rpartition("Original error:")[2]
     first = next((line for line in _BUILT_AT.sub("", text).splitlines() if line.strip()), "").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -10,9 +11,12 @@ from staging_tf1.arguments import INT64_MAX, only_known, path, refuse, whole
 from staging_tf1.auto import kinds
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.lifecycle.checkpoint import shortened
 
 WHAT = "export_saved_model()"
 _KEYS = tf.GraphKeys
+# The ends of the names of a checkpoint's files.
+_OF_CHECKPOINT = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
 
 
 @only_known
@@ -39,7 +43,8 @@ def export_saved_model(
       folder: where to write. It may exist if it is empty.
       inputs: tensors or sparse tensors, by their names in the signature.
       outputs: the same for what the model returns.
-      checkpoint: the path of a checkpoint (`model.ckpt-100`), or a folder, of which the last one is taken.
+      checkpoint: the path of a checkpoint (`model.ckpt-100`) or of one of its files, or a folder, of which the last
+        one is taken.
       batch_size: the first dimension of the inputs, for a model that computes with a fixed one. None is any.
       graph: the training graph. None is the default graph.
 
@@ -109,7 +114,7 @@ def last_checkpoint(given: str) -> str:
     Raises:
       CheckpointError: there is none.
     """
-    found = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else given
+    found = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else _OF_CHECKPOINT.sub("", given)
     if found is None or not tf.train.checkpoint_exists(found):
         raise CheckpointError(
             f"{WHAT}: there is no checkpoint at {given}. Give the path of one, such as model.ckpt-100, or its folder."
@@ -147,11 +152,15 @@ def _write(folder: str, serving: _ServingGraph, checkpoint: str) -> None:
     with tf.Session(graph=serving.graph) as session:
         try:
             serving.saver.restore(session, checkpoint)
-        except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, ValueError) as error:
-            lines = str(error).strip().split("\n")
+        except (tf.errors.OpError, ValueError) as error:
             # TensorFlow's first line says only that it failed.
-            reason = next((line for line in lines if "not found in checkpoint" in line or "shape" in line), lines[0])
-            raise CheckpointError(f"{WHAT}: {checkpoint} does not fit the graph: {reason}") from error
+            lines = [line for line in str(error).split("\n") if "not found in checkpoint" in line or "shape" in line]
+            if isinstance(error, (tf.errors.NotFoundError, tf.errors.InvalidArgumentError)) and lines:
+                raise CheckpointError(f"{WHAT}: {checkpoint} does not fit the graph: {lines[0]}") from error
+            raise CheckpointError(
+                f"{WHAT}: {checkpoint} is damaged or incomplete: {shortened(error)}. Copy it again, or give an older "
+                f"one."
+            ) from error
         builder = tf.saved_model.Builder(folder)
         builder.add_meta_graph_and_variables(
             session,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import tensorflow.compat.v1 as tf
 from processes import RunPython
 
 import staging_tf1 as staging
+from staging_tf1.cli.export import parser
 from staging_tf1.cli.main import main
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.sources import ArraySource
@@ -275,6 +277,8 @@ def test_the_command_exports_a_meta_graph(tmp_path: Path, capsys: pytest.Capture
         (["x=nothing:0"], "has no tensor 'nothing:0', expected a name such as"),
         (["x=train/nothing"], r"has no tensor 'train/nothing'.* There are train/"),
         (["y=train/Identity_1:0"], "depends on .* which takes a batch"),
+        (["x=staged/Identity:0"], r"has no tensor 'staged/Identity:0'.* There are .*train/Identity:0"),
+        (["x=train/Identity", "x=train/Identity_1"], "--input got 'x' twice, expected another name for each tensor"),
     ],
 )
 def test_the_command_says_what_is_wrong(
@@ -292,3 +296,52 @@ def test_the_command_says_what_is_wrong(
 def test_the_command_wants_names() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["export", "model", "folder", "--input", "x", "--output", "y=y:0"])
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 10)
+
+
+DAMAGES = {
+    "cut data": (
+        "data-*",
+        cut,
+        r"model\.ckpt-3 is damaged or incomplete: \w+: .*Copy it again, or give an older one\.",
+    ),
+    "cut index": ("index", cut, r"model\.ckpt-3 is damaged or incomplete: \w+: "),
+    "no data": ("data-*", Path.unlink, r"model\.ckpt-3 is damaged or incomplete: \w+: "),
+    "cut graph": ("meta", cut, "ckpt-3.meta is not a saved graph: "),
+    "no graph": ("meta", Path.unlink, "ckpt-3.meta, the saved graph, does not exist. Give its file with --meta-graph"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_command_names_a_damaged_file(damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part, do, text = DAMAGES[damage]
+    batch = staged()
+    out, _ = train(dense, batch, tmp_path / "training")
+    for path in (tmp_path / "training").glob(f"model.ckpt-3.{part}"):
+        do(path)
+    words = ["export", str(tmp_path / "training"), str(tmp_path / "model"), "--input", f"x={batch['x'].name}"]
+    assert main([*words, "--output", f"out={out.name}"]) == 1
+    told = capsys.readouterr().err
+    assert re.fullmatch(rf"staging-tf1 export: .*{text}.*\n", told), told
+
+
+@pytest.mark.parametrize("part", ["meta", "index", "data-*"])
+def test_a_file_of_a_checkpoint_stands_for_it(part: str, tmp_path: Path) -> None:
+    batch = staged()
+    out, _ = train(dense, batch, tmp_path / "training")
+    file, *_ = (tmp_path / "training").glob(f"model.ckpt-3.{part}")
+    staging.export_saved_model(str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(file))
+
+
+def test_the_example_of_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^  staging-tf1 (.*)$", parser().format_help(), re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["train", "export"]
+    for command in commands:
+        assert main([*command.split(), *(["--epochs", "1"] if "train" in command else [])]) == 0
+    assert "to served: image -> label" in capsys.readouterr().out
