@@ -80,9 +80,15 @@ def as_python(content: str) -> tuple[str, Notebook]:
     cells = {
         number: "\n".join(_without_ipython(cell.source.split("\n"), originals))
         for number, cell in enumerate(_parsed(content).cells, start=1)
-        if cell.cell_type == "code" and (not cell.source.startswith("%%") or _PYTHON_CELL.match(cell.source))
+        if cell.cell_type == "code" and _is_python(cell.source)
     }
     return f"\n{_NEXT_CELL}\n".join(cells.values()), Notebook(tuple(cells) or (1,), tuple(originals))
+
+
+def _is_python(source: str) -> bool:
+    # IPython drops blank lines and indents before a cell magic.
+    begins = source.lstrip()
+    return not begins.startswith("%%") or _PYTHON_CELL.match(begins) is not None
 
 
 def with_sources(content: str, sources: dict[int, str]) -> str:
@@ -112,8 +118,10 @@ def _parsed(content: str) -> Any:
         raise NotebookError(
             f"has notebook format {version}, expected 4. Convert it: jupyter nbconvert --to notebook --inplace FILE"
         )
-    language = node.metadata.get("language_info", {}).get("name", "python")
-    if language != "python":
+    # Jupyter writes the first one when the notebook has run.
+    written = node.metadata.get("language_info", {}).get("name")
+    language = written or node.metadata.get("kernelspec", {}).get("language", "python")
+    if language.lower() != "python":
         raise NotebookError(f"is a notebook of {language}, not of Python")
     return node
 

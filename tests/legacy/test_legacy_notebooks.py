@@ -38,7 +38,7 @@ CELLS = [
     new_markdown_cell("# Training"),
     new_code_cell(IMPORTS, outputs=[new_output("stream", text="installed")]),
     new_markdown_cell("Now it starts."),
-    new_code_cell("%%bash\necho 'not Python'"),
+    new_code_cell("\n  %%bash\necho 'not Python'"),
     new_code_cell(TRAINING),
     new_code_cell("area.get?"),
     new_code_cell(""),
@@ -222,6 +222,10 @@ def _of_r(path: Path) -> None:
     write(path, "x <- 1", language_info={"name": "R"})
 
 
+def _of_r_that_never_ran(path: Path) -> None:
+    write(path, "x <- 1", kernelspec={"name": "ir", "display_name": "R", "language": "R"})
+
+
 def _binary(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
 
@@ -247,6 +251,7 @@ UNUSABLE = [
         "{}: has notebook format 3, expected 4. Convert it: jupyter nbconvert --to notebook --inplace FILE",
     ),
     (_of_r, "{}: is a notebook of R, not of Python"),
+    (_of_r_that_never_ran, "{}: is a notebook of R, not of Python"),
     (_binary, "{}: is not a notebook: it is not UTF-8"),
     (_open_bracket, "{}:cell 3:2: is not valid Python: '(' was never closed"),
     (
