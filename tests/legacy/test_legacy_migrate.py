@@ -462,9 +462,13 @@ def test_keras_two_says_what_is_missing_or_late(run_python: Run, fork_server: Fo
     assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"
 
 
-def test_the_lines_of_level_idiom_fit_on_a_page() -> None:
+# The second one needs more lines.
+@pytest.mark.parametrize("names", ["", "_of_all_digits_of_one_batch_of_them"])
+def test_the_lines_of_level_idiom_fit_on_a_page(names: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
-    program = page.split("```python\n")[1].split("```")[0]
+    program = re.sub(r"\b([xy]|batches)\b", rf"\g<1>{names}", page.split("```python\n")[1].split("```")[0])
     after = migration.migrate(SourceFile("train.py", program, "utf-8"), "idiom").after
     assert "staging_tf1.CustomRunner(\n    lambda: " in after
+    assert f"in batches{names}()" in after
     assert [line for line in after.splitlines() if len(line) > 100] == []
+    compile(after, "train.py", "exec")

@@ -25,6 +25,8 @@ _OF_NUMPY = {
 
 # Functions of the language that read another source.
 _READS = ("enumerate", "iter", "map", "reversed", "zip")
+# With what stands before and after a part of a generator, its line then has at most 100 characters.
+_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,22 @@ class Feed:
     many: bool  # enqueue_many(); else enqueue()
 
     def generator(self, values: Values, single: bool, numpy: str) -> str:
-        """Return the source of a generator of batches. With `single`, each is made of one record."""
+        """Return the source of a generator of batches. With `single`, each is made of one record.
+
+        A long one is divided into lines, for an argument with a line of its own.
+        """
         one = "[None]" if single else ""
         arrays = [f"{numpy}.asarray({name}, {numpy}.{dtype}){one}" for name, dtype in zip(self.fed, self.dtypes)]
         source = values.of(self.source)
         source = f"({source} for _ in itertools.count())" if self.endless else source
         batch = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
-        return f"({batch} for {code(self.target)} in {source})"
+        loop = f"for {code(self.target)}", f"in {source}"
+        if len(batch) + len(" ".join(loop)) <= _WIDTH:
+            return f"({batch} {' '.join(loop)})"
+        if len(batch) > _WIDTH and len(arrays) > 1:
+            batch = "".join(["(\n", *(f"            {array},\n" for array in arrays), "        )"])
+        loops = loop if len(" ".join(loop)) > _WIDTH else (" ".join(loop),)
+        return "".join([f"(\n        {batch}\n", *(f"        {line}\n" for line in loops), "    )"])
 
 
 def feed_of(

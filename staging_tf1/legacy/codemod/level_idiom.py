@@ -166,7 +166,10 @@ class _Rewriter(cst.CSTTransformer):
         area, _, method = name.rpartition(".")
         if area in self._areas and method == "get":
             staging = self._areas[area]
-            return expression(f"staging_tf1.staged({staging.values}{staging.options})")
+            call = f"staging_tf1.staged({staging.values}{staging.options})"
+            if len(call) > 80:  # as in a CustomRunner
+                call = f"staging_tf1.staged(\n    {staging.values}{staging.options},\n)"
+            return expression(call)
         if name.partition(".")[0] in self._coordinators and method == "should_stop":
             (session,) = self._sessions or {"sess"}
             return expression(f"{session}.should_stop()")
