@@ -247,6 +247,8 @@ def test_a_thread_that_puts_beside_the_loop(graph: Any) -> None:
             for _ in range(COUNT // BATCH):
                 run(put)
                 put_one.release()
+            # Until the feed thread has closed the queue, more may come, and a get waits for it.
+            to_the_end(run, put)
 
         thread = threading.Thread(target=put_all)
         thread.start()
