@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import numbers
-from collections.abc import Sequence
 from typing import Any, TypeVar
+
+from numpy.typing import ArrayLike
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
@@ -81,9 +82,7 @@ class Composable(Source):
         return self._narrowed(selected("select()", records, self._check_whole("select()")))
 
     @only_known
-    def split(
-        self: _Source, fraction: float, seed: int, *, key: Sequence[Any] | None = None
-    ) -> tuple[_Source, _Source]:
+    def split(self: _Source, fraction: float, seed: int, *, key: ArrayLike | None = None) -> tuple[_Source, _Source]:
         """Divide the records into two sources, such as training and validation.
 
         Both keep the options of this source. `with_options` changes them: a validation source often has one epoch, no
@@ -173,7 +172,7 @@ class Composable(Source):
         return self._arranged("ragged()", layout=RaggedRows(rank))
 
     @only_known
-    def by_length(self: _Source, lengths: Sequence[int], *, group: int | None = None, block: int = 50) -> _Source:
+    def by_length(self: _Source, lengths: ArrayLike, *, group: int | None = None, block: int = 50) -> _Source:
         """Return the source whose batches hold records of similar length, so that `pad` adds little.
 
         Cuts the order of each epoch, shuffled or not, into blocks; sorts each block by length; cuts it into groups; and
@@ -199,7 +198,11 @@ class Composable(Source):
 
     @only_known
     def weighted(
-        self: _Source, weights: Sequence[float], *, num_records: int | None = None, seed: int | None = None
+        self: _Source,
+        weights: ArrayLike,
+        *,
+        num_records: int | None = None,
+        seed: int | None = None,
     ) -> _Source:
         """Return the source that draws its records at random, with replacement, in proportion to their weights.
 
@@ -223,7 +226,11 @@ class Composable(Source):
 
     @only_known
     def balanced(
-        self: _Source, labels: Sequence[Any], *, num_records: int | None = None, seed: int | None = None
+        self: _Source,
+        labels: ArrayLike,
+        *,
+        num_records: int | None = None,
+        seed: int | None = None,
     ) -> _Source:
         """Return the source that draws its records at random, with replacement, each label as often as any other.
 

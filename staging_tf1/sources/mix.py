@@ -31,7 +31,10 @@ _MOST_CHUNKS = 4
 @only_known
 def mix(
     sources: Iterable[RecordSource],
-    weights: Sequence[float] | Mapping[int, Sequence[float]] | None = None,
+    weights: Sequence[float]
+    | np.ndarray[Any, Any]
+    | Mapping[int, Sequence[float] | np.ndarray[Any, Any]]
+    | None = None,
     *,
     seed: int | None = None,
 ) -> Mixture:

@@ -6,10 +6,10 @@ import abc
 import copy
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX, only_known
@@ -306,7 +306,7 @@ class RecordSource(Composable):
         return self._rearranged(options=dataclasses.replace(self._batching.options, shard=whole))
 
     @only_known
-    def packed(self, length: int, lengths: Sequence[int], *, value: Any = 0) -> RecordSource:
+    def packed(self, length: int, lengths: ArrayLike, *, value: Any = 0) -> RecordSource:
         """Return the source of rows of one length that hold several records each, so that little is padded.
 
         Batches are tuples `(batch, segments, positions)`. `batch` has the components of the records, [batch, length].
