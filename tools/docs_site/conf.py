@@ -39,6 +39,8 @@ highlight_language = "default"
 default_role = "code"
 add_module_names = False
 autodoc_typehints = "description"
+# By its name, because it stands for a union of ten types.
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
