@@ -78,17 +78,20 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
     return None
 
 
+def why_silent(layout: Layout, task: Task) -> str | None:
+    """Return why the server of `task` does not answer, or which other task does; None if it does itself."""
+    try:
+        return why_unreachable(layout, task)
+    except ClusterError as error:
+        return str(error)
+
+
 def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
     """Return those of `tasks` whose servers do not answer, each with its address and the reason."""
-    silent = []
-    for task in tasks:
-        try:
-            reason = why_unreachable(layout, task)
-        except ClusterError as error:
-            reason = str(error)
-        if reason is not None:
-            silent.append(f"{task} at {layout.address(task)} does not answer ({reason})")
-    return silent
+    reasons = {task: why_silent(layout, task) for task in tasks}
+    return [
+        f"{task} at {layout.address(task)} does not answer ({why})" for task, why in reasons.items() if why is not None
+    ]
 
 
 def is_listening(layout: Layout, task: Task) -> bool:

@@ -10,8 +10,7 @@ from typing import Any
 from staging_tf1._tf import run_unwrapped, runner_threads, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
-from staging_tf1.cluster.reach import why_unreachable
-from staging_tf1.errors import ClusterError
+from staging_tf1.cluster.reach import why_silent
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
@@ -267,14 +266,7 @@ def _task(cluster: Cluster, task: Task) -> TaskView:
         name=str(task),
         address=cluster.layout.address(task),
         silent_secs=member.signs.silent_secs(task),
-        unreachable=_unreachable(cluster, task) if is_ps else "",
+        unreachable=(is_ps and why_silent(cluster.layout, task)) or "",
         finished=member.has_finished(task),
         is_ps=is_ps,
     )
-
-
-def _unreachable(cluster: Cluster, task: Task) -> str:
-    try:
-        return why_unreachable(cluster.layout, task) or ""
-    except ClusterError as error:
-        return str(error)
