@@ -10,9 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from files import as_markdown
-
-ROOT = Path(__file__).resolve().parents[2]
+from files import ROOT, as_markdown
 
 # Pages outside docs/: the file in the repository, and its name on the site.
 OTHER_PAGES = {
@@ -54,8 +52,10 @@ def write_pages(target: Path) -> None:
     """Write all pages, and the files that they link to, into the folder `target`."""
     docs = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     for file in sorted([*docs, *OTHER_PAGES]):
-        text = (ROOT / file).read_text(encoding="utf-8")
-        _write(target / page_of(file), _with_page_links(text, file, target).replace(_FILES, as_markdown()))
+        text = _with_page_links((ROOT / file).read_text(encoding="utf-8"), file, target)
+        if _FILES in text:
+            text = text.replace(_FILES, as_markdown())
+        _write(target / page_of(file), text)
 
 
 def _with_page_links(text: str, file: str, target: Path) -> str:
