@@ -31,7 +31,7 @@ def start(cluster: TestCluster, program: str, task: str, *flags: str) -> None:
 
 
 def await_line(cluster: TestCluster, task: str, line: str) -> None:
-    until(lambda: line in cluster.log(task).splitlines(), f"{task} prints {line!r}\n{cluster.log(task)}")
+    until(lambda: line in cluster.log(task).splitlines(), lambda: f"{task} prints {line!r}\n{cluster.log(task)}")
 
 
 def run_workers(cluster: TestCluster, program: str, *flags: str) -> None:

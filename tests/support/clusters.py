@@ -37,13 +37,14 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def until(condition: Callable[[], bool], what: str, secs: float = LIMIT_SECS) -> None:
-    """Wait until `condition`; fail with `what` after a time that grows with the load."""
+def until(condition: Callable[[], bool], what: str | Callable[[], str], secs: float = LIMIT_SECS) -> None:
+    """Wait until `condition`; fail with `what`, or what it then returns, after a time that grows with the load."""
     start = time.monotonic()
     while not condition():
         # To measure the load costs time, so only when it matters.
         if time.monotonic() - start > secs:
-            assert time.monotonic() - start < secs * slowdown(), f"waited in vain until {what}"
+            is_late = time.monotonic() - start >= secs * slowdown()
+            assert not is_late, f"waited in vain until {what() if callable(what) else what}"
         time.sleep(0.02)
 
 
@@ -108,10 +109,7 @@ class TestCluster:
 
     def await_log(self, task: str, text: str) -> None:
         """Wait until `task` has printed `text`; fail with what it has printed."""
-        try:
-            until(lambda: text in self.log(task), f"{task} prints {text!r}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log(task)}") from None
+        until(lambda: text in self.log(task), lambda: f"{task} prints {text!r}\n{self.log(task)}")
 
     def wrong_batches(
         self, checkpoint_dir: str, num_records: int, batch_size: int, shares: int | None = None
