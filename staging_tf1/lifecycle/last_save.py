@@ -32,8 +32,8 @@ class LastSave:
         if not hasattr(tf.train.Saver.save, _FOLLOWED):
             # On the class, because a scaffold or a hook may have a saver that no collection has.
             tf.train.Saver.save = _followed(tf.train.Saver.save)
-        made = state_of(graph).last_save = cls()
-        return made
+        of_session = state_of(graph).last_save = cls()
+        return of_session
 
     def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call that has saved."""

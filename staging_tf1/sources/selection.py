@@ -226,12 +226,12 @@ def label_codes(what: str, name: str, labels: Any, count: int) -> np.ndarray[Any
     expected = f"one integer or string for each of the {count} records"
     array = one_per_record(what, name, labels, count, expected, "biuOSUT")
     if array.dtype.kind in "OT":  # as pandas has strings
-        numbers: dict[Any, int] = {}
-        for label in array.tolist():
+        listed: list[Any] = array.tolist()
+        for label in listed:
             if not isinstance(label, (str, bytes, int, np.integer)):
                 arguments.refuse(what, name, label, expected)
-            numbers.setdefault(label, len(numbers))
-        return np.fromiter((numbers[label] for label in array.tolist()), np.int64, count)
+        numbers: dict[Any, int] = {}
+        return np.fromiter((numbers.setdefault(label, len(numbers)) for label in listed), np.int64, count)
     codes: np.ndarray[Any, Any] = np.unique(array, return_inverse=True)[1]
     return codes
 
