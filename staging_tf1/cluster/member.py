@@ -142,9 +142,13 @@ class Member:
             self.pauses.start()
         # A thread in a run of TensorFlow must not outlive the interpreter.
         atexit.register(self.stop)
+        if not self._is_started:
+            # One of the threads has stopped this task before the last of them began.
+            self.stop()
 
     def stop(self) -> None:
         """Stop giving signs of life, and disconnect. May be called again."""
+        self._is_started = False
         for shared_input in self._inputs.values():
             shared_input.stop()
         self._pulse.stop()
@@ -154,7 +158,6 @@ class Member:
                 self.ledger.write({f"away/{self.task}": self._process})
             self.pauses.stop()
         self.ledger.close()
-        self._is_started = False
         atexit.unregister(self.stop)
 
     def _beat(self, number: int) -> None:
@@ -451,7 +454,7 @@ class Member:
         """Let this process step for its task, and no other process. Return the fence key that its steps must show."""
         self.fence_key = uuid.uuid4().hex
         # It may have finished before, and have been started again.
-        self.ledger.remove([f"done/{self.task}", f"ended/{self.task}"])
+        self.ledger.remove([f"{word}/{self.task}" for word in ("done", "ended", "away")])
         self.ledger.write({f"fence/{self.task}": self.fence_key})
         return self.fence_key
 

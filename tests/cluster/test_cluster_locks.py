@@ -114,6 +114,25 @@ def test_a_cluster_that_is_closed_in_one_of_its_own_threads_is_closed_completely
     cluster.close()
 
 
+def test_a_cluster_that_is_closed_while_its_threads_are_started_leaves_none(
+    cluster: staging.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, closed, start = cluster.member, threading.Event(), cluster.member.pauses.start
+
+    def close(entries: Any) -> None:
+        cluster.close()
+        closed.set()
+
+    def start_late() -> None:
+        assert closed.wait(LIMIT_SECS)
+        start()
+
+    member.on_news = close
+    monkeypatch.setattr(member.pauses, "start", start_late)
+    member.start()
+    assert not member.pauses.is_watching
+
+
 def test_a_session_that_is_closed_late_leaves_the_news_to_the_next_one(cluster: staging.Cluster) -> None:
     def in_step() -> InStep:
         return InStep(cluster, tf.Session(graph=tf.Graph()), None, lambda: False, ends_with_first=False)

@@ -213,6 +213,16 @@ def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) 
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
+def test_a_member_that_starts_again_stands_still(tasks: Callable[..., Tasks]) -> None:
+    cluster = tasks()
+    for _ in range(2):
+        cluster.worker.start()
+        cluster.worker.take_fence()
+        with cluster.chief.pauses.pause():
+            assert cluster.worker.gate.is_closed
+        cluster.worker.stop()
+
+
 def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: Callable[..., Tasks]) -> None:
     cluster = tasks()
     cluster.worker.start()
