@@ -15,7 +15,7 @@ program's arguments are replaced: {ps_hosts} and {worker_hosts} (host:port,host:
 {job_name} (ps or worker), {task_index}, and {task} (chief-0, worker-0, ps-0; for names of files).
 
 The exit code is 0 if no task fails, else that of the first one that fails and may not be restarted: 128 + N if signal N
-ended it. Ctrl-C ends all tasks within 2 seconds, the servers last, so that the chief can save a checkpoint.
+ended it. Ctrl-C ends all tasks, the servers last, so that the chief can save a checkpoint. A second Ctrl-C kills them.
 
 examples:
   staging-tf1 launch --workers 3 --ps 1 -- train.py --steps 1000
@@ -54,8 +54,8 @@ def parser() -> argparse.ArgumentParser:
         type=seconds(_MOST_SECS),
         default=5.0,
         metavar="SECS",
-        help="how long a parameter server may run on after the last worker, and how long a task that gets SIGTERM may "
-        "take to exit (default: %(default)g)",
+        help="how long a parameter server may run on after the last worker, and how long a task may take to exit after "
+        "Ctrl-C or SIGTERM, for example to save a checkpoint (default: %(default)g)",
     )
     return parser
 

@@ -19,9 +19,10 @@ from staging_tf1.launch.process import Process, Stream, describe_exit, exit_code
 from staging_tf1.launch.tasks import TaskCommand
 
 _STDOUT, _STDERR = 1, 2
-# After Ctrl-C, the time until the tasks get SIGKILL, and the time until they are no longer waited for. A process that
-# waits for a broken disk or device ignores even SIGKILL.
-_INTERRUPTED_SECS, _GIVE_UP_SECS = 1.5, 0.4
+# After Ctrl-C, at most this long after the last worker, the servers get SIGKILL: `tf.train.Server.join` ignores SIGINT.
+_SERVER_SECS = 1.5
+# How long the tasks are waited for after SIGKILL, which a process that waits for a broken disk or device ignores.
+_GIVE_UP_SECS = 0.4
 # The signals that end a run.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -149,7 +150,7 @@ class Supervisor:
                 del self._processes[task]
                 self._handle_exit(task, status)
         for number in numbers:
-            if number in _ENDING and not self._interrupted:
+            if number in _ENDING:
                 self._interrupt(number)
 
     def _handle_exit(self, task: TaskCommand, status: int) -> None:
@@ -179,24 +180,29 @@ class Supervisor:
     def _fail(self, reason: str, code: int) -> None:
         self._say(f"{reason}; ending the other tasks" if self._processes else reason)
         self._code = code
-        self._end(signal.SIGTERM, self._grace_secs)
+        self._end(signal.SIGTERM)
 
     def _end_servers(self) -> None:
         if not self._processes:
             return  # only lines are left to be printed
         self._say(f"ending {self._running()}: still running {self._grace_secs:g} s after all workers had finished")
-        self._end(signal.SIGTERM, self._grace_secs)
+        self._end(signal.SIGTERM)
 
     def _interrupt(self, number: int) -> None:
-        self._interrupted = True
-        self._code = exit_code(-number)
-        self._say(f"ending all tasks, because of {name_of(number)}")
-        self._end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM, _INTERRUPTED_SECS)
+        if not self._interrupted:
+            self._interrupted = True
+            self._code = exit_code(-number)
+        if not self._ending:
+            again = "; Ctrl-C again kills them" if number == signal.SIGINT else ""
+            self._say(f"ending all tasks, because of {name_of(number)}{again}")
+            self._end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+        elif number != signal.SIGHUP:  # a terminal that closes may send two
+            self._kill(f"when {name_of(number)} came")
         # The rest of the output may wait for a reader forever.
         self._gave_up = not self._processes
 
-    def _end(self, number: int, secs: float) -> None:
-        """Send a signal to all tasks, and SIGKILL after `secs`.
+    def _end(self, number: int) -> None:
+        """Send a signal to all tasks, and SIGKILL after the grace.
 
         The servers get it when the workers have ended, because the chief may save their variables first.
         """
@@ -204,15 +210,20 @@ class Supervisor:
         for task, process in self._processes.items():
             if task.trains:
                 process.signal(number)
+        self._kill_after(self._grace_secs, number)
         self._signal_servers()
-        self._set_alarm(secs, lambda: self._kill(f"{secs:g} s after {name_of(number)}"))
 
     def _signal_servers(self) -> None:
         if self._servers_get is None or any(task.trains for task in self._processes):
             return
         for process in self._processes.values():
             process.signal(self._servers_get)
+        if self._interrupted:
+            self._kill_after(min(self._grace_secs, _SERVER_SECS), self._servers_get)
         self._servers_get = None
+
+    def _kill_after(self, secs: float, number: int) -> None:
+        self._set_alarm(secs, lambda: self._kill(f"{secs:g} s after {name_of(number)}"))
 
     def _kill(self, when: str) -> None:
         if self._processes:
@@ -255,7 +266,7 @@ class Supervisor:
             # Like a program that SIGPIPE ends, such as `cat file | head`.
             if error.errno == errno.EPIPE:
                 self._code = exit_code(-signal.SIGPIPE)
-                self._end(signal.SIGTERM, self._grace_secs)
+                self._end(signal.SIGTERM)
             else:
                 self._fail(f"the output of the tasks cannot be written: {error.strerror}", 1)
 
