@@ -16,7 +16,7 @@ from staging_tf1.arguments import UNSET, flag, only_known, refuse, renamed, seco
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
-from staging_tf1.cluster.server import await_end, check_claim, start_server
+from staging_tf1.cluster.server import await_end, check_claim, outlasting_chief, start_server
 from staging_tf1.errors import ClusterError, StagingWarning, warn
 
 # How many seconds a worker waits for parameter servers and chief. Nodes of a cluster may start minutes apart.
@@ -214,6 +214,9 @@ class Cluster:
     def serves(self) -> bool:
         """Serve, on a parameter server, until all workers have finished, and return True. Return False elsewhere.
 
+        SIGTERM ends it when the chief has left, which may save the model first, or after `silence_secs`. A second one
+        ends it at once.
+
         Raises:
           ClusterError: as `target`.
         """
@@ -223,7 +226,8 @@ class Cluster:
         self._started()
         self.member.start()
         try:
-            await_end(self.member)
+            with outlasting_chief(self.member):
+                await_end(self.member)
         finally:
             self.close()
         return True

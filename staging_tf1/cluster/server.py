@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.member import Member
-from staging_tf1.cluster.reach import incarnation_of
+from staging_tf1.cluster.reach import incarnation_of, is_listening
 from staging_tf1.errors import ClusterError
 
 # The addresses at which this process has started servers. TensorFlow never stops them.
@@ -18,6 +23,8 @@ _served: set[str] = set()
 _LEAVE_SECS = 5.0
 # How long it waits for a worker to be started again when all have ended after a failed start.
 _RETURN_SECS = 10.0
+# How often it looks whether the chief has left, after SIGTERM.
+_LOOK_SECS = 0.2
 
 
 def start_server(layout: Layout) -> Any:
@@ -132,3 +139,41 @@ def _leave(member: Member, run_id: str) -> None:
     member.await_entries(lambda entries: member.clock.now() > end or all_have_left(entries), lambda _: None)
     if not is_first:
         member.ledger.write({f"left/{member.task}": run_id})
+
+
+@contextmanager
+def outlasting_chief(member: Member) -> Iterator[None]:
+    """Return a context in which SIGTERM ends a parameter server when the chief has left. A second one ends it at once.
+
+    Whoever stops a cluster sends SIGTERM to all tasks, and the chief needs the parameter servers to save the model.
+    Nothing changes outside the main thread, or if the program handles SIGTERM.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    except SystemExit:
+        _await_chief(member)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit(number: int, frame: Any) -> NoReturn:
+    # For a second one.
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
+
+
+def _await_chief(member: Member) -> None:
+    chief, end = member.layout.chief, member.clock.now() + member.silence_secs
+    logging.info("%s got SIGTERM, and serves until %s has left, which may save the model.", member.task, chief)
+    # Without the first parameter server, the chief cannot save any more.
+    with suppress(tf.errors.OpError):
+        while is_listening(member.layout, chief) and member.clock.now() < end:
+            if member.has_left(chief, member.read()):
+                return
+            time.sleep(_LOOK_SECS)

@@ -266,3 +266,38 @@ def test_a_worker_that_has_finished_stays_until_the_last_save(two: TestCluster, 
 def start_servers(cluster: TestCluster, **options: object) -> None:
     for index in range(len(cluster.jobs["ps"])):
         cluster.start_ps(index, **options)
+
+
+def test_sigterm_for_all_tasks_saves_what_the_steps_have_trained(two: TestCluster, tmp_path: Path) -> None:
+    start_servers(two)
+    for index, steps in enumerate([5, 7]):
+        two.start_worker(index, two.gate(steps), checkpoint_dir=str(tmp_path / "model"))
+    two.await_notes("worker0", "got", 5)
+    two.await_notes("worker1", "got", 7)
+    # The servers first, as it may happen.
+    for server in ("ps0", "ps1"):
+        two.processes[server].send_signal(signal.SIGTERM)
+        two.await_log(server, "got SIGTERM, and serves until worker 0 has left, which may save the model.")
+    for worker in ("worker0", "worker1"):
+        two.processes[worker].send_signal(signal.SIGTERM)
+    # The other worker saves nothing.
+    codes = {"ps0": 143, "ps1": 143, "worker0": 143, "worker1": -signal.SIGTERM}
+    assert {task: process.wait() for task, process in two.processes.items()} == codes
+    trained = [record for record, count in enumerate(seen_in(tmp_path / "model")) if count]
+    assert trained == sorted(two.got("worker0") + two.got("worker1"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_sigterm_ends_a_parameter_server_without_a_chief_and_twice_at_once(two: TestCluster, workers: int) -> None:
+    start_servers(two)
+    for index in range(workers):
+        two.start_worker(index, two.gate(1))
+        two.await_notes("worker0", "got")
+    for server in ("ps1", "ps0"):
+        two.await_notes(server, "serving")
+        process = two.processes[server]
+        process.send_signal(signal.SIGTERM)
+        if workers:
+            two.await_log(server, "got SIGTERM")
+            process.send_signal(signal.SIGTERM)
+        assert process.wait() in ([-signal.SIGTERM] if workers else [143, -signal.SIGTERM])
