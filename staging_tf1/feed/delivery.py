@@ -29,7 +29,7 @@ class Delivery:
         gate = pipeline.cluster.member.gate if pipeline.cluster is not None else None
         self.sinks = tuple(SinkRun(sink, session, producers[tower], gate) for tower, sink in enumerate(pipeline.sinks))
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
-        self._name = pipeline.name
+        self._name, self._is_alone = pipeline.name, pipeline.cluster is None
         self._stopping = threading.Event()
         self._lock = threading.Lock()
 
@@ -67,7 +67,7 @@ class Delivery:
         """Tell the barrier which towers the next step takes from. A step for some of the towers may run separately.
 
         Raises:
-          tf.errors.OutOfRangeError: one of several towers has no batch left for a common step.
+          tf.errors.OutOfRangeError: a tower has no batch left for the step.
         """
         if towers:
             self._apply(lambda barrier: barrier.expect(alone=len(towers) < len(self.sinks)))
@@ -97,25 +97,29 @@ class Delivery:
         )
 
     def _refuse_beyond_the_end(self, towers: frozenset[int]) -> None:
-        """Raise OutOfRangeError before a common step for which not all of `towers` have a batch. Take nothing.
+        """Raise OutOfRangeError before a step for which not all of `towers` have a batch. Take nothing.
 
         After failed steps that took only from some towers, a tower that has ended may have a batch left that the others
-        cannot match. The step would take that batch, and wait for the others forever.
+        cannot match. A common step would take that batch, and wait for the others forever. A step of one tower would
+        find the end itself, but TensorFlow logs a failed run on several devices as "Local rendezvous is aborting".
         """
-        if self.barrier is None or len(towers) < 2:
+        is_common = len(towers) > 1
+        # In a cluster, what follows a step that has found the end is done for that step.
+        if self.barrier is None or not (is_common or self._is_alone):
             return
-        final = towers if self.stopping else towers & self.barrier.final
+        final = towers if self.stopping and is_common else towers & self.barrier.final
         if not final:
             return
         ready = run_unwrapped(self.session, {tower: self.sinks[tower].sink.size for tower in final})
         empty = [self.sinks[tower].sink.name for tower in sorted(final) if not ready[tower]]
         if empty:
-            raise tf.errors.OutOfRangeError(
-                None,
-                None,
-                f"End of data for common steps: {', '.join(empty)}. Fetch the other towers separately to use their "
-                f"remaining batches.",
-            )
+            text = f"End of data: {empty[0]}."
+            if is_common:
+                text = (
+                    f"End of data for common steps: {', '.join(empty)}. Fetch the other towers separately to use their "
+                    f"remaining batches."
+                )
+            raise tf.errors.OutOfRangeError(None, None, text)
 
     def _apply(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
         """Apply an event to the barrier, then release what is due and close what is finished."""

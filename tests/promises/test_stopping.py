@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -316,9 +317,22 @@ for way in ("session", "plain", "auto"):
 """
 
 
-def test_a_run_that_went_well_ends_without_a_word_of_tensorflow() -> None:
-    """TensorFlow warns of each run that fails: "Local rendezvous is aborting with status: CANCELLED"."""
+def run_aloud(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with all that TensorFlow logs.
+
+    It warns of each run that fails on several devices, or is cancelled: "Local rendezvous is aborting".
+    """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
-    done = subprocess.run([sys.executable, "-c", QUIET_ENDS], env=environment, capture_output=True, text=True)
+    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+
+
+def test_a_run_that_went_well_ends_without_a_word_of_tensorflow() -> None:
+    done = run_aloud("-c", QUIET_ENDS)
     assert done.stdout.split() == ["session", "plain", "auto"], done.stderr[-2000:]
+    assert "is aborting" not in done.stderr
+
+
+def test_towers_on_two_devices_end_without_a_word_of_tensorflow() -> None:
+    done = run_aloud(str(Path(__file__).parents[2] / "examples" / "two_towers.py"))
+    assert "together: 1441 of 1441" in done.stdout, done.stderr[-2000:]
     assert "is aborting" not in done.stderr
