@@ -754,11 +754,11 @@ def _problem(row: Row, argument: str, kind: str, value: Any) -> str:
         _built.clear()
         _running.clear()
         _running.update(threading.enumerate())
-        began, files = time.process_time(), set(os.listdir())
+        began, files = time.thread_time(), set(os.listdir())
         try:
             made = row.call(value)
         except (TypeError, ValueError, IndexError, StagingError) as error:
-            text, took = str(error), time.process_time() - began
+            text, took = str(error), time.thread_time() - began
         except BaseException as error:
             return f"{type(error).__name__}: {error}"
         else:
