@@ -135,11 +135,11 @@ class CustomRunner:
                 given = self._sources(source, num_threads)
                 if num_processes:
                     self._check_in_processes(given, num_processes)
-                sources = [divided(each, parts, self._what, saves_seed=False)[0] for each in given]
+                sources = [divided(source, parts, self._what, saves_seed=False)[0] for source in given]
                 self._spec = self._common_spec(sources)
                 limit = common_batches(given[0], parts, self._what)
             self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
-            self._endless = all(isinstance(each, Source) and each.num_batches is None for each in sources)
+            self._endless = all(isinstance(source, Source) and source.num_batches is None for source in sources)
             whole_batches = queue == "fifo" and batch_size is None
             if not whole_batches:
                 self._check_records()
@@ -262,7 +262,9 @@ class CustomRunner:
         """Return `one` with its source, or one producer per source, each with one thread."""
         if len(sources) == 1:
             return (replace(one, source=sources[0]),)
-        return tuple(replace(one, name=f"{one.name}/{i}", source=each, num_threads=1) for i, each in enumerate(sources))
+        return tuple(
+            replace(one, name=f"{one.name}/{i}", source=source, num_threads=1) for i, source in enumerate(sources)
+        )
 
     def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
         """Check a whole number, unless it is None."""
@@ -277,7 +279,7 @@ class CustomRunner:
                 f"{self._what} got {len(source)} generator functions and num_threads={number}. Each generator "
                 f"has its own thread: leave num_threads out."
             )
-        return [source_from(self._what, "source", each) for each in source]
+        return [source_from(self._what, "source", one) for one in source]
 
     def _check_in_processes(self, sources: Sequence[Source | StreamSource], num_processes: int) -> None:
         if len(sources) > 1:
@@ -349,6 +351,6 @@ class CustomRunner:
             )
 
 
-def _is_input(each: Any) -> bool:
+def _is_input(given: Any) -> bool:
     """Whether an item of a list is an input, not a batch."""
-    return callable(each) or isinstance(each, (Source, StreamSource))
+    return callable(given) or isinstance(given, (Source, StreamSource))

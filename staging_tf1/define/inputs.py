@@ -71,7 +71,7 @@ class TowerInput:
         """
         # Batches of a source come from the host, whatever the device scope of the caller.
         with tf.device("/device:CPU:0") if self.source is not None else nullcontext():
-            tensors = self._made(position)
+            tensors = self._build(position)
             return tensors if self.components is self.given else self._fitted(tensors)
 
     def _fitted(self, tensors: Tensors) -> Tensors:
@@ -89,7 +89,7 @@ class TowerInput:
         """The op to run once per session, or None. Read it after `tensors` was called."""
         return None
 
-    def _made(self, position: Position | None) -> Tensors:
+    def _build(self, position: Position | None) -> Tensors:
         return Tensors(_flat(self.values), self.values, [])
 
 
@@ -103,7 +103,7 @@ class _DatasetInput(TowerInput):
     def init(self) -> Any | None:
         return self.iterators[0].initializer
 
-    def _made(self, position: Position | None) -> Tensors:
+    def _build(self, position: Position | None) -> Tensors:
         if not self.iterators:
             # The position is read when the iterator is initialized, after a restore. If elements may be bad, `skip`
             # cannot be used: it starts counting again after a bad element, and so skips good ones.
@@ -117,11 +117,11 @@ class _DatasetInput(TowerInput):
 
 @dataclass(frozen=True)
 class _SourceInput(TowerInput):
-    def _made(self, position: Position | None) -> Tensors:
+    def _build(self, position: Position | None) -> Tensors:
         assert self.source is not None
         type_specs = map_structure(specs.as_type_spec, self.spec)
         names = [leaf.name for leaf in flatten(self.spec)]
-        fed = pack(self.spec, [_placeholders(each, name) for each, name in zip(flatten(type_specs), names)])
+        fed = pack(self.spec, [_placeholders(spec, name) for spec, name in zip(flatten(type_specs), names)])
         placeholders = _flat(fed)
         label = [tf.placeholder(tf.string, [], name="state")] if self.keeps_state else []
         if self.source.features is None:
@@ -291,7 +291,7 @@ def _placeholders(type_spec: Any, name: str | None) -> Any:
     """Make a tensor to feed; a sparse or ragged one is made of several."""
     parts = tf.nest.flatten(type_spec, expand_composites=True)
     names = [_op_name(name or "batch", *([str(i)] if len(parts) > 1 else [])) for i in range(len(parts))]
-    fed = [tf.placeholder(part.dtype, part.shape, name=each) for part, each in zip(parts, names)]
+    fed = [tf.placeholder(part.dtype, part.shape, name=name) for part, name in zip(parts, names)]
     return tf.nest.pack_sequence_as(type_spec, fed, expand_composites=True)
 
 

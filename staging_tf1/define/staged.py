@@ -176,8 +176,8 @@ def staged(
     with building("staged()") as site:
         cluster = check_cluster(what, cluster)
         towers = _check_devices(device, devices, what)
-        for each in towers:
-            check_own_device(what, each, cluster)
+        for tower in towers:
+            check_own_device(what, tower, cluster)
         options = _Options(
             devices=towers,
             capacity=whole(what, "capacity", capacity, 1, MOST_STAGED, "elements"),
@@ -224,10 +224,10 @@ def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Op
     sinks: list[Sink] = []
     structures: list[Any] = []
     consumed: list[list[Any]] = []
-    for tower, each in enumerate(inputs):
+    for tower, entry in enumerate(inputs):
         with tf.name_scope(f"tower_{tower}") if len(inputs) > 1 else nullcontext():
-            tensors = each.tensors(position)
-            how = _how_to_stage(tower, each, options, position)
+            tensors = entry.tensors(position)
+            how = _how_to_stage(tower, entry, options, position)
             sink_name = f"{name}/{tower}" if len(inputs) > 1 else name
             sinks.append(staged_sink(sink_name, tensors.flat, tensors.placeholders, how, tensors.label))
         structures.append(tf.nest.pack_sequence_as(tensors.structure, list(sinks[-1].outputs), expand_composites=True))
@@ -237,7 +237,7 @@ def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Op
             name,
             site,
             tuple(sinks),
-            tuple(_producer(tower, sink, each, options) for tower, (sink, each) in enumerate(zip(sinks, inputs))),
+            tuple(_producer(tower, sink, entry, options) for tower, (sink, entry) in enumerate(zip(sinks, inputs))),
             options.lockstep,
             first.init,
             options.resume,
@@ -257,7 +257,7 @@ def _tower_range(towers: int, cluster: Cluster | None) -> TowerRange:
     return TowerRange(first, towers, all_towers, cluster.shared_device, fence.check)
 
 
-def _how_to_stage(tower: int, each: TowerInput, options: _Options, position: Position | None) -> Staging:
+def _how_to_stage(tower: int, entry: TowerInput, options: _Options, position: Position | None) -> Staging:
     return Staging(
         capacity=options.capacity,
         device=options.devices[tower],
@@ -268,24 +268,26 @@ def _how_to_stage(tower: int, each: TowerInput, options: _Options, position: Pos
         stamps=position is not None
         and (
             position.skip is not None
-            or (bool(options.skip_rule.types) and each.source is not None and not each.in_rotation)
+            or (bool(options.skip_rule.types) and entry.source is not None and not entry.in_rotation)
         ),
     )
 
 
-def _producer(tower: int, sink: Sink, each: TowerInput, options: _Options) -> Producer:
+def _producer(tower: int, sink: Sink, entry: TowerInput, options: _Options) -> Producer:
     return Producer(
         sink.name,
-        each.source,
-        each.spec,
-        num_feed_threads(options.num_processes, options.num_threads, each.source, MOST_THREADS // len(options.devices)),
+        entry.source,
+        entry.spec,
+        num_feed_threads(
+            options.num_processes, options.num_threads, entry.source, MOST_THREADS // len(options.devices)
+        ),
         options.nice,
         tower,
-        in_rotation=each.in_rotation,
-        chained=each.source is None and is_chained(sink.put),
+        in_rotation=entry.in_rotation,
+        chained=entry.source is None and is_chained(sink.put),
         skip_rule=options.skip_rule,
-        keeps_state=each.keeps_state,
-        limit=each.limit,
+        keeps_state=entry.keeps_state,
+        limit=entry.limit,
         autotune=options.num_threads == AUTOTUNE,
         num_processes=options.num_processes,
         memory_limit=options.memory_limit,
@@ -305,8 +307,8 @@ def _check_devices(device: str | None, devices: Sequence[str] | None, what: str)
         refuse(what, "devices", devices, expected)
     if not 0 < len(devices) <= MOST_THREADS:
         refuse(what, "devices", devices, expected, ValueError)
-    for each in devices:
-        check_device(what, each)
+    for one in devices:
+        check_device(what, one)
     return list(devices)
 
 

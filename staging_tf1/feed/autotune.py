@@ -205,8 +205,8 @@ class Autotuner:
             logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._pipeline.name, error)
             return
         held = probe.held_share(self._pipeline)
-        for each, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
-            each.decide(sink.stats.figures(of_sink), held)
+        for tuned, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
+            tuned.decide(sink.stats.figures(of_sink), held)
 
 
 class _Tuned:

@@ -108,7 +108,9 @@ class GatedRuns:
         self._pipelines = [pipeline for pipeline in pipelines_of(session.graph) if pipeline.cluster is not None]
         position = next((pipeline.position for pipeline in self._pipelines), None)
         self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
-        self._sinks = {sink.take.name: sink for each in self._pipelines for sink in each.sinks if sink.take is not None}
+        self._sinks = {
+            sink.take.name: sink for pipeline in self._pipelines for sink in pipeline.sinks if sink.take is not None
+        }
         self._kinds = ByFetches(self._look_up)
         # The batches that ended runs have taken.
         self._taken: Counter[Sink] = Counter()
@@ -211,11 +213,11 @@ def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
     state = session_state_of(session)
     if state.gated is None:
         state.gated = GatedRuns(session, cluster)
-    found: GatedRuns = state.gated
-    return found
+    gated: GatedRuns = state.gated
+    return gated
 
 
 def gated_runs(session: Any) -> GatedRuns | None:
     """Return what `gate_runs` has made; None outside a cluster."""
-    found: GatedRuns | None = session_state_of(session).gated
-    return found
+    gated: GatedRuns | None = session_state_of(session).gated
+    return gated

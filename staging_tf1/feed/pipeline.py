@@ -138,7 +138,7 @@ class Pipeline:
 
 def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:
     """Return the cluster whose workers share the batches of a graph's pipelines; None if there is none."""
-    return next((each.cluster for each in pipelines if each.cluster is not None), None)
+    return next((pipeline.cluster for pipeline in pipelines if pipeline.cluster is not None), None)
 
 
 def pipelines_of(graph: Any) -> list[Pipeline]:

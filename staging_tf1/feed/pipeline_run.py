@@ -67,7 +67,9 @@ class PipelineRun:
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
         readers = BatchReaders(with_workers(starts))
-        self.producers = tuple(ProducerRun(each, readers.rotation, self.delivery) for each in readers.for_threads())
+        self.producers = tuple(
+            ProducerRun(producer, readers.rotation, self.delivery) for producer in readers.for_threads()
+        )
         self.states = [state for producer in self.producers for state in producer.states]
         state = state_of(session.graph)
         follow = state.followed_by

@@ -39,7 +39,11 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
     """Prepare those of `pipelines` that are neither running nor prepared in `session`. All must be started next."""
     of_session = session_state_of(session)
     with of_session.lock:
-        new = [each for each in pipelines if run_in(session, each) is None and each not in of_session.prepared]
+        new = [
+            pipeline
+            for pipeline in pipelines
+            if run_in(session, pipeline) is None and pipeline not in of_session.prepared
+        ]
         if not new:
             return
         _check_clock(new)
@@ -82,7 +86,7 @@ def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     shared = [pipeline for pipeline in pipelines if pipeline.cluster is not None]
     if shared:
         starts |= dict(zip(shared, starts_in_cluster(shared, session), strict=True))
-    return [supplied(each, starts[each], session) for each in pipelines]
+    return [supplied(pipeline, starts[pipeline], session) for pipeline in pipelines]
 
 
 def is_prepared(pipeline: Pipeline, session: Any) -> bool:
@@ -92,8 +96,8 @@ def is_prepared(pipeline: Pipeline, session: Any) -> bool:
 
 def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
     """Remove and return what `pipeline` needs to start."""
-    found: Prepared = session_state_of(session).prepared.pop(pipeline)
-    return found
+    prepared: Prepared = session_state_of(session).prepared.pop(pipeline)
+    return prepared
 
 
 @dataclass(frozen=True)

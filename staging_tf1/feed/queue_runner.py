@@ -96,7 +96,7 @@ def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
     runs = [(built, built.made_at.run) for built in pipelines_of(graph)]
     if run is None or any(earlier == run for _, earlier in runs):  # one warning for each run
         return
-    before = [each for each, earlier in runs if earlier is not None and earlier.cell == run.cell]
+    before = [runner for runner, earlier in runs if earlier is not None and earlier.cell == run.cell]
     if before:
         names = ", ".join(map(str, before))
         warnings.warn_explicit(

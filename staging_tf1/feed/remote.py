@@ -42,13 +42,13 @@ class RemoteSource(Source):
           Exception: what the source raised, or why there is no worker.
         """
         try:
-            made = self.pool.make(index)
+            result = self.pool.make(index)
         except PoolStopped:
             raise Stopped from None
         if self.traced.on_left is not None:
-            state = ThreadState(f"worker:{made.worker}", MAKING, batch=index)
-            self.traced.on_left(state, made.began, made.ended, WAITING_FOR_SOURCE)
-        return made.batch
+            state = ThreadState(f"worker:{result.worker}", MAKING, batch=index)
+            self.traced.on_left(state, result.began, result.ended, WAITING_FOR_SOURCE)
+        return result.batch
 
     @property
     def spec(self) -> Any:
@@ -89,7 +89,9 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
 
     The sources of one pipeline are shipped together, so workers share the memory that sources share.
     """
-    sources = [each.source for each, _ in starts if each.num_processes and isinstance(each.source, Source)]
+    sources = [
+        producer.source for producer, _ in starts if producer.num_processes and isinstance(producer.source, Source)
+    ]
     shipment, index = SharedShipment(sources, users=len(sources)), 0
     shipped = []
     for producer, start in starts:

@@ -30,10 +30,10 @@ def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session:
     """
     repaired = [sink.repair for sink, _ in sinks if sink.repair is not None]
     # One run for all, because most have lost nothing.
-    found = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in repaired]) if repaired else ())
+    slots = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in repaired]) if repaired else ())
     lost = []
     for sink, puts in sinks:
-        missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(found))
+        missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(slots))
         lost.append(_repair_sink(sink, sink.repair, session, puts) if missing and sink.repair is not None else 0)
     return lost
 
@@ -57,8 +57,8 @@ def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: A
       session: the session in which the step failed.
     """
     repaired = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
-    found = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in repaired]) if repaired else []
-    stranded = [int(held) - int(ready) for held, ready in found]
+    counts = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in repaired]) if repaired else []
+    stranded = [int(held) - int(ready) for held, ready in counts]
     for (sink, ops, fed), number in zip(repaired, stranded, strict=True):
         stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
         for _ in range(number):

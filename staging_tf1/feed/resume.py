@@ -215,11 +215,15 @@ def _with_saved_seed(
 ) -> tuple[tuple[Producer, ...], Fingerprint]:
     """The producers and the fingerprint with the checkpoint's seed, if the source's own was drawn and not given."""
     seed = saved.get("seed", -1)
-    sources = [each.source for each in producers if isinstance(each.source, Source) and each.source.seed_was_drawn]
+    sources = [
+        producer.source
+        for producer in producers
+        if isinstance(producer.source, Source) and producer.source.seed_was_drawn
+    ]
     if not sources or not isinstance(seed, int) or seed < 0:
         return producers, present
     seeded = tuple(
-        replace(each, source=source.with_seed(seed)) for each, source in zip(producers, sources, strict=True)
+        replace(producer, source=source.with_seed(seed)) for producer, source in zip(producers, sources, strict=True)
     )
     return seeded, {**present, "seed": seed}
 
@@ -278,7 +282,10 @@ class _Before:
 
     def _is_of_another_shard(self, present: Fingerprint) -> bool:
         """Whether the checkpoint is that of another shard, and not of another number of shards."""
-        had, has = ((each.get("shard_count"), each.get("shard_index")) for each in (self.fingerprint, present))
+        had, has = (
+            (fingerprint.get("shard_count"), fingerprint.get("shard_index"))
+            for fingerprint in (self.fingerprint, present)
+        )
         return had[0] == has[0] and had[1] != has[1]
 
     def _as_far(self, towers: int) -> tuple[int, ...]:

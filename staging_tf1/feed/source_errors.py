@@ -102,9 +102,9 @@ def skip_rule(types: Any, most: Any, what: str) -> SkipRule:
     if not isinstance(types, (type, tuple, list, set, frozenset)):
         refuse(what, "ignored_exception_types", types, expected)
     listed = (types,) if isinstance(types, type) else tuple(types)
-    for each in listed:
-        if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise TypeError(f"{what} got {shown(each)} in ignored_exception_types, expected {expected}.")
+    for kind in listed:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise TypeError(f"{what} got {shown(kind)} in ignored_exception_types, expected {expected}.")
     if most is None:
         return SkipRule(listed)
     number = whole(what, "max_ignored", most, 0, INT64_MAX, "skipped batches")

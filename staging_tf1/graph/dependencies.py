@@ -62,8 +62,8 @@ def _leaves(fetches: Any) -> Iterator[Any]:
     if held is None:
         yield fetches
     else:
-        for _, each in held(fetches):
-            yield from _leaves(each)
+        for _, value in held(fetches):
+            yield from _leaves(value)
 
 
 def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
@@ -115,14 +115,16 @@ class _Functions:
     def _function(self, name: str) -> Any:
         if name not in self._known:
             # This serializes the whole graph, so all functions are kept. A function never changes.
-            self._known.update((each.signature.name, each) for each in self._graph.as_graph_def().library.function)
+            self._known.update(
+                (function.signature.name, function) for function in self._graph.as_graph_def().library.function
+            )
         return self._known[name]
 
 
 def functions_of(node: Any) -> Iterator[str]:
     """The names of the functions in the attributes of a NodeDef."""
     for value in node.attr.values():
-        yield from (each.name for each in [value.func, *value.list.func] if each.name)
+        yield from (function.name for function in [value.func, *value.list.func] if function.name)
 
 
 def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
@@ -178,14 +180,14 @@ def _identity(fetches: Any) -> Any:
     # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
     kind = fetches.__class__
     if kind is list or kind is tuple:
-        return tuple([_identity(each) for each in fetches])
+        return tuple([_identity(fetch) for fetch in fetches])
     if kind is dict:
         # Marked as a dict, because a list may hold pairs, too.
-        return dict, tuple(fetches), tuple([_identity(each) for each in fetches.values()])
+        return dict, tuple(fetches), tuple([_identity(fetch) for fetch in fetches.values()])
     if kind is str:
         return fetches
     held = _held(kind)
-    return id(fetches) if held is None else (dict, *[(name, _identity(each)) for name, each in held(fetches)])
+    return id(fetches) if held is None else (dict, *[(name, _identity(value)) for name, value in held(fetches)])
 
 
 @lru_cache(maxsize=1000)

@@ -58,14 +58,14 @@ class GetStats:
         """Return the tensors of `take()`, and an op that counts it. `size` and `take` are functions that make ops."""
         with tf.control_dependencies(None), tf.control_dependencies([self._started]):
             before = self._clock()
-            found = size()
-        with tf.control_dependencies([before, found]):
+            waiting = size()
+        with tf.control_dependencies([before, waiting]):
             taken = take()
         with tf.control_dependencies(tf.nest.flatten(taken)):
             waited = self._clock() - before
-        found = tf.cast(found, tf.float64)
+        waiting = tf.cast(waiting, tf.float64)
         one = tf.constant(1.0, tf.float64)
-        return taken, self._sums.assign_add(tf.stack([one, waited, found]), read_value=False)
+        return taken, self._sums.assign_add(tf.stack([one, waited, waiting]), read_value=False)
 
     def _clock(self) -> Any:
         return tf.timestamp() if self.reads_clock else tf.constant(0.0, tf.float64)
@@ -77,5 +77,5 @@ class GetStats:
 
     def figures(self, sums: Any) -> GetFigures:
         """Convert a value of `self.value` to figures."""
-        batches, wait_secs, found = (float(x) for x in sums)
-        return GetFigures(int(batches), wait_secs if self.reads_clock else None, found / batches if batches else 0.0)
+        batches, wait_secs, waiting = (float(x) for x in sums)
+        return GetFigures(int(batches), wait_secs if self.reads_clock else None, waiting / batches if batches else 0.0)

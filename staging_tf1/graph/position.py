@@ -102,10 +102,12 @@ class Position:
             self._state = _variable("", tf.string, "state") if keeps_state else None
             # Made here, because the graph is finalized when it is run.
             self.has_value = self._batches.is_initialized()
-        self.variables = tuple(each for each in (self._batches, self._print, self._state) if each is not None)
+        self.variables = tuple(
+            variable for variable in (self._batches, self._print, self._state) if variable is not None
+        )
         # Run for all positions of a session at once.
         self.initializers = [variable.initializer for variable in self.variables]
-        self.saved = [tf.get_default_graph().as_graph_element(each) for each in self.variables]
+        self.saved = [tf.get_default_graph().as_graph_element(variable) for variable in self.variables]
 
     @property
     def name(self) -> str:
@@ -189,7 +191,9 @@ class Position:
             fingerprint = json.loads(text)
         except (ValueError, RecursionError):
             fingerprint = None
-        if not isinstance(fingerprint, dict) or not all(isinstance(each, (int, str)) for each in fingerprint.values()):
+        if not isinstance(fingerprint, dict) or not all(
+            isinstance(value, (int, str)) for value in fingerprint.values()
+        ):
             self.refuse("fingerprint", text, "a JSON object of integers and strings")
         parsed = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
         if parsed.acked is not None and not parsed.acked.is_valid:

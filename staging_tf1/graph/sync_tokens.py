@@ -48,8 +48,8 @@ def sync_tokens_of(graph: Any) -> SyncTokens | None:
     if state.sync_tokens is None and not graph.finalized:
         queue = next((op for op in graph.get_operations() if is_sync_token_queue(op)), None)
         state.sync_tokens = None if queue is None else _make(graph, queue)
-    found: SyncTokens | None = state.sync_tokens
-    return found
+    tokens: SyncTokens | None = state.sync_tokens
+    return tokens
 
 
 def _make(graph: Any, queue: Any) -> SyncTokens:

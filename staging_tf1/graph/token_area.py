@@ -155,7 +155,7 @@ class TokenArea:
         if not release:
             return staged
         with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([staged]):
-            tokens = [tf.fill(slot, each) for each in self._token_with(label)]
+            tokens = [tf.fill(slot, component) for component in self._token_with(label)]
             return self.tokens.enqueue_many(tokens, name="put")
 
     def _token_with(self, label: Any) -> list[Any]:

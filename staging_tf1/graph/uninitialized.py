@@ -22,7 +22,7 @@ def uninitialized_names(graph: Any) -> Any | None:
         variables = tf.global_variables() + tf.local_variables()
     if not variables:
         return None
-    if graph.finalized and _made(graph, variables) is None:
+    if graph.finalized and _report_of(graph, variables) is None:
         ready = graph.get_collection(tf.GraphKeys.READY_OP)
         return ready[0] if ready else None
     return report_uninitialized(graph, variables)
@@ -30,7 +30,7 @@ def uninitialized_names(graph: Any) -> Any | None:
 
 def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
     """Return a string tensor with the names of those of `variables` that are uninitialized. It is made only once."""
-    report = _made(graph, variables)
+    report = _report_of(graph, variables)
     if report is None:
         with graph.as_default(), tf.control_dependencies(None), tf.device(None), tf.name_scope("staging_uninitialized"):
             initialized = [tf.is_variable_initialized(variable) for variable in variables]
@@ -41,7 +41,7 @@ def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
     return report
 
 
-def _made(graph: Any, variables: Sequence[Any]) -> Any | None:
+def _report_of(graph: Any, variables: Sequence[Any]) -> Any | None:
     return state_of(graph).uninitialized.get(_key(variables))
 
 

@@ -141,20 +141,20 @@ def train_ops_of(graph: Any) -> list[Any]:
 
 def _train_ops(graph: Any, train_op: Any) -> list[Any]:
     if train_op is None:
-        found = train_ops_of(graph)
-        if not found:
+        train_ops = train_ops_of(graph)
+        if not train_ops:
             raise AutoStageError(
                 "auto_stage() found no train op in the collection GraphKeys.TRAIN_OP. Pass it: auto_stage(train_op)."
             )
-        return found
+        return train_ops
     refusal = f"auto_stage() got train_op={shown(train_op)}, expected ops or tensors of the default graph."
     try:
-        found = [graph.as_graph_element(each) for each in tf.nest.flatten(train_op, expand_composites=True)]
+        train_ops = [graph.as_graph_element(fetch) for fetch in tf.nest.flatten(train_op, expand_composites=True)]
     except (KeyError, TypeError, ValueError) as error:
         raise AutoStageError(refusal) from error
-    if not found:
+    if not train_ops:
         raise AutoStageError(refusal)
-    return found
+    return train_ops
 
 
 _watching = False

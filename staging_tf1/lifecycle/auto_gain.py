@@ -94,7 +94,7 @@ class GainWatch:
 
     def __init__(self, session: Any, meaning: Meaning, stats: Callable[[], list[PipelineStats]]) -> None:
         self._session, self._stats = session, stats
-        self._meters = {each.sink.name: each.meter for each in meaning.groups if each.meter is not None}
+        self._meters = {group.sink.name: group.meter for group in meaning.groups if group.meter is not None}
         self._steps = 0
         self._first: _Sums | None = None
 
@@ -102,9 +102,9 @@ class GainWatch:
         at, cpu = time.perf_counter(), time.process_time()
         puts = run_unwrapped(self._session, {name: meter.value for name, meter in self._meters.items()})
         figures = {
-            each.name: (each.batches, each.wait_secs or 0.0, *map(float, puts[each.name]))
-            for each in self._stats()
-            if each.name in puts
+            area.name: (area.batches, area.wait_secs or 0.0, *map(float, puts[area.name]))
+            for area in self._stats()
+            if area.name in puts
         }
         return _Sums(at, cpu, figures)
 
@@ -115,12 +115,12 @@ class GainWatch:
         now = self._sums()
         secs = now.at - self._first.at
         busy = (now.cpu - self._first.cpu) / (secs * usable_cores())
-        found = []
+        gains = []
         for name, figures in now.figures.items():
             batches, waited, puts, put_secs = (a - b for a, b in zip(figures, self._first.figures[name], strict=True))
             if batches and puts:
-                found.append(Gain(name, int(batches), put_secs / puts, secs / batches, waited / batches, busy))
-        return found
+                gains.append(Gain(name, int(batches), put_secs / puts, secs / batches, waited / batches, busy))
+        return gains
 
     def before_step(self) -> None:
         """Count a step. After 200, log a warning for each pipeline that does not pay."""

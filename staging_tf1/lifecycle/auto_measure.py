@@ -77,13 +77,13 @@ def _dequeues(ops: Sequence[Any]) -> bool:
 def _initializers(reader: GraphReader, ops: Sequence[Any]) -> list[list[Any]]:
     """Return the ops that make the input ready: the counts of epochs, tables, and the iterators."""
     graph, index = reader.index.graph, reader.index
-    local = [each.initializer for each in graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)]
+    local = [variable.initializer for variable in graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)]
     iterators = []
     for op in filter(reader.is_source, ops):
         users = [] if op.type in kinds.PYTHON else index.after[index.number_of[reader.handle_of(op).name]]
         makers = [index.ops[user] for user in users if index.kinds[user] in kinds.INITIALIZERS]
         for maker in makers[:1]:
-            if any(each.type in kinds.PLACEHOLDERS for each in ancestors([maker])):
+            if any(op.type in kinds.PLACEHOLDERS for op in ancestors([maker])):
                 raise AutoStageError(f"{_WHAT}: '{maker.name}' must be fed. Leave measure out.")
             iterators.append(maker)
     return [local, list(graph.get_collection(tf.GraphKeys.TABLE_INITIALIZERS)), iterators]

@@ -60,9 +60,9 @@ def check_state_file(folder: str) -> None:
     except (ValueError, tf.errors.OpError) as error:
         reason = shortened(error)
     prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
-    found = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
+    others = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
     raise CheckpointError(
-        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{found} Rewrite it with "
+        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{others} Rewrite it with "
         f"tf.train.update_checkpoint_state('{folder}', PATH_OF_A_CHECKPOINT), or delete it to train from the start."
     )
 
@@ -118,7 +118,7 @@ def _restored(saver: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     for op in ancestors([graph.get_operation_by_name(restore)]):
         if op.type != "RestoreV2":
             continue
-        names, slices = (tf.get_static_value(each) for each in op.inputs[1:3])
+        names, slices = (tf.get_static_value(tensor) for tensor in op.inputs[1:3])
         for name, part, output in zip(names, slices, op.outputs, strict=True):
             for assign in _assigns(output):
                 if not part and "shape" in assign.inputs[0].op.node_def.attr:
@@ -166,7 +166,7 @@ def _checkpoint_before(path: str) -> str | None:
         return None
     listed = list(state.all_model_checkpoint_paths) if state is not None else []
     before = listed[: listed.index(path)] if path in listed else []
-    kept = [each for each in before if tf.train.checkpoint_exists(each)]
+    kept = [prefix for prefix in before if tf.train.checkpoint_exists(prefix)]
     return kept[-1] if kept else None
 
 

@@ -166,11 +166,13 @@ class ClassicLoops:
             # Only Session.run understands these fetches.
             return NO_USE
         puts = frozenset(name for classic in self._areas for name in classic.puts if name in ops)
-        fillers = [each for classic in self._areas for each in classic.fillers if each.put in ops]
-        fillers = [each for each in fillers if each.dequeues.keys() & ops.keys()]  # otherwise the user feeds the values
-        behind = ops_of_run(self._session.graph, fetches, fed, [tensor for each in fillers for tensor in each.cut])
+        fillers = [filler for classic in self._areas for filler in classic.fillers if filler.put in ops]
+        fillers = [
+            filler for filler in fillers if filler.dequeues.keys() & ops.keys()
+        ]  # otherwise the user feeds the values
+        behind = ops_of_run(self._session.graph, fetches, fed, [tensor for filler in fillers for tensor in filler.cut])
         # A run that needs a dequeue for something else would dequeue a second time.
-        groups = _grouped([each for each in fillers if not each.dequeues.keys() & behind.keys()])
+        groups = _grouped([filler for filler in fillers if not filler.dequeues.keys() & behind.keys()])
         needs = needs_of(dequeue for group in groups for dequeue in group.dequeues.values())
         sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
         drained = [classic for classic in self._areas if classic.gets & ops.keys() and not classic.puts & ops.keys()]
@@ -184,7 +186,7 @@ def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
     groups: list[_Group] = []
     for filler in fillers:
         joined = _Group(frozenset([filler.put]), filler.dequeues, filler.cut)
-        for group in [each for each in groups if each.dequeues.keys() & filler.dequeues.keys()]:
+        for group in [other for other in groups if other.dequeues.keys() & filler.dequeues.keys()]:
             groups.remove(group)
             cut = {tensor.name: tensor for tensor in (*group.cut, *joined.cut)}
             joined = _Group(joined.puts | group.puts, {**group.dequeues, **joined.dequeues}, tuple(cut.values()))

@@ -28,14 +28,14 @@ def check_graph(cluster: Cluster, graph: Any) -> None:
                 f"{pipeline} belongs to another Cluster object than the session. Make one Cluster, and pass it to both."
             )
         # The graph computes tensors in each worker, which nobody can divide.
-        reads = pipeline.position is not None or any(each.source is not None for each in pipeline.producers)
+        reads = pipeline.position is not None or any(producer.source is not None for producer in pipeline.producers)
         if pipeline.cluster is None and reads:
             raise ClusterError(
                 f"{pipeline} was made without cluster=, so each worker would read all of its input. Pass "
                 f"cluster=cluster. If the input is this worker's own, also pass share='own'."
             )
     variables = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-    own = [each.op.name for each in variables if not _is_shared(cluster, each)]
+    own = [variable.op.name for variable in variables if not _is_shared(cluster, variable)]
     if own:
         raise ClusterError(
             f"Each worker would have its own {_listed(own)}, which only the chief initializes. Build the model in "
@@ -67,7 +67,7 @@ def check_without_cluster(graph: Any) -> None:
 
 def digest_of_variables(graph: Any) -> str:
     """Return a short text that is equal in two processes if their graphs have the same global variables."""
-    names = sorted(each.op.name for each in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES))
+    names = sorted(variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES))
     return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
 
 

@@ -149,20 +149,20 @@ def _chief_hooks(checkpoint_dir: str | None, scaffold: Any, monitored: Mapping[s
     """Return the hooks that `tf.train.MonitoredTrainingSession` adds on the chief, with its defaults."""
     given = _given(monitored)
     summary_dir = given.get("summary_dir") or checkpoint_dir
-    made: list[Any] = []
+    hooks: list[Any] = []
     steps, secs = _steps_or_secs(given, "save_summaries", steps=100, secs=None)
     if summary_dir:
         every = given.get("log_step_count_steps", 100)
         if every and every > 0:
-            made.append(tf.train.StepCounterHook(output_dir=summary_dir, every_n_steps=every))
+            hooks.append(tf.train.StepCounterHook(output_dir=summary_dir, every_n_steps=every))
         if steps or secs:
-            made.append(
+            hooks.append(
                 tf.train.SummarySaverHook(scaffold=scaffold, save_steps=steps, save_secs=secs, output_dir=summary_dir)
             )
     steps, secs = checkpoint_interval(monitored)
     if checkpoint_dir and (steps or secs):
-        made.append(tf.train.CheckpointSaverHook(checkpoint_dir, save_steps=steps, save_secs=secs, scaffold=scaffold))
-    return made
+        hooks.append(tf.train.CheckpointSaverHook(checkpoint_dir, save_steps=steps, save_secs=secs, scaffold=scaffold))
+    return hooks
 
 
 def checkpoint_interval(monitored: Mapping[str, Any]) -> tuple[int | None, float | None]:

@@ -114,12 +114,12 @@ def last_checkpoint(given: str) -> str:
     Raises:
       CheckpointError: there is none.
     """
-    found = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else _OF_CHECKPOINT.sub("", given)
-    if found is None or not tf.train.checkpoint_exists(found):
+    prefix = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else _OF_CHECKPOINT.sub("", given)
+    if prefix is None or not tf.train.checkpoint_exists(prefix):
         raise CheckpointError(
             f"{WHAT}: there is no checkpoint at {given}. Give the path of one, such as model.ckpt-100, or its folder."
         )
-    return str(found)
+    return str(prefix)
 
 
 def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -263,7 +263,7 @@ def _placeholder(value: Any, name: str, batch_size: int | None) -> Any:
 
 def _table_initializers(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
     every = graph.get_collection(_KEYS.TABLE_INITIALIZERS)
-    return [each for each in every if each.name in ops or any(tensor.op.name in ops for tensor in each.inputs[:1])]
+    return [op for op in every if op.name in ops or any(tensor.op.name in ops for tensor in op.inputs[:1])]
 
 
 def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
@@ -274,7 +274,7 @@ def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
     part.node.extend(kept)
     for node in part.node:
         together = node.attr["_class"].list.s if "_class" in node.attr else []
-        together[:] = [each for each in together if each.decode().removeprefix("loc:@") in ops]
+        together[:] = [name for name in together if name.decode().removeprefix("loc:@") in ops]
     meta = tf.MetaGraphDef(graph_def=part)
     for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
         for variable in graph.get_collection(key):

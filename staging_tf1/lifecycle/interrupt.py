@@ -208,7 +208,7 @@ class _Signals:
     def _forget_left(self) -> None:
         while self._left:
             left = self._left.popleft()
-            self._watchers = tuple(each for each in self._watchers if each is not left)
+            self._watchers = tuple(watcher for watcher in self._watchers if watcher is not left)
 
     def _in_own_thread(self) -> bool:
         # A thread that is starting is not yet `threading.current_thread()`.
@@ -230,9 +230,9 @@ class _Signals:
             self._put_back()
 
     def _set(self, ours: int) -> None:
-        found = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-        if found != ours:
-            self._before = _Descriptor(found)
+        present = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        if present != ours:
+            self._before = _Descriptor(present)
         self._is_set = True
 
     def _put_back(self) -> None:
@@ -240,8 +240,8 @@ class _Signals:
         if not self._is_set or self._pipe is None:
             return
         # Setting it is the only way to read it. A signal in between goes to our pipe.
-        found = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        wanted = self._before if found == self._pipe[1] else _Descriptor(found)
+        present = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        wanted = self._before if present == self._pipe[1] else _Descriptor(present)
         signal.set_wakeup_fd(wanted.number if wanted.is_open() else _NOBODY, warn_on_full_buffer=False)
         # Kept for the thread, which may still have a byte to pass on.
         self._is_set, self._before = False, wanted

@@ -184,8 +184,8 @@ class Lockstep:
             if feeds is not None:
                 reading.dealt.append(feeds)
             else:
-                for each in sharing:
-                    each.ended = True
+                for tower in sharing:
+                    tower.ended = True
         finally:
             reading.state.source_secs += reading.state.now(BETWEEN_STEPS)
 
@@ -242,8 +242,8 @@ def _settle(towers: Iterable[_Tower], session: Any) -> None:
     in_flight = [tower for tower in towers if tower.in_flight]
     if not in_flight:
         return
-    found = run_unwrapped(session, [(tower.sink.size, tower.sink.stats.value) for tower in in_flight])
-    for tower, (size, sums) in zip(in_flight, found, strict=True):
+    figures = run_unwrapped(session, [(tower.sink.size, tower.sink.stats.value) for tower in in_flight])
+    for tower, (size, sums) in zip(in_flight, figures, strict=True):
         taken = GetStats.batches(sums)
         was_put = int(size) - tower.staged + (taken - tower.taken) > 0
         if was_put:

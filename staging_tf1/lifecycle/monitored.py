@@ -36,11 +36,11 @@ def checked_hooks(argument: str, hooks: Any) -> list[Any]:
     if hooks is None:
         return []
     wanted = "a list of tf.train.SessionRunHooks"
-    found = listed(_WHAT, argument, hooks, wanted)
-    for hook in found:
+    checked = listed(_WHAT, argument, hooks, wanted)
+    for hook in checked:
         if isinstance(hook, type) or not all(hasattr(hook, method) for method in _HOOK_METHODS):
             raise TypeError(f"{_WHAT} got {shown(hook)} in {argument}, expected {wanted}.")
-    return found
+    return checked
 
 
 def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
@@ -65,10 +65,10 @@ def checked_feeds(feed_list: Any) -> list[Any]:
       TypeError: `feed_list` is not an iterable of tensors or names.
     """
     what, wanted = f"{_WHAT}.make_callable()", "a list of tensors"
-    found = listed(what, "feed_list", feed_list, wanted)
-    if not all(isinstance(each, str) or tf.is_tensor(each) for each in found):
+    checked = listed(what, "feed_list", feed_list, wanted)
+    if not all(isinstance(element, str) or tf.is_tensor(element) for element in checked):
         refuse(what, "feed_list", feed_list, wanted)
-    return found
+    return checked
 
 
 def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:

@@ -221,7 +221,7 @@ class SessionRuntime:
         if self.steps.timed.trace is not None:
             # A server that is gone would not answer.
             figures = (self._final_stats or []) if self.session.sess_str else self._take_final_stats()
-            self.steps.timed.trace.write({each.name: each.verdict for each in figures})
+            self.steps.timed.trace.write({of_area.name: of_area.verdict for of_area in figures})
         self.steps.on_demand.stop()
         try:
             self._save_if_interrupted()

@@ -54,9 +54,9 @@ class _Call:
         self._is_fast = _is_plain(fetches)
         # In the order of `tf.nest`, which sorts the keys of a dict: it also packs the values.
         graph = steps.session.graph
-        self._elements = [each for leaf in tf.nest.flatten(fetches) for each in elements_of(graph, leaf)]
-        self._tensors = [each for each in self._elements if not isinstance(each, tf.Operation)]
-        self._ops = [each for each in self._elements if isinstance(each, tf.Operation)]
+        self._elements = [element for leaf in tf.nest.flatten(fetches) for element in elements_of(graph, leaf)]
+        self._tensors = [element for element in self._elements if not isinstance(element, tf.Operation)]
+        self._ops = [element for element in self._elements if isinstance(element, tf.Operation)]
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def run(self, puts: Sequence[Any], feeds: Mapping[Any, Any] | None) -> Any:
@@ -67,12 +67,12 @@ class _Call:
         # Only the session's run can fetch a tensor that is fed.
         if not self._is_fast or any(tensor is fed for tensor in self._tensors for fed in feeds):
             return self._steps.run_session(self._fetches, None, None, puts, feeds)
-        names = tuple([each.name for each in (*puts, *feeds)])
+        names = tuple([tensor.name for tensor in (*puts, *feeds)])
         call = self._callables.get(names)
         if call is None:
             call = self._callables[names] = self._make(puts, list(feeds))
-        found = iter(call(*feeds.values()))
-        values = [None if isinstance(each, tf.Operation) else next(found) for each in self._elements]
+        results = iter(call(*feeds.values()))
+        values = [None if isinstance(element, tf.Operation) else next(results) for element in self._elements]
         return tf.nest.pack_sequence_as(self._fetches, values)
 
     def _make(self, puts: Sequence[Any], feeds: Sequence[Any]) -> Callable[..., Any]:

@@ -88,12 +88,14 @@ class Steps:
         self.meaning = meaning_of(session.graph)
         self._cluster = cluster_of(pipelines)
         self._waits_for_workers = waits_for_workers
-        self._of_cluster = {sink for each in pipelines if each.cluster is not None for sink in each.sinks}
+        self._of_cluster = {sink for pipeline in pipelines if pipeline.cluster is not None for sink in pipeline.sinks}
         self.timed = TimedRuns(WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)
         self.in_step = self._new_in_step()
         self._loops = ClassicLoops(session, pipelines, self.timed)
         # By the name of the op that every get depends on.
-        self._sinks = {sink.take.name: sink for each in pipelines for sink in each.sinks if sink.take is not None}
+        self._sinks = {
+            sink.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.take is not None
+        }
         self.failed_batches = FailedBatches(session, list(self._sinks.values()))
         self._lockstep = {
             pipeline: Lockstep(pipeline, session, interruptible=interruptible)
@@ -116,9 +118,9 @@ class Steps:
         return InStep(
             self._cluster,
             self.session,
-            next((each.position for each in self._pipelines if each.cluster is not None), None),
+            next((pipeline.position for pipeline in self._pipelines if pipeline.cluster is not None), None),
             lambda: bool(self.timed.pending),
-            ends_with_first=any(each.has_unknown_length for each in self._pipelines),
+            ends_with_first=any(pipeline.has_unknown_length for pipeline in self._pipelines),
         )
 
     @property
@@ -158,7 +160,7 @@ class Steps:
             return None
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
         use = self._loops.use(fetches, fed)
-        renews = tuple(each for each in self._pipelines if not each.renewed_by.isdisjoint(ops))
+        renews = tuple(pipeline for pipeline in self._pipelines if not pipeline.renewed_by.isdisjoint(ops))
         if not (sinks or renews) and use is NO_USE:
             return None
         towers = {
@@ -175,7 +177,9 @@ class Steps:
             ),
             tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
             use,
-            tuple(each for each in self._pipelines if each.on_demand and not sinks.isdisjoint(each.sinks)),
+            tuple(
+                pipeline for pipeline in self._pipelines if pipeline.on_demand and not sinks.isdisjoint(pipeline.sinks)
+            ),
             renews,
         )
 
