@@ -245,7 +245,11 @@ class Steps:
             self.timed.run([], None, self.in_step.before_step)
         if demand.starts or demand.renews:
             self.on_demand.before(demand.starts, demand.renews)
-        puts, feeds = self._before(demand)
+        try:
+            puts, feeds = self._before(demand)
+        except tf.errors.OutOfRangeError:
+            self._data_has_ended(demand)
+            raise
         if feeds:
             feed_dict = {**(feed_dict or {}), **feeds}
         wanted = [fetches, puts] if puts else fetches
@@ -283,13 +287,15 @@ class Steps:
         before = self.failed_batches.counts(demand.sinks)
         self._repair(demand)
         self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
-        if isinstance(error, tf.errors.OutOfRangeError) and not self._of_cluster.isdisjoint(demand.sinks):
-            self._data_has_ended()
+        if isinstance(error, tf.errors.OutOfRangeError):
+            self._data_has_ended(demand)
         if demand.starts:
             self.on_demand.raise_cause(demand.starts, error)
 
-    def _data_has_ended(self) -> None:
-        """Called by the step that finds the end of data that the workers of a cluster share."""
+    def _data_has_ended(self, demand: Demand) -> None:
+        """Called by the step that finds the end of its data, which the workers of a cluster may share."""
+        if self._of_cluster.isdisjoint(demand.sinks):
+            return
         if self.in_step is not None:
             self.in_step.this_one_ended()
         if self._waits_for_workers and self._cluster is not None:

@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_models import seen_in
@@ -195,6 +196,23 @@ def test_a_worker_that_never_returns_is_named(
     two.start_worker(0, checkpoint_dir=str(tmp_path / "model"))
     two.start_worker(1)
     two.join("worker0", "worker1", "ps0")
+    assert seen_in(tmp_path / "model") == [1] * 120
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_chief_of_two_towers_saves_after_the_others_have_ended(
+    two: TestCluster, tmp_path: Path, lockstep: bool
+) -> None:
+    options: dict[str, Any] = {"devices": 2, "by_hand": True, "checkpoint_dir": str(tmp_path / "model")}
+    options["staged_options"] = {"lockstep": lockstep}
+    two.start_ps()
+    go = two.gate(3)
+    two.start_worker(0, **options)
+    two.start_worker(1, go, **options)
+    two.await_notes("worker0", "got", 10)
+    two.await_log("worker0", "worker 0 waits for worker 1")
+    go.release(20)
+    two.join()
     assert seen_in(tmp_path / "model") == [1] * 120
 
 
