@@ -29,7 +29,7 @@ class Delivery:
         gate = pipeline.cluster.member.gate if pipeline.cluster is not None else None
         self.sinks = tuple(SinkRun(sink, session, producers[tower], gate) for tower, sink in enumerate(pipeline.sinks))
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
-        self._name, self._is_alone = pipeline.name, pipeline.cluster is None
+        self._name = pipeline.name
         self._stopping = threading.Event()
         self._lock = threading.Lock()
 
@@ -103,10 +103,9 @@ class Delivery:
         cannot match. A common step would take that batch, and wait for the others forever. A step of one tower would
         find the end itself, but TensorFlow logs a failed run on several devices as "Local rendezvous is aborting".
         """
-        is_common = len(towers) > 1
-        # In a cluster, what follows a step that has found the end is done for that step.
-        if self.barrier is None or not (is_common or self._is_alone):
+        if self.barrier is None:
             return
+        is_common = len(towers) > 1
         final = towers if self.stopping and is_common else towers & self.barrier.final
         if not final:
             return
