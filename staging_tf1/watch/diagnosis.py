@@ -301,7 +301,7 @@ def _in_graph(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     busy = [feeder for feeder in store.feeders if feeder.doing == threads.PUTTING]
     if not busy:
         return None
-    longest = max(busy, key=lambda each: each.secs)
+    longest = max(busy, key=lambda feeder: feeder.secs)
     return Diagnosis(
         f"the ops that compute the batches of {store.name} have not returned for {longest.secs:.1f} s, after "
         f"{longest.batches} batches",
