@@ -676,8 +676,9 @@ def test_servers_may_return_by_themselves(launch: Launch) -> None:
 
 
 def test_servers_that_do_not_return_are_ended_without_a_failure(launch: Launch) -> None:
-    run = launch("--workers 2 --ps 2 --grace 0.1", "ready()\nif job == 'ps': wait_forever()")
+    run = launch("--workers 2 --ps 2 --grace 0.1", "ready()\nwait_forever() if job == 'ps' else wait_for_go()")
     run.facts(4)
+    run.go(2)
     assert run.end() == (
         0,
         "",
