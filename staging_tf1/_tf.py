@@ -145,6 +145,17 @@ def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, opti
     return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options)
 
 
+def free_run_lock(graph: Any, secs: float = 1.0) -> None:
+    """Release the lock of all runs of `graph` if an interrupted run has left it locked. Nobody holds it for so long.
+
+    TensorFlow's `GroupLock` leaves it locked if Ctrl-C comes between two of its lines. The next run would wait forever.
+    """
+    ready = graph._group_lock._ready
+    ready.acquire(timeout=secs)
+    with contextlib.suppress(RuntimeError):  # its holder has released it just now
+        ready.release()
+
+
 def sessions_created() -> int:
     """The number of sessions this process has created, including before a fork."""
     return int(_session._python_session_create_counter.get_cell().value())

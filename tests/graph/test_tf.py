@@ -421,3 +421,10 @@ def test_graph_unsafe_unfinalize(graph: Any) -> None:
 
 def test_op_traceback() -> None:
     assert any(frame[0] == __file__ for frame in _tf.op_stack(tf.constant(1).op))
+
+
+def test_graph_group_lock(graph: Any) -> None:
+    graph._group_lock._ready.acquire()
+    _tf.free_run_lock(graph, secs=0.01)
+    _tf.free_run_lock(graph, secs=0.01)
+    assert tf.Session().run(tf.constant(1)) == 1

@@ -336,3 +336,19 @@ def test_towers_on_two_devices_end_without_a_word_of_tensorflow() -> None:
     done = run_aloud(str(Path(__file__).parents[2] / "examples" / "two_towers.py"))
     assert "together: 1441 of 1441" in done.stdout, done.stderr[-2000:]
     assert "is aborting" not in done.stderr
+
+
+class Interrupted:
+    """A value that Ctrl-C interrupts where TensorFlow holds the lock of all runs of the graph."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        tf.get_default_graph()._group_lock._ready.acquire()
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_that_leaves_the_lock_of_the_runs_locked_ends_the_session() -> None:
+    with tf.Graph().as_default():
+        x = staging.staged(staging.sources.ArraySource(np.arange(8), batch_size=2), name="train")
+        fed = tf.placeholder(tf.int64, [])
+        with pytest.raises(KeyboardInterrupt), staging.StagingSession() as sess:
+            sess.run([x, fed], {fed: Interrupted()})
