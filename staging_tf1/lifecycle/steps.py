@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
-from staging_tf1._tf import free_run_lock, run_unwrapped, tf
+from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, runs_in
@@ -89,7 +89,7 @@ class Steps:
         self._cluster = cluster_of(pipelines)
         self._waits_for_workers = waits_for_workers
         self._of_cluster = {sink for pipeline in pipelines if pipeline.cluster is not None for sink in pipeline.sinks}
-        self.timed = TimedRuns(WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)
+        self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)
         self.in_step = self._new_in_step()
         self._loops = ClassicLoops(session, pipelines, self.timed)
         # By the name of the op that every get depends on.
@@ -284,8 +284,6 @@ class Steps:
 
     def _failed(self, demand: Demand, error: BaseException) -> None:
         """Repair what a failed step has lost. Raise what has ended a pipeline that starts on demand."""
-        if not isinstance(error, Exception):
-            free_run_lock(self.session.graph)
         before = self.failed_batches.counts(demand.sinks)
         self._repair(demand)
         self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import free_run_lock, tf
 from staging_tf1.cluster.cluster import Cluster, check_not_left_behind
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.cluster.member import recovered_from
@@ -23,6 +23,7 @@ class TimedRuns:
     """Times runs, and raises what has ended one in place of TensorFlow's error.
 
     Args:
+      graph: the graph of the session.
       waiting: measures before each run.
       watcher: knows what a signal owes to the main thread.
       cluster: the cluster of the session, if there is one.
@@ -33,8 +34,8 @@ class TimedRuns:
       stall_report: set by the watchdog when it ends a wait. From then on every run raises it as a StallError.
     """
 
-    def __init__(self, waiting: WaitMeter, watcher: InterruptWatcher, cluster: Cluster | None) -> None:
-        self.waiting, self._watcher, self._cluster = waiting, watcher, cluster
+    def __init__(self, graph: Any, waiting: WaitMeter, watcher: InterruptWatcher, cluster: Cluster | None) -> None:
+        self._graph, self.waiting, self._watcher, self._cluster = graph, waiting, watcher, cluster
         self.pending: dict[int, Pending] = {}
         self.trace: Trace | None = None
         self.stall_report: str | None = None
@@ -68,6 +69,7 @@ class TimedRuns:
             result = call(*args)
         except (KeyboardInterrupt, SystemExit):
             self._watcher.owed()
+            free_run_lock(self._graph)
             raise
         except Exception as error:
             self._raise_cause(error)

@@ -427,4 +427,6 @@ def test_graph_group_lock(graph: Any) -> None:
     graph._group_lock._ready.acquire()
     _tf.free_run_lock(graph, secs=0.01)
     _tf.free_run_lock(graph, secs=0.01)
-    assert tf.Session().run(tf.constant(1)) == 1
+    x = tf.constant(1)
+    with tf.Session() as sess:
+        assert sess.run(x) == 1

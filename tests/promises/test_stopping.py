@@ -346,9 +346,10 @@ class Interrupted:
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_that_leaves_the_lock_of_the_runs_locked_ends_the_session() -> None:
+@pytest.mark.parametrize("takes_a_batch", [True, False])
+def test_ctrl_c_that_leaves_the_lock_of_the_runs_locked_ends_the_session(takes_a_batch: bool) -> None:
     with tf.Graph().as_default():
         x = staging.staged(staging.sources.ArraySource(np.arange(8), batch_size=2), name="train")
         fed = tf.placeholder(tf.int64, [])
         with pytest.raises(KeyboardInterrupt), staging.StagingSession() as sess:
-            sess.run([x, fed], {fed: Interrupted()})
+            sess.run([x, fed] if takes_a_batch else fed, {fed: Interrupted()})
