@@ -524,10 +524,7 @@ wait_forever()
     run.wait_until_all_are_gone()
 
 
-def test_servers_end_after_the_workers(launch: Launch) -> None:
-    run = launch(
-        "--workers 2 --grace 1000",
-        """
+ENDS_WHEN_TOLD = """
 def leave(number, frame):
     tell("asked to end")
     if job == "chief":
@@ -537,6 +534,14 @@ def leave(number, frame):
 
 signal.signal(signal.SIGTERM, leave)
 ready()
+"""
+
+
+def test_servers_end_after_the_workers(launch: Launch) -> None:
+    run = launch(
+        "--workers 2 --grace 1000",
+        ENDS_WHEN_TOLD
+        + """
 if name == "worker 0":
     wait_for_go()
     sys.exit(3)
@@ -836,28 +841,16 @@ def test_a_second_signal_kills(launch: Launch, number: int) -> None:
 
 
 def test_a_second_hangup_kills_nothing(launch: Launch) -> None:
-    run = launch(
-        "--workers 1 --grace 1000",
-        """
-def leave(number, frame):
-    if job == "chief":
-        wait_for_go()
-    tell("ends")
-    sys.exit()
-
-signal.signal(signal.SIGTERM, leave)
-ready()
-wait_forever()
-""",
-    )
+    run = launch("--workers 1 --grace 1000", ENDS_WHEN_TOLD + "wait_forever()")
     run.facts(2)
     assert run.process.stderr is not None
-    for _ in range(2):
-        run.process.send_signal(signal.SIGHUP)
+    run.process.send_signal(signal.SIGHUP)
+    assert run.facts(1) == [("chief 0", "asked to end")]
+    run.process.send_signal(signal.SIGHUP)
     assert run.process.stderr.readline() == b"staging-tf1 launch: ending all tasks, because of SIGHUP\n"
     run.go()
     assert run.end() == (129, "", "")
-    assert run.facts(2) == [("chief 0", "ends"), ("ps 0", "ends")]
+    assert [run.facts(1)[0] for _ in range(3)] == [("chief 0", "ends"), ("ps 0", "asked to end"), ("ps 0", "ends")]
     run.wait_until_all_are_gone()
 
 
