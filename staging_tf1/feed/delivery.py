@@ -112,13 +112,9 @@ class Delivery:
         ready = run_unwrapped(self.session, {tower: self.sinks[tower].sink.size for tower in final})
         empty = [self.sinks[tower].sink.name for tower in sorted(final) if not ready[tower]]
         if empty:
-            text = f"End of data: {empty[0]}."
-            if is_common:
-                text = (
-                    f"End of data for common steps: {', '.join(empty)}. Fetch the other towers separately to use their "
-                    f"remaining batches."
-                )
-            raise tf.errors.OutOfRangeError(None, None, text)
+            steps = " for common steps" if is_common else ""
+            cure = " Fetch the other towers separately to use their remaining batches." if is_common else ""
+            raise tf.errors.OutOfRangeError(None, None, f"End of data{steps}: {', '.join(empty)}.{cure}")
 
     def _apply(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
         """Apply an event to the barrier, then release what is due and close what is finished."""
