@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from absl import logging
 
@@ -16,6 +14,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.reach import incarnation_of, is_listening
 from staging_tf1.errors import ClusterError
+from staging_tf1.sigterm import catch_sigterm, release_sigterm
 
 # The addresses at which this process has started servers. TensorFlow never stops them.
 _served: set[str] = set()
@@ -145,27 +144,19 @@ def _leave(member: Member, run_id: str) -> None:
 def outlasting_chief(member: Member) -> Iterator[None]:
     """Return a context in which SIGTERM ends a parameter server when the chief has left. A second one ends it at once.
 
-    Whoever stops a cluster sends SIGTERM to all tasks, and the chief needs the parameter servers to save the model.
+    A cluster is stopped with a SIGTERM to all tasks, and the chief needs the parameter servers to save the model.
     Nothing changes outside the main thread, or if the program handles SIGTERM.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    if not catch_sigterm():
         yield
         return
-    signal.signal(signal.SIGTERM, _exit)
     try:
         yield
     except SystemExit:
         _await_chief(member)
         raise
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _exit(number: int, frame: Any) -> NoReturn:
-    # For a second one.
-    signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(128 + number)
+        release_sigterm()
 
 
 def _await_chief(member: Member) -> None:

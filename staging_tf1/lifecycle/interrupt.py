@@ -15,9 +15,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
 
 from absl import logging
+
+from staging_tf1.sigterm import catch_sigterm, exit_once, in_main_thread, release_sigterm
 
 # No signals.
 _END, _FLUSH = b"\0", b"\xff"
@@ -68,11 +69,10 @@ class InterruptWatcher:
 
     def start(self) -> None:
         """Start watching. Do nothing outside the main thread, or if Python handles neither of the signals."""
-        if self._catches_sigterm and _in_main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _exit)
+        if self._catches_sigterm and catch_sigterm():
             self._has_set_handler = True
         handled = any(callable(signal.getsignal(number)) for number in _ENDING)
-        if not self._watching and handled and _in_main_thread():
+        if not self._watching and handled and in_main_thread():
             self._owed, self.has_interrupted, self._watching = None, False, True
             _signals.add(self)
 
@@ -82,7 +82,7 @@ class InterruptWatcher:
         Python drops an exception that a handler raises within a `__del__`. The step then fails only because its feed
         threads have stopped, and must raise that exception instead.
         """
-        if not _in_main_thread():
+        if not in_main_thread():
             return None
         owed, self._owed = self._owed, None
         return owed
@@ -93,10 +93,9 @@ class InterruptWatcher:
             _signals.flush()
         with self._lock:
             self._owed, self._watching = None, False
-        if self._has_set_handler and _in_main_thread():
+        if self._has_set_handler and in_main_thread():
             self._has_set_handler = False
-            if signal.getsignal(signal.SIGTERM) is _exit:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            release_sigterm()
         _signals.remove(self)
 
     def arrived(self, number: int) -> None:
@@ -122,7 +121,7 @@ def ending_at_once() -> Iterator[None]:
     At a prompt, and in a notebook, it still raises KeyboardInterrupt there.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if not _in_main_thread() or handler is not signal.default_int_handler or hasattr(sys, "ps1"):
+    if not in_main_thread() or handler is not signal.default_int_handler or hasattr(sys, "ps1"):
         yield
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -137,14 +136,8 @@ def _raised_for(number: int) -> BaseException | None:
     handler = signal.getsignal(number)
     if handler is signal.default_int_handler:
         return KeyboardInterrupt()
-    # `_exit` has removed itself, if it has run.
-    return SystemExit(128 + number) if handler in (_exit, signal.SIG_DFL) else None
-
-
-def _exit(number: int, frame: Any) -> NoReturn:
-    # A second one ends the process at once.
-    signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(128 + number)
+    # `exit_once` has removed itself, if it has run.
+    return SystemExit(128 + number) if handler in (exit_once, signal.SIG_DFL) else None
 
 
 class _Signals:
@@ -199,7 +192,7 @@ class _Signals:
             self._forget_left()
             if self._watchers:
                 return
-            if _in_main_thread():
+            if in_main_thread():
                 self._put_back()
             if not (self._is_set and self._before.is_open()):
                 # Otherwise the previous owner gets its bytes through us until the main thread restores the descriptor.
@@ -302,10 +295,6 @@ def _drain(pipe: int) -> None:
         while os.read(pipe, 4096):
             pass
     os.set_blocking(pipe, True)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 _signals = _Signals()

@@ -15,9 +15,9 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 # A row of the table of floors: floor, room, what lives there, what it may import.
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE)
 ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
-ZERO = {f"{name}.py" for name in "_tf arguments cores display errors fork garbage progress user_module".split()} | {
-    "spec"
-}
+ZERO = {
+    f"{name}.py" for name in "_tf arguments cores display errors fork garbage progress sigterm user_module".split()
+} | {"spec"}
 
 
 def room_of(file: str) -> str:
