@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from recorded import variables_in, write_checkpoint
 
 import staging_tf1 as staging
 from staging_tf1 import sources
@@ -158,30 +159,6 @@ def run(source: sources.Source, folder: Path, steps: int) -> list[Any]:
         options = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
         with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
             return [flatten(sess.run([batch, train])[0])[0].tolist() for _ in range(steps)]
-
-
-def variables_in(folder: Path) -> dict[str, Any]:
-    reader = tf.train.load_checkpoint(str(folder))
-    found = {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
-    return {
-        name: value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
-        for name, value in found.items()
-    }
-
-
-def write_checkpoint(folder: Path, variables: dict[str, Any]) -> None:
-    names, values = list(variables), list(variables.values())
-    with tf.Graph().as_default(), tf.Session() as sess:
-        tensors = [tf.constant(value, tf.string if isinstance(value, str) else tf.int64) for value in values]
-        sess.run(
-            tf.raw_ops.SaveV2(
-                prefix=str(folder / "model.ckpt"),
-                tensor_names=names,
-                shape_and_slices=[""] * len(names),
-                tensors=tensors,
-            )
-        )
-    tf.train.update_checkpoint_state(str(folder), str(folder / "model.ckpt"))
 
 
 @pytest.mark.parametrize("name", SOURCES)
