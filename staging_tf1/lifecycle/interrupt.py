@@ -82,7 +82,7 @@ class InterruptWatcher:
         Python drops an exception that a handler raises within a `__del__`. The step then fails only because its feed
         threads have stopped, and must raise that exception instead.
         """
-        if not in_main_thread():
+        if self._owed is None or not in_main_thread():
             return None
         owed, self._owed = self._owed, None
         return owed
