@@ -21,6 +21,7 @@ class Delivery:
       session: the session.
       sinks: one per tower.
       barrier: the barrier between the towers; None for one tower.
+      stopping: whether puts are prevented, after an error or a stop.
     """
 
     def __init__(self, pipeline: Pipeline, session: Any) -> None:
@@ -30,19 +31,14 @@ class Delivery:
         self.sinks = tuple(SinkRun(sink, session, producers[tower], gate) for tower, sink in enumerate(pipeline.sinks))
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
         self._name = pipeline.name
-        self._stopping = threading.Event()
+        self.stopping = False
         self._lock = threading.Lock()
-
-    @property
-    def stopping(self) -> bool:
-        """Whether puts are prevented, after an error or a stop."""
-        return self._stopping.is_set()
 
     def begin_to_stop(self) -> bool:
         """Prevent further puts and release. Return False if they were already prevented."""
-        if self._stopping.is_set():
+        if self.stopping:
             return False
-        self._stopping.set()
+        self.stopping = True
         # Waits for a running release, which could otherwise leave one tower with more batches than another.
         with self._lock:
             return True
