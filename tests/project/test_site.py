@@ -83,7 +83,7 @@ def test_a_program_that_is_linked_becomes_a_page(tool: Load, tmp_path: Path) -> 
 
 def test_the_design_lists_every_file_with_what_it_is(tool: Load, tmp_path: Path) -> None:
     tool("pages").write_pages(tmp_path)
-    listed = (tmp_path / "design.md").read_text(encoding="utf-8").partition("## 6. The files")[2]
+    listed = (tmp_path / "design.md").read_text(encoding="utf-8").partition("## 7. The files")[2]
     rows = re.findall(r"^(?:### (\S+)|\| `(\S+\.py)` \| (.*) \|)$", listed, re.MULTILINE)
     folder, files = "", {}
     for heading, name, text in rows:
