@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def until(condition: Callable[[], bool], what: str | Callable[[], str], secs: fl
             is_late = time.monotonic() - start >= secs * slowdown()
             assert not is_late, f"waited in vain until {what() if callable(what) else what}"
         time.sleep(0.02)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether all threads of a process stand still after a SIGSTOP."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "T":
+                return False
+    return True
 
 
 class TestCluster:
@@ -130,10 +141,14 @@ class TestCluster:
         ]
 
     def kill(self, task: str, number: int = signal.SIGKILL) -> None:
-        """Send the signal and, if it ends the process, wait for the end."""
-        self.processes[task].send_signal(number)
-        if number not in (signal.SIGSTOP, signal.SIGCONT):
-            self.processes[task].wait()
+        """Send the signal, and wait until it has ended or stopped the process."""
+        process = self.processes[task]
+        process.send_signal(number)
+        if number == signal.SIGSTOP:
+            # Threads that run on another core go on for a moment, and may answer.
+            until(lambda: is_stopped(process.pid), f"{task} stands still")
+        elif number != signal.SIGCONT:
+            process.wait()
 
     def join(self, *tasks: str, secs: float = LIMIT_SECS) -> None:
         """Wait until the processes have ended well. Fail as soon as one has not, because the others may wait for it.
