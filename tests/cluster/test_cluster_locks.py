@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import free_addresses
+from clusters import only_worker
 
 import staging_tf1 as staging
 from staging_tf1.cluster.connection import Connection
@@ -51,11 +51,7 @@ class Collects:
 
 @pytest.fixture
 def cluster() -> staging.Cluster:
-    """The only worker of a cluster, and its parameter server, in this process."""
-    addresses = free_addresses(2)
-    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
-    tf.train.Server(jobs, job_name="ps", task_index=0)
-    return staging.Cluster(jobs, "worker", 0)
+    return only_worker()
 
 
 def test_a_session_that_is_collected_in_a_run_can_use_the_same_connection(cluster: staging.Cluster) -> None:

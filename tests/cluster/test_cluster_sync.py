@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import TestCluster, free_addresses
+from clusters import TestCluster, only_worker
 from forked import ForkServer
 
-import staging_tf1 as staging
 from staging_tf1.lifecycle import in_step
 
 
@@ -78,10 +77,7 @@ def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestClus
 def test_positions_that_cannot_be_read_are_warned_of_once_for_each_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    addresses = free_addresses(2)
-    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
-    tf.train.Server(jobs, job_name="ps", task_index=0)
-    cluster = staging.Cluster(jobs, "worker", 0)
+    cluster = only_worker()
     with tf.Graph().as_default() as graph:
         # A read waits until its time limit as long as the queue is empty.
         steps = tf.FIFOQueue(1, tf.int64, [1])

@@ -10,14 +10,17 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow.compat.v1 as tf
 from forked import ForkServer, Program
 from gate import Gate
 from load import slowdown
+from processes import state_of
+
+import staging_tf1 as staging
 
 # Tests of what others show, too, with more processes. `make cluster` runs them.
 long_form = pytest.mark.skipif(not os.environ.get("STAGING_TF1_CLUSTER_TESTS"), reason="long form: make cluster")
@@ -38,6 +41,14 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
+def only_worker() -> staging.Cluster:
+    """The only worker of a cluster, whose parameter server is in this process, too."""
+    addresses = free_addresses(2)
+    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
+    tf.train.Server(jobs, job_name="ps", task_index=0)
+    return staging.Cluster(jobs, "worker", 0)
+
+
 def until(condition: Callable[[], bool], what: str | Callable[[], str], secs: float = LIMIT_SECS) -> None:
     """Wait until `condition`; fail with `what`, or what it then returns, after a time that grows with the load."""
     start = time.monotonic()
@@ -51,12 +62,7 @@ def until(condition: Callable[[], bool], what: str | Callable[[], str], secs: fl
 
 def is_stopped(pid: int) -> bool:
     """Whether all threads of a process stand still after a SIGSTOP."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
-            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "T":
-                return False
-    return True
+    return all(state_of(thread) in ("T", None) for thread in Path(f"/proc/{pid}/task").iterdir())
 
 
 class TestCluster:

@@ -1,8 +1,9 @@
-"""The type of the `run_python` fixture, for annotations."""
+"""Child processes: the type of the `run_python` fixture, and what /proc says of them."""
 
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -15,3 +16,11 @@ class RunPython(Protocol):
     def __call__(
         self, *arguments: object, env: dict[str, str] | None = None, **kwargs: Any
     ) -> subprocess.CompletedProcess[str]: ...
+
+
+def state_of(task: Path) -> str | None:
+    """The state of a process or thread, of which `task` is the folder in /proc; None if it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from processes import state_of
 from slow import with_slow
 from test_workers import all_kinds, pools
 from worker_sources import OwnError, Reporting, digits
@@ -415,11 +416,7 @@ def test_workers_die_with_the_training_process(run_python: Any, tmp_path: Path, 
 
 
 def is_running(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return state_of(Path(f"/proc/{pid}")) not in ("Z", None)
 
 
 _DYING = """
