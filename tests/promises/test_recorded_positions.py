@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import free_addresses
-from recorded import variables_in, write_checkpoint
+from clusters import only_worker
+from recorded import train, variables_in, write_checkpoint
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
-from staging_tf1.spec import ArraySpec
+from staging_tf1.spec import ArraySpec, flatten
 
 RECORDED = Path(__file__).with_name("recorded_positions.json")
 # Steps before the checkpoint, and steps after it whose batches are recorded.
@@ -82,7 +82,7 @@ KINDS = {
     "towers": lambda: staging.staged(numbered(), devices=TOWERS),
     "towers in lockstep": lambda: staging.staged(numbered(), devices=TOWERS, lockstep=True),
     "towers that share a generator": lambda: staging.staged(generator(), devices=TOWERS),
-    "bad batches": lambda: with_bad_batches(),
+    "bad batches": with_bad_batches,
     "bad batches of towers": lambda: with_bad_batches(devices=TOWERS),
     "dataset": lambda: staging.staged(tf.data.Dataset.range(40).batch(2)),
     "generator": lambda: staging.staged(generator()),
@@ -98,21 +98,15 @@ def pipeline(kind: str) -> Iterator[tuple[dict[str, Any], Any]]:
     if kind not in SHARES:
         yield {}, KINDS[kind]()
         return
-    addresses = free_addresses(2)
-    jobs = {"ps": addresses[:1], "worker": addresses[1:]}
-    tf.train.Server(jobs, job_name="ps", task_index=0)
-    with staging.Cluster(jobs, "worker", 0) as cluster, cluster.device_scope():
+    with only_worker() as cluster, cluster.device_scope():
         yield {"cluster": cluster}, staging.staged(numbered(), cluster=cluster, share=kind)
 
 
 def run(kind: str, folder: Path, steps: int) -> list[list[list[int]]]:
     """Train some steps from the checkpoint in a folder, and save one. Return each step's batches."""
-    with tf.Graph().as_default(), pipeline(kind) as (options, staged):
-        batches = staged if isinstance(staged, list) else [staged]
-        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        quiet = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
-        with staging.StagingSession(checkpoint_dir=str(folder), **quiet, **options) as sess:
-            return [[batch.ravel().tolist() for batch in sess.run([batches, train])[0]] for _ in range(steps)]
+    with tf.Graph().as_default(), pipeline(kind) as (options, batches):
+        values = train(batches, folder, steps, **options)
+    return [[batch.ravel().tolist() for batch in flatten(of_step)] for of_step in values]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *SHARES])

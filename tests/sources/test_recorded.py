@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from recorded import variables_in, write_checkpoint
+from recorded import train, variables_in, write_checkpoint
 
 import staging_tf1 as staging
 from staging_tf1 import sources
@@ -154,11 +154,7 @@ def described(source: sources.RecordSource) -> dict[str, Any]:
 def run(source: sources.Source, folder: Path, steps: int) -> list[Any]:
     """Train some steps from the checkpoint in a folder, and save one. Returns the first component of each batch."""
     with tf.Graph().as_default():
-        batch = staging.staged(source)
-        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        options = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
-        with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
-            return [flatten(sess.run([batch, train])[0])[0].tolist() for _ in range(steps)]
+        return [flatten(batch)[0].tolist() for batch in train(staging.staged(source), folder, steps)]
 
 
 @pytest.mark.parametrize("name", SOURCES)

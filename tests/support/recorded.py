@@ -1,4 +1,4 @@
-"""Checkpoints as JSON: what one holds, and one that holds it again."""
+"""Checkpoints as JSON: what a run has saved, and a checkpoint that holds it again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+
+
+def train(batches: Any, folder: Path, steps: int, **options: Any) -> list[Any]:
+    """Train some steps from the checkpoint in `folder`, and save one. Return the values of `batches` in each step."""
+    count = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+    options |= dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
+    with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
+        return [sess.run([batches, count])[0] for _ in range(steps)]
 
 
 def variables_in(folder: Path) -> dict[str, Any]:
