@@ -12,6 +12,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.ledger import find_op, text_of
 from staging_tf1.errors import ClusterError
+from staging_tf1.graph.dependencies import copies_after
 from staging_tf1.graph.state import state_of
 
 _REFUSED = "is no longer part of this run"
@@ -32,8 +33,7 @@ class Fence:
         # tensor or control edge would cost the server as much again.
         fence_key = self._fence_key.read_value()
         with tf.control_dependencies(None), tf.device(None), tf.device(self.cluster.shared_device):
-            # Not tf.identity: Grappler moves control edges from an identity to its input.
-            fence_key = tf.ensure_shape(fence_key, [])
+            fence_key = copies_after([], [fence_key])[0]
             with tf.control_dependencies([fence_key]):
                 present = find_op(self._entry)
             return tf.raw_ops.Assert(

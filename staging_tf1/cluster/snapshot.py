@@ -15,6 +15,7 @@ from staging_tf1._tf import add_control_input, call_before_finalize, replace_inp
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.ledger import find_op, key, table_op
 from staging_tf1.cluster.pause import PAUSE, resume_op
+from staging_tf1.graph.dependencies import copies_after
 from staging_tf1.graph.state import state_of
 
 _SAVES = frozenset({"Save", "SaveSlices", "SaveV2"})
@@ -54,8 +55,7 @@ class Copies:
     def _go_on(self, copied: Any) -> Any:
         """Return an op that lets the workers go on. It fails if one of them has not waited for the copies."""
         with tf.device(None), tf.device(self._cluster.shared_device), tf.control_dependencies([copied]):
-            # Not tf.identity: Grappler moves control edges from an identity to its input.
-            pause = tf.ensure_shape(self.pause, [])
+            pause = copies_after([], [self.pause])[0]
             with tf.control_dependencies([pause]):
                 present = find_op(PAUSE)
             none = tf.equal(pause, "")

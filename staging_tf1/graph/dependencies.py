@@ -24,6 +24,9 @@ _CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "S
 
 Answer = TypeVar("Answer")
 
+# The name of the ops whose outputs the user's model reads. Programs and commands name them: "staged/Identity:0".
+OUTPUT = "Identity"
+
 # A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
 _MOST_ANSWERS = 1000
 
@@ -144,6 +147,16 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     if clean and not calls and all(map(_is_feedable, cut)):
         return cut
     return [value for value in values if any(can_end(op) for op in ancestors([value]))]
+
+
+def copies_after(ops: Sequence[Any], tensors: Iterable[Any], name: str | None = None) -> list[Any]:
+    """Return copies of `tensors` that wait for `ops`.
+
+    Not made by tf.identity: Grappler connects the readers of an identity to its input. A run that feeds one of the
+    tensors and reads another would then take an element without the ops that follow it.
+    """
+    with tf.control_dependencies(list(ops)):
+        return [tf.ensure_shape(tensor, tensor.shape, name) for tensor in tensors]
 
 
 def _is_feedable(tensor: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.handshake import Handshake
 from staging_tf1.graph.sink import Sink
@@ -89,8 +90,7 @@ class FeedQueue:
 
         taken, counted = self.stats.measured(self.queue.size, take_after_handshake)
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
-        with tf.control_dependencies([counted]):
-            outputs = [tf.identity(tensor) for tensor in tensors]
+        outputs = copies_after([counted], tensors, OUTPUT)
         for output, shape in zip(outputs, self._shapes, strict=True):
             output.set_shape(shape if self.whole_batches else [None if partial else batch_size, *shape[1:]])
         return outputs

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.dependencies import copies_after
 
 
 class Handshake:
@@ -45,5 +46,4 @@ class Handshake:
             taken = tf.nest.flatten(take())
         with tf.control_dependencies(taken):
             noted = self.taken.enqueue(0)
-        with tf.control_dependencies([noted]):
-            return [tf.identity(tensor) for tensor in taken]
+        return copies_after([noted], taken)

@@ -19,7 +19,7 @@ from staging_tf1.graph.callsite import site_of_op
 __all__ = ["absent_devices_named", "check_device", "placement_warning", "resolved_device", "warn_misplaced"]
 
 # Ops that only pass a tensor on. The ops that use their output are the consumers.
-_PASSED_THROUGH = frozenset({"Identity", "IdentityN", "Snapshot", "StopGradient"})
+_PASSED_THROUGH = frozenset({"EnsureShape", "Identity", "IdentityN", "Snapshot", "StopGradient"})
 
 _ABSENT = re.compile(
     r"Cannot assign a device for operation (\S+): .*explicitly assigned to (\S+) but available devices are \[ (.*?) \]",

@@ -22,6 +22,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 
 # The token of the end of the data, in an area that can be opened again.
@@ -130,8 +131,7 @@ class TokenArea:
         put_back = self.tokens.enqueue_many(tf.fill([ends], _END))
         with tf.control_dependencies([put_back]):
             ended = self._over.dequeue_many(ends)
-        with tf.control_dependencies([ended]):
-            return tf.identity(token)
+        return copies_after([ended], [token])[0]
 
     def _repair(self) -> Repair:
         return Repair(
@@ -144,9 +144,9 @@ class TokenArea:
 
     def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
         """Return the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""
-        # Copies, so that feeding the values cuts every edge to the ops that compute them. Not tf.identity, because
-        # Grappler moves a control edge from an identity to its input, and a feed does not cut control edges.
-        values = [tf.ensure_shape(value, value.shape) for value in values]
+        # Copies, so that feeding the values cuts every edge to the ops that compute them: a feed does not cut control
+        # edges.
+        values = copies_after([], values)
         # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
             self.slot = slot = self.slots.dequeue()
@@ -179,8 +179,7 @@ class TokenArea:
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(self._slot)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.
-        with tf.control_dependencies([given_back, *advanced]):
-            return [tf.identity(tensor) for tensor in element]
+        return copies_after([given_back, *advanced], element, OUTPUT)
 
 
 def on(device: str | None) -> AbstractContextManager[Any]:
