@@ -200,6 +200,11 @@ def current_container(graph: Any) -> str:
     return str(graph._container)
 
 
+def is_uninitialized_iterator(error: BaseException) -> bool:
+    """Whether a run failed because an iterator has not been initialized in its session. Only the text tells."""
+    return isinstance(error, tf.errors.FailedPreconditionError) and "iterator has not been initialized" in str(error)
+
+
 def deterministic_ops() -> bool:
     """Whether `tf.config.experimental.enable_op_determinism()` was called, or `TF_DETERMINISTIC_OPS` is set.
 

@@ -95,7 +95,7 @@ def _area(boundary: Boundary, name: str, capacity: int, device: str | None) -> C
     values, meter = _metered({key: boundary.tensors[key] for key in homes}, list(first.values()))
     on = {device: {key: values[key] for key in homes if device in homes[key]} for device in every}
     parts = [_Part(device, name, on[device]) for device in every[1:]]
-    how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False, reopens=True)
+    how = Staging(capacity, main, lockstep=False, release=True, advance=None, stamps=False)
     if not parts:
         sink = staged_sink(name, list(on[main].values()), [], how)
         outputs = {key: {main: output} for key, output in zip(on[main], sink.outputs, strict=True)}

@@ -22,6 +22,7 @@ class Delivery:
       sinks: one per tower.
       barrier: the barrier between the towers; None for one tower.
       stopping: whether puts are prevented, after an error or a stop.
+      is_needed: set by the first step that takes from it, where that step requires an initialized iterator.
     """
 
     def __init__(self, pipeline: Pipeline, session: Any) -> None:
@@ -32,6 +33,9 @@ class Delivery:
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
         self._name = pipeline.name
         self.stopping = False
+        self.is_needed = threading.Event()
+        if pipeline.on_demand:
+            self.is_needed.set()
         self._lock = threading.Lock()
 
     def begin_to_stop(self) -> bool:

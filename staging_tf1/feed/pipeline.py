@@ -118,6 +118,11 @@ class Pipeline:
         return [tensor for sink in self.sinks for tensor in sink.outputs]
 
     @property
+    def is_computed(self) -> bool:
+        """Whether ops of the program compute its batches."""
+        return self.init is None and all(producer.source is None for producer in self.producers)
+
+    @property
     def has_unknown_length(self) -> bool:
         """Whether its length is unknown."""
         return not all(isinstance(producer.source, Source) for producer in self.producers)

@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import is_closed, run_unwrapped, tf
-from staging_tf1.errors import ClusterError, SourceError
+from staging_tf1.errors import ClusterError, ResumeError, SourceError, StagingError
 from staging_tf1.feed.autotune import Autotuner
 from staging_tf1.feed.batch_reader import BatchReaders
 from staging_tf1.feed.delivery import Delivery
@@ -33,6 +33,8 @@ from staging_tf1.workers.pool import WorkerPool
 _LOOK_SECS = 1.0
 # How long the puts of an earlier session may take to end.
 _END_SECS = 10.0
+# How long the last batch of a run may take that ends because its pipeline starts again.
+_LAST_BATCH_SECS = 600.0
 # Takes the sinks of a pipeline's producers, each with the states of its threads.
 Follow = Callable[[Sequence[tuple[Sink, Sequence[ThreadState]]]], None]
 
@@ -49,6 +51,8 @@ class PipelineRun:
 
     Attributes:
       error: the first exception of a feed thread, or None.
+      coord: the argument.
+      begins_anew: whether the program has initialized its iterators again since it was stopped.
       states: one record per feed thread.
       threads: all threads, not started.
     """
@@ -63,7 +67,8 @@ class PipelineRun:
     ) -> None:
         self.pipeline, self.session = pipeline, session
         self.error: BaseException | None = None
-        self._coord, self._canceller = coord, canceller
+        self.coord, self._canceller = coord, canceller
+        self.begins_anew = False
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
         readers = BatchReaders(with_workers(starts))
@@ -90,7 +95,7 @@ class PipelineRun:
                 threads.append(state.thread)
         if self._autotuner is not None:
             threads.append(self._autotuner.thread)
-        if self._coord is not None:
+        if self.coord is not None:
             name = f"feed:{self.pipeline.name}:stop"
             threads.append(threading.Thread(target=self._stop_with_coordinator, name=name))
         return threads
@@ -164,8 +169,8 @@ class PipelineRun:
             if self.error is None:
                 self.error = error
         logging.error("feed thread '%s' failed: %s: %s", state.name, type(error).__name__, text_of(error))
-        if self._coord is not None:
-            self._report(self._coord, error)
+        if self.coord is not None:
+            self._report(self.coord, error)
         self._stop_with_others()
 
     def _report(self, coord: Any, error: BaseException) -> None:
@@ -180,8 +185,8 @@ class PipelineRun:
             coord.request_stop((SourceError, named, error.__traceback__))
 
     def _stop_with_coordinator(self) -> None:
-        assert self._coord is not None
-        while not self._coord.wait_for_stop(_LOOK_SECS):
+        assert self.coord is not None
+        while not self.coord.wait_for_stop(_LOOK_SECS):
             if self.delivery.stopping:
                 # The coordinator of a session that MonitoredSession has abandoned may never be stopped.
                 return
@@ -189,7 +194,7 @@ class PipelineRun:
 
     def _stop_with_others(self) -> None:
         """Stop all pipelines of the coordinator; without one, only this pipeline."""
-        stop_all([run for run in self._canceller.runs if run is self or run._coord is self._coord is not None])
+        stop_all([run for run in self._canceller.runs if run is self or run.coord is self.coord is not None])
 
     def _session_is_gone(self, error: BaseException) -> bool:
         """Whether `error` only means that the user has closed the session."""
@@ -212,14 +217,44 @@ def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
 
 
-def forget(run: PipelineRun) -> None:
-    """Let the pipeline of a run that has ended be started again in its session."""
+def end_run(run: PipelineRun) -> None:
+    """Stop and join a run, so that its pipeline can be started again in its session.
+
+    Raises:
+      StagingError: a thread does not return.
+    """
+    stop_all([run])
+    left = run.join(_LAST_BATCH_SECS)
+    if left:
+        raise StagingError(
+            f"{run.pipeline}: cannot start again, because {left[0].name} still computes a batch after "
+            f"{_LAST_BATCH_SECS:.0f} s."
+        )
     session_state_of(run.session).runs.pop(run.pipeline, None)
 
 
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
     """Return the runs of `pipeline` in all sessions of its graph that have not been freed."""
     return [run for run in list(state_of(graph).pipeline_runs) if run.pipeline is pipeline]
+
+
+def end_stopped(pipelines: Sequence[Pipeline], session: Any) -> None:
+    """Let those of `pipelines` that were started and stopped in `session` start again, each at its position.
+
+    Raises:
+      ResumeError: one of them cannot continue.
+      StagingError: a thread of one does not return.
+    """
+    stopped = [run for run in runs_in(session, pipelines) if run.delivery.stopping]
+    for run in stopped:
+        if not run.begins_anew and (run.pipeline.position is None or run.pipeline.cluster is not None):
+            raise ResumeError(
+                f"{run.pipeline}: it was stopped in this session and cannot start again, because its input has no "
+                f"position: batches that were read ahead would be lost. Start it in a new session; or stage a source "
+                f"or a dataset itself, whose position is known; or run the initializer of its iterator first."
+            )
+    for run in stopped:
+        end_run(run)
 
 
 def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from staging_tf1._tf import deterministic_ops, run_unwrapped
 from staging_tf1.cluster.dealer import Dealer
-from staging_tf1.errors import BuildError
+from staging_tf1.errors import BuildError, ResumeError
 from staging_tf1.feed.join_run import starts_in_cluster
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.pipeline_run import end_earlier, run_in
@@ -52,19 +52,40 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
             if pipeline.resume != "restart":
                 say_where_it_begins(pipeline, session)
         starts = _starts(new, session)
+        for pipeline, begins in zip(new, starts, strict=True):
+            if pipeline in of_session.started:
+                _check_not_at_end(pipeline, begins)
         inits = [pipeline.init for pipeline in new if pipeline.init is not None]
         if inits:
             run_unwrapped(session, inits)
         for pipeline, begins in zip(new, starts, strict=True):
             fast_forward(pipeline, begins, session)
         sinks = [sink for pipeline in new for sink in pipeline.sinks]
-        run_unwrapped(session, [sink.renew if sink in of_session.reset else sink.reset for sink in sinks])
-        of_session.reset |= {sink for sink in sinks if sink.renew is not None}
+        again = [sink for pipeline in new if pipeline in of_session.started for sink in pipeline.sinks]
+        if again:
+            run_unwrapped(session, [sink.renew for sink in again])
+        run_unwrapped(session, [sink.fill if sink in again else sink.reset for sink in sinks])
+        of_session.started |= {*new}
         threaded = [sink for pipeline in new if not pipeline.lockstep for sink in pipeline.sinks]
         canceller = Canceller(session, threaded)
         of_session.prepared |= {
             pipeline: Prepared(begins, canceller) for pipeline, begins in zip(new, starts, strict=True)
         }
+
+
+def _check_not_at_end(pipeline: Pipeline, starts: Sequence[Start]) -> None:
+    """Raise ResumeError if a pipeline starts again in its session, and has no batch left."""
+    lengths = [
+        producer.source.num_batches if producer.limit is None else producer.limit
+        for producer, _ in starts
+        if isinstance(producer.source, Source)
+    ]
+    if lengths and all(length is not None and first >= length for length, (_, first) in zip(lengths, starts)):
+        raise ResumeError(
+            f"{pipeline}: cannot start again, because its steps have consumed all its {lengths[0]} batches. For "
+            f"several passes in one session, give the source epochs=None, and run source.batches_per_epoch steps for "
+            f"each pass."
+        )
 
 
 def _check_clock(pipelines: Sequence[Pipeline]) -> None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import is_uninitialized_iterator, tf
+from staging_tf1.errors import UninitializedError
 from staging_tf1.feed.batch_reader import BatchReader
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of, traced_of
 from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
+from staging_tf1.graph.state import session_state_of
+
+# How long, and how often, to look for an iterator's initializer in a session whose steps are not seen.
+_PATIENCE_SECS = 30.0
+_LOOK_SECS = 0.1
 
 
 class Crew:
@@ -91,6 +98,7 @@ class ProducerRun:
         self._sequencer = Sequencer(batches.start)
         self._keeps_order = producer.in_order and producer.num_threads > 1
         self._round = batches.start
+        self._began = time.perf_counter()
         handshake = self.sink.sink.handshake
         self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
         self.on_failed_step = batches.on_failed_step
@@ -221,12 +229,34 @@ class ProducerRun:
         for it with full areas.
         """
         while True:
+            was_needed = self._delivery.is_needed.is_set()
             try:
                 self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
                 # Caught before the types to skip, which may include Exception.
                 return False
-            except self.skipped.types as error:
-                self._batches.skip(state, error)
+            except Exception as error:
+                if is_uninitialized_iterator(error):
+                    self._await_initializer(was_needed, error)
+                elif isinstance(error, self.skipped.types):
+                    self._batches.skip(state, error)
+                else:
+                    raise
             else:
                 return True
+
+    def _await_initializer(self, is_needed: bool, error: BaseException) -> None:
+        """Wait a moment for the program to initialize its iterator, as a hook does after the threads have started.
+
+        Raises:
+          UninitializedError: a step needs a batch, or nothing has told for long whether one does.
+        """
+        delivery = self._delivery
+        unseen = not session_state_of(delivery.session).is_watched
+        if is_needed or (unseen and time.perf_counter() > self._began + _PATIENCE_SECS):
+            raise UninitializedError(
+                f"'{self.producer.name}': its batches come from an iterator that is uninitialized. Run its initializer "
+                f"before the first step: sess.run(iterator.initializer), in a hook's after_create_session(), or with "
+                f"tf.train.Scaffold(local_init_op=...)."
+            ) from error
+        delivery.is_needed.wait(_LOOK_SECS)

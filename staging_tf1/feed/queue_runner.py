@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import NotebookWarning, UninitializedError
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in
+from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ancestors
@@ -51,15 +51,20 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
     ) -> list[threading.Thread]:
         """Create the feed threads for `sess`, like `tf.train.QueueRunner.create_threads`.
 
+        A pipeline that was stopped in the session continues at its position.
+
         Returns:
           The threads; an empty list if the session already has them.
 
         Raises:
+          ResumeError: it was stopped, and cannot continue.
           UninitializedError: variables are uninitialized; the message lists them.
           ForkedError: the process was forked after TensorFlow sessions had run in it.
         """
         refuse_if_forked(self.pipeline)
         with self._starting:
+            if coord is None or not coord.should_stop():
+                end_stopped([self.pipeline], sess)
             if run_in(sess, self.pipeline) is not None:
                 return []
             prepared = prepare_to_start(sess, self.pipeline)

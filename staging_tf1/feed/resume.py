@@ -14,6 +14,7 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.source_errors import SkipCounter, SkipRule
 from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, undealt
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
 from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
@@ -45,7 +46,9 @@ def resume_points(
     """
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
-    loaded = _load([start.pipeline for start in positioned], session, may_restart=before_change is None)
+    # A pipeline that starts again in a session continues its own position.
+    new = [] if before_change is not None else [start.pipeline for start in starts if not _was_started(start, session)]
+    loaded = _load([start.pipeline for start in positioned], session, new)
     for start, saved in zip(positioned, loaded, strict=True):
         start.resume(saved)
     stored = [start.to_store for start in positioned if start.to_store is not None]
@@ -73,22 +76,32 @@ def points_of_run(pipelines: Sequence[Pipeline], session: Any) -> list[list[Star
     return [start.starts for start in starts]
 
 
-def _load(pipelines: Sequence[Pipeline], session: Any, *, may_restart: bool) -> list[Any]:
-    """What the position variables hold. Those without a value, or that are to restart, get their initial values."""
+def _was_started(start: _Resumption, session: Any) -> bool:
+    return start.pipeline in session_state_of(session).started
+
+
+def _load(pipelines: Sequence[Pipeline], session: Any, new: Sequence[Pipeline]) -> list[Any]:
+    """What the position variables hold. Those without a value, or that are to restart, get their initial values.
+
+    Args:
+      pipelines: with a position.
+      session: their session.
+      new: those that begin a run, and may thus restart.
+    """
     if not pipelines:
         return []
     positions = [_position(pipeline) for pipeline in pipelines]
     wanted = [position.saved for position in positions]
-    restart = [pipeline for pipeline in pipelines if pipeline.resume == "restart" and may_restart]
+    restart = [pipeline for pipeline in pipelines if pipeline.resume == "restart" and pipeline in new]
     # Asked first: TensorFlow prints a line for each read of an uninitialized variable.
     initialized = run_unwrapped(session, [position.has_value for position in positions])
-    new = [
+    unset = [
         position
         for pipeline, position, has_value in zip(pipelines, positions, initialized, strict=True)
         if not has_value or pipeline in restart
     ]
-    if new:
-        run_unwrapped(session, [position.initializers for position in new])
+    if unset:
+        run_unwrapped(session, [position.initializers for position in unset])
     return list(run_unwrapped(session, wanted))
 
 

@@ -163,6 +163,11 @@ def _is_feedable(tensor: Any) -> bool:
     return tensor.dtype.base_dtype not in (tf.resource, tf.variant) and bool(tensor.graph.is_feedable(tensor))
 
 
+def iterators_behind(elements: Iterable[Any]) -> frozenset[str]:
+    """Return the names of the ops of the initializable iterators that `elements` depend on."""
+    return frozenset(op.name for op in ancestors(elements) if op.type in ("Iterator", "IteratorV2"))
+
+
 class ByFetches(Generic[Answer]):
     """Caches the answer to a question about a run's fetches and feeds.
 

@@ -10,7 +10,7 @@ from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.handshake import Handshake
 from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.token_area import on
+from staging_tf1.graph.token_area import discarded, on
 
 
 class FeedQueue:
@@ -54,6 +54,8 @@ class FeedQueue:
             self.close = self.queue.close(name="close")
             cancels = [self.queue.close(cancel_pending_enqueues=True)]
             self.cancel = tf.group(*cancels, *(self.handshake.cancels if self.handshake else ()), name="cancel")
+            inner = () if self.handshake is None else (self.handshake.grants, self.handshake.taken)
+            self._renew = tf.group(*map(discarded, (self.queue, *inner)), name="renew")
             self._shapes = shapes
 
     def sink(self, name: str) -> Sink:
@@ -65,6 +67,8 @@ class FeedQueue:
             close=self.close,
             cancel=self.cancel,
             reset=self.stats.reset,
+            renew=self._renew,
+            fill=(),
             size=self.size,
             capacity=self.capacity,
             queue=self.queue,

@@ -31,6 +31,10 @@ class Sink:
     cancel: Any
     # Run once in every session, before the first put.
     reset: Any
+    # Run before every later start in a session, one after the other: the first opens and empties it, the second makes
+    # room.
+    renew: Any
+    fill: Any
     # Elements that can be taken (a scalar int32), and the maximum.
     size: Any
     capacity: int
@@ -55,8 +59,6 @@ class Sink:
     # The queue of an area's slots. What a run of `put` has taken from it: [0] if a `cancel` has woken it.
     slots: Any | None = None
     slot: Any | None = None
-    # Run instead of `reset` before every later start in a session. None if there is no later start.
-    renew: Any | None = None
     # Of a shuffle queue with a reproducible order.
     handshake: Handshake | None = None
 
@@ -81,8 +83,6 @@ class Staging:
     advance: Callable[[Any, Any], Any] | None
     # Whether tokens hold stamps.
     stamps: bool
-    # Whether it can be started again in a session, after the end of the data.
-    reopens: bool = False
 
 
 def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], how: Staging, label: Any = None) -> Sink:
@@ -102,7 +102,6 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         device=how.device,
         stamps=how.stamps,
         labels=label is not None,
-        reopens=how.reopens,
     )
     put = area.put(values, release=how.release, label=label)
     with on(how.device):
@@ -116,6 +115,8 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         close=area.close,
         cancel=area.cancel,
         reset=area.reset,
+        renew=area.renew,
+        fill=area.fill,
         size=area.size,
         capacity=how.capacity,
         queue=area.tokens,
@@ -129,7 +130,6 @@ def staged_sink(name: str, values: Sequence[Any], placeholders: Sequence[Any], h
         ends=tuple(cut_before(put, values)) if how.lockstep and not placeholders else (),
         slots=area.slots,
         slot=area.slot,
-        renew=area.renew,
     )
 
 

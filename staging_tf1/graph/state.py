@@ -103,14 +103,16 @@ class SessionState:
     # By pipeline: those that run, and those that are prepared but not started.
     runs: dict[Any, Any] = field(default_factory=dict)
     prepared: dict[Any, Any] = field(default_factory=dict)
-    # The sinks that were started before, and can be started again.
-    reset: set[Any] = field(default_factory=set)
+    # The pipelines that were started before.
+    started: set[Any] = field(default_factory=set)
     # Held while pipelines are prepared.
     lock: threading.RLock = field(default_factory=threading.RLock)
     # Of the chief: whether it continues a run that is under way; None if its creator does not know.
     continues_run: bool | None = None
     # What makes its runs wait in the pauses of a cluster.
     gated: Any = None
+    # Whether its steps are seen (`lifecycle/steps.py`).
+    is_watched: bool = False
     # What `start()` or `auto_stage()` has begun in it.
     runtime: Any = None
 

@@ -25,9 +25,6 @@ from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 
-# The token of the end of the data, in an area that can be opened again.
-_END = -1
-
 
 @dataclass(frozen=True)
 class Repair:
@@ -46,8 +43,6 @@ class Repair:
 class TokenArea:
     """An area with a queue of `slots` and a queue of `tokens`, with an element each per free slot and per element.
 
-    With `reopens`, the area can be used again after the end of the data. It then has neither stamps nor labels.
-
     With `stamps`, a token holds the stamp of its element: how many batches of the source it stands for, namely itself
     and those skipped just before it, or for a `DealtPosition` which batch it is. With `labels`, a token also holds a
     string, because an area on a GPU cannot hold strings and the tokens are on the host.
@@ -62,13 +57,8 @@ class TokenArea:
         device: str | None,
         stamps: bool = False,
         labels: bool = False,
-        reopens: bool = False,
     ) -> None:
         self.capacity = capacity
-        self._reopens = reopens
-        # Empties it and frees all slots, so that an input that has ended or was changed can be read again. Nothing may
-        # put or take meanwhile. None without `reopens`.
-        self.renew: Any = None
         # A placeholder of the op that enqueues the token; None without `stamps`.
         self.stamp: Any = None
         # A run that depends on this op takes an element.
@@ -94,44 +84,18 @@ class TokenArea:
                 self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
                 self.release = self.tokens.enqueue(self._token_with(b""), name="release")
                 self.repair = self._repair()
-                if reopens:
-                    cancelled, resets = self._make_reopening()
-                else:
-                    self.close = self.tokens.close(name="close")
-                    cancelled = self.tokens.close(cancel_pending_enqueues=True)
-                    resets = [self._fill("refill"), self.area.clear()]
+                self.close = self.tokens.close(name="close")
+                cancelled = self.tokens.close(cancel_pending_enqueues=True)
+                slots = tf.ones([capacity, 1], tf.int32)
+                # Run before the first put of a session, and after `renew`.
+                self.fill = self.slots.enqueue_many(slots, name="refill")
+                # Opens and empties it, so that its input can be read again. Nothing may put or take meanwhile.
+                self.renew = tf.group(discarded(self.tokens), discarded(self.slots), self.area.clear(), name="renew")
                 # After that, because a put that gets the slot earlier would succeed.
                 with tf.control_dependencies([cancelled]):
                     self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
             # Cleared, because a server keeps areas between sessions.
-            self.reset = tf.group(*resets, self.stats.reset, name="reset")
-
-    def _make_reopening(self) -> tuple[Any, list[Any]]:
-        """Make the ops of an area whose tokens stay open. Return the op that ends it, and those that begin it.
-
-        A queue that is closed stays closed, and a program that initializes its iterator for each epoch reads on in the
-        same session. So the end is a token of its own. A get that takes it puts it back.
-        """
-        # Closed from the beginning: taking one element raises OutOfRangeError, taking none does nothing.
-        self._over = tf.FIFOQueue(1, tf.int32, [], name="over")
-        self.close = self.tokens.enqueue(tf.constant(_END, name="end"), name="close")
-        emptied = [queue.dequeue_many(queue.size()) for queue in (self.tokens, self.slots)]
-        with tf.control_dependencies([*emptied, self.area.clear()]):
-            self.renew = self._fill("renew")
-        return self.close, [self.renew, self._over.close(name="begin")]
-
-    def _fill(self, name: str) -> Any:
-        return self.slots.enqueue_many(tf.ones([self.capacity, 1], tf.int32), name=name)
-
-    def _take(self) -> Any:
-        if not self._reopens:
-            return self.tokens.dequeue()
-        token = self.tokens.dequeue()
-        ends = tf.cast(token < 0, tf.int32)
-        put_back = self.tokens.enqueue_many(tf.fill([ends], _END))
-        with tf.control_dependencies([put_back]):
-            ended = self._over.dequeue_many(ends)
-        return copies_after([ended], [token])[0]
+            self.reset = tf.group(self.fill, self.area.clear(), self.stats.reset, name="reset")
 
     def _repair(self) -> Repair:
         return Repair(
@@ -169,7 +133,7 @@ class TokenArea:
           advance: makes the op that counts the element, from its stamp and label.
         """
         # In the caller's device scope, as with `StagingArea.get`.
-        taken, counted = self.stats.measured(self.tokens.size, self._take)
+        taken, counted = self.stats.measured(self.tokens.size, self.tokens.dequeue)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
         with tf.control_dependencies([counted]):
@@ -180,6 +144,11 @@ class TokenArea:
             given_back = self.slots.enqueue(self._slot)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.
         return copies_after([given_back, *advanced], element, OUTPUT)
+
+
+def discarded(queue: Any) -> Any:
+    """Return the op that deletes a queue. The next run that uses it makes it anew: a closed queue cannot be opened."""
+    return tf.raw_ops.DestroyResourceOp(resource=queue.queue_ref)
 
 
 def on(device: str | None) -> AbstractContextManager[Any]:

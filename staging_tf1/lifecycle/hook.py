@@ -16,7 +16,7 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import NothingToStageError
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
@@ -205,8 +205,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def _start(self, session: Any, coord: Any) -> None:
         for pipeline in self._pipelines:
-            if not (pipeline.lockstep or pipeline.on_demand):
-                # Those in the QUEUE_RUNNERS collection are running already: this does nothing.
+            if not (pipeline.lockstep or pipeline.on_demand) and run_in(session, pipeline) is None:
+                # It is not in the QUEUE_RUNNERS collection.
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import is_uninitialized_iterator, run_unwrapped, tf
 from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
@@ -66,7 +66,7 @@ class Lockstep:
     def __init__(self, pipeline: Pipeline, session: Any, *, interruptible: bool = False) -> None:
         self.name = pipeline.name
         self._side = SideThread(f"staging:read:{pipeline.name}") if interruptible else None
-        self._session = session
+        self._session, self._pipeline = session, pipeline
         readers = BatchReaders(prepare_to_start(session, pipeline).starts)
         # Counts the batches read from a shared input: the remainder is the next tower.
         self._next_in_rotation = readers.rotation.first
@@ -85,7 +85,12 @@ class Lockstep:
         """Return the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
         puts, feeds = [], {}
         for tower in self.towers:
-            self._read_ahead(tower)
+            try:
+                self._read_ahead(tower)
+            except tf.errors.FailedPreconditionError as error:
+                if not is_uninitialized_iterator(error):
+                    raise
+                # A later hook may initialize it: the first step puts.
             if tower.pending is not None:
                 puts.append(tower.sink.put)
                 feeds.update(tower.pending)
@@ -131,6 +136,14 @@ class Lockstep:
             else:
                 tower.was_put(in_step=True)
             tower.pending = None
+
+    def begin_anew(self) -> None:
+        """Drop what is staged and read ahead: the program has initialized the iterator of a graph-computed input."""
+        prepare_to_start(self._session, self._pipeline)
+        self._next_in_rotation = 0
+        for tower in self.towers:
+            tower.staged, tower.pending, tower.ended, tower.in_flight = 0, None, False, False
+            tower.dealt.clear()
 
     def stop(self) -> None:
         """Tell the reading thread to end, if there is one."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.errors import AutoStageError, StagingError
+from staging_tf1._tf import tf
+from staging_tf1.errors import AutoStageError
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import PipelineRun, forget, run_in, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, end_run, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of
 
-# How long a batch may take that is computed while its iterator is initialized again.
-_LAST_BATCH_SECS = 600.0
 # How long a put that has been woken may take to end.
 _WAKE_SECS = 0.5
 
@@ -64,21 +61,12 @@ class OnDemand:
 
     def _end(self, pipeline: Pipeline) -> None:
         run = run_in(self._session, pipeline)
-        if run is None:
-            return
-        stop_all([run])
-        left = run.join(_LAST_BATCH_SECS)
-        if left:
-            raise StagingError(
-                f"{pipeline}: cannot read its input again, because {left[0].name} still computes a batch after "
-                f"{_LAST_BATCH_SECS:.0f} s."
-            )
-        forget(run)
+        if run is not None:
+            end_run(run)
 
     def raise_cause(self, taken: Sequence[Pipeline], error: BaseException) -> None:
         """Raise what has ended a feed thread in place of `error`, a step's. The next step begins again after it."""
         if not isinstance(error, tf.errors.OutOfRangeError):
-            self._restore_ends()
             return
         for pipeline in taken:
             with self._lock:
@@ -88,14 +76,6 @@ class OnDemand:
                     continue
                 self._end(pipeline)
             raise cause from cause.__cause__
-
-    def _restore_ends(self) -> None:
-        """A step that failed for another reason may have taken the token of the end, and not put it back."""
-        ended = [run for run in self._runs if not any(thread.is_alive() for thread in run.threads)]
-        with contextlib.suppress(tf.errors.OpError, RuntimeError):
-            for sink in [sink.sink for run in ended for sink in run.sinks]:
-                if not run_unwrapped(self._session, sink.size):
-                    run_unwrapped(self._session, sink.close)
 
     @property
     def _runs(self) -> list[PipelineRun]:

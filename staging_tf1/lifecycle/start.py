@@ -9,6 +9,7 @@ from typing import Any
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.arguments import flag, having, only_known, stall_secs_or_default
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.pipeline_run import end_stopped
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
@@ -33,7 +34,8 @@ def start(
     """Start all feed threads and queue runners of a plain `tf.Session`, in the only order that works.
 
     Checks that the variables are initialized, clears the areas, then starts the threads like
-    `tf.train.start_queue_runners`. As usual, the coordinator stops them.
+    `tf.train.start_queue_runners`. As usual, the coordinator stops them. A second start in the same session, after
+    the coordinator has stopped and joined the threads, continues with the first batch that no step has consumed.
 
     Args:
       sess: the session; the default session if None.
@@ -50,8 +52,9 @@ def start(
       UninitializedError: variables are uninitialized; the message lists them.
       TypeError: an argument has the wrong type.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
-      ValueError: there is no session; or the graph has a `staged(lockstep=True)`, which needs `StagingSession` or
-        `StagingHook`; or an argument is out of range.
+      ResumeError: a pipeline was stopped in this session and cannot continue.
+      ValueError: there is no session; or `coord` has been told to stop; or the graph has a `staged(lockstep=True)`,
+        which needs `StagingSession` or `StagingHook`; or an argument is out of range.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default(), tf.Session() as sess:
@@ -70,6 +73,7 @@ def start(
     sess = _checked_session(sess)
     if coord is not None:
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
+        _refuse_stopped(coord)
     pipelines = pipelines_of(sess.graph)
     _refuse_lockstep(pipelines)
     with sess.graph.as_default(), absent_devices_named(sess.graph):
@@ -77,6 +81,7 @@ def start(
         warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
+        end_stopped(pipelines, sess)
         prepare([pipeline for pipeline in pipelines if not pipeline.on_demand], sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     state = session_state_of(sess)
@@ -93,6 +98,15 @@ def _checked_session(sess: Any | None) -> Any:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")
     # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
     return having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+
+
+def _refuse_stopped(coord: Any) -> None:
+    # An object with the same methods need not have this one.
+    if getattr(coord, "should_stop", lambda: False)():
+        raise ValueError(
+            "start() got a coord that has been told to stop, which would stop the threads at once. Pass a new "
+            "tf.train.Coordinator(), or call coord.clear_stop() first."
+        )
 
 
 def _refuse_lockstep(pipelines: Sequence[Pipeline]) -> None:

@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
-from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, run_in, runs_in
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import NO_USE, AreaUse, ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
 from staging_tf1.lifecycle.on_demand import OnDemand
+from staging_tf1.lifecycle.renewal import Renewals
 from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.failed_batches import FailedBatches
 from staging_tf1.watch.waiting import WaitMeter
@@ -35,15 +37,18 @@ class Demand(NamedTuple):
     # The sinks that it takes an element from.
     sinks: frozenset[Sink]
     # Which towers these are, for each threaded pipeline with several towers.
-    towers: tuple[tuple[PipelineRun, frozenset[int]], ...]
+    towers: tuple[tuple[Pipeline, frozenset[int]], ...]
     # Which towers these are, for each pipeline in lockstep.
     lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
     # What it does with plain areas.
     use: AreaUse
     # The pipelines whose threads start with the first such run.
     starts: tuple[Pipeline, ...] = ()
-    # The pipelines whose input the run changes.
+    # The pipelines whose input the run changes: those of `auto_stage()`, and the others.
     renews: tuple[Pipeline, ...] = ()
+    begins_anew: tuple[Pipeline, ...] = ()
+    # The pipelines that it takes from and whose iterators the program initializes.
+    on_iterators: tuple[Pipeline, ...] = ()
 
 
 class Steps:
@@ -84,6 +89,7 @@ class Steps:
         waits_for_workers: bool = False,
     ) -> None:
         self.session, self._pipelines = session, pipelines
+        session_state_of(session).is_watched = True
         self._run_before = session.run
         self.meaning = meaning_of(session.graph)
         self._cluster = cluster_of(pipelines)
@@ -103,6 +109,7 @@ class Steps:
             if pipeline.lockstep
         }
         self.on_demand = OnDemand(session, pipelines)
+        self._renewals = Renewals(session, [each for each in pipelines if not each.on_demand], self._lockstep)
         self._demands = ByFetches(self._look_up)
         # Held by a step in lockstep: two at once would put one batch twice.
         self._one_at_a_time = threading.RLock()
@@ -161,7 +168,8 @@ class Steps:
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
         use = self._loops.use(fetches, fed)
         renews = tuple(pipeline for pipeline in self._pipelines if not pipeline.renewed_by.isdisjoint(ops))
-        if not (sinks or renews) and use is NO_USE:
+        begins_anew = self._renewals.of_run(ops)
+        if not (sinks or renews or begins_anew) and use is NO_USE:
             return None
         towers = {
             pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
@@ -171,9 +179,9 @@ class Steps:
         return Demand(
             sinks,
             tuple(
-                (run, frozenset(towers[run.pipeline]))
-                for run in self._runs
-                if run.delivery.barrier is not None and run.pipeline in towers
+                (pipeline, frozenset(taken))
+                for pipeline, taken in towers.items()
+                if len(pipeline.sinks) > 1 and not pipeline.lockstep
             ),
             tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
             use,
@@ -181,6 +189,8 @@ class Steps:
                 pipeline for pipeline in self._pipelines if pipeline.on_demand and not sinks.isdisjoint(pipeline.sinks)
             ),
             renews,
+            begins_anew,
+            self._renewals.need_initializers(tuple(towers)),
         )
 
     def in_turn(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
@@ -239,6 +249,10 @@ class Steps:
         Raises:
           tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step, has no batch left.
         """
+        if demand.begins_anew:
+            taken = [pipeline for pipeline in self._pipelines if not demand.sinks.isdisjoint(pipeline.sinks)]
+            with self._renewals.around(demand.begins_anew, taken):
+                return self.step(demand._replace(begins_anew=()), fetches, feed_dict, call)
         if self._unsettled:
             self.settle()
         if self.in_step is not None:
@@ -269,8 +283,12 @@ class Steps:
         return result
 
     def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
-        for run, wanted in demand.towers:
-            run.delivery.expect_towers(wanted)
+        for pipeline in demand.on_iterators:
+            if (run := run_in(self.session, pipeline)) is not None:
+                run.delivery.is_needed.set()
+        for pipeline, wanted in demand.towers:
+            if (run := run_in(self.session, pipeline)) is not None:
+                run.delivery.expect_towers(wanted)
         puts: list[Any] = []
         feeds: dict[Any, Any] = {}
         for lockstep, towers in demand.lockstep:

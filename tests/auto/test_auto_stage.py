@@ -104,7 +104,7 @@ def test_an_iterator_that_is_not_initialized_fails_the_step_and_then_not() -> No
     staging.auto_stage()
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
-        with pytest.raises(tf.errors.FailedPreconditionError):
+        with pytest.raises(staging.errors.UninitializedError):
             sess.run(model.train)
         sess.run(model.iterator.initializer)
         assert len(epoch(sess, model.train)) == 3

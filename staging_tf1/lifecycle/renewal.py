@@ -1,0 +1,83 @@
+"""Iterators that the program initializes while their pipelines run: the pipelines begin anew, with the new data.
+
+A TensorFlow 1 program runs `iterator.initializer` for each epoch, or for each pass over a validation set, and may do so
+in the middle of one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from staging_tf1.errors import BuildError
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun, end_run, runs_in
+from staging_tf1.feed.queue_runner import runner_of
+from staging_tf1.graph.dependencies import iterators_behind
+from staging_tf1.lifecycle.lockstep import Lockstep
+
+
+class Renewals:
+    """The pipelines of one session whose batches come from iterators of the program.
+
+    Args:
+      session: the session.
+      pipelines: its pipelines.
+      lockstep: those in lockstep.
+    """
+
+    def __init__(self, session: Any, pipelines: Sequence[Pipeline], lockstep: Mapping[Pipeline, Lockstep]) -> None:
+        self._session, self._lockstep = session, lockstep
+        # The names of the iterators' ops.
+        self._iterators = {
+            pipeline: names
+            for pipeline in pipelines
+            if pipeline.is_computed and (names := iterators_behind([sink.put for sink in pipeline.sinks]))
+        }
+        self._one_at_a_time = threading.Lock()
+
+    def of_run(self, ops: Mapping[str, Any]) -> tuple[Pipeline, ...]:
+        """Return the pipelines that begin anew when a run of `ops` initializes an iterator."""
+        # The second input of an initializer is the iterator.
+        made = {op.inputs[1].op.name for op in ops.values() if op.type == "MakeIterator"}
+        return tuple(pipeline for pipeline, iterators in self._iterators.items() if not made.isdisjoint(iterators))
+
+    def need_initializers(self, pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+        """Return those of `pipelines` whose iterators must be initialized before a step takes from them."""
+        return tuple(pipeline for pipeline in pipelines if pipeline in self._iterators and not pipeline.lockstep)
+
+    @contextmanager
+    def around(self, pipelines: Sequence[Pipeline], taken: Sequence[Pipeline]) -> Iterator[None]:
+        """A context for a run that initializes the iterators of `pipelines` and takes from `taken`.
+
+        Raises:
+          BuildError: it takes from one of `pipelines`, too.
+        """
+        for pipeline in pipelines:
+            if pipeline in taken:
+                raise BuildError(
+                    f"{pipeline}: one run initializes its iterator and takes a batch of it. Run the initializer first, "
+                    f"and then the step."
+                )
+        with self._one_at_a_time:
+            ended = [run for run in runs_in(self._session, pipelines) if self._end(run)]
+            try:
+                yield
+            finally:
+                # After an error, too: the iterator is then what it was.
+                for run in ended:
+                    runner = runner_of(self._session.graph, run.pipeline)
+                    runner.create_threads(self._session, run.coord, daemon=True, start=True)
+                for pipeline in pipelines:
+                    if pipeline in self._lockstep:
+                        self._lockstep[pipeline].begin_anew()
+
+    def _end(self, run: PipelineRun) -> bool:
+        """End a run, unless the program has stopped it: then the next `start()` begins anew."""
+        run.begins_anew = True
+        if run.error is not None or (run.coord is not None and run.coord.should_stop()):
+            return False
+        end_run(run)
+        return True
