@@ -7,6 +7,7 @@ the others may wait forever (TensorFlow issues 5022, 7970, 24338).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,19 +20,29 @@ from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.reach import unreachable
 from staging_tf1.errors import ClusterError
 from staging_tf1.graph.position import Position
-from staging_tf1.graph.sync_tokens import sync_tokens_of
+from staging_tf1.graph.sync_tokens import SyncTokens, sync_tokens_of
 
 _POLL_SECS = 0.01
 _LOG_SECS = 10.0
 # A run of a parameter server that stands still would wait in silence.
 _BOUNDED = tf.RunOptions(timeout_in_ms=5000)
+# A step that has just been given its token is not woken.
+_PATIENCE_LOOKS = 4
+# The sync tokens of a round come right after it has been applied.
+_SHORT = tf.RunOptions(timeout_in_ms=1000)
 
 
 class InStep:
     """Lets no worker run ahead of the others, and wakes a step whose gradients nobody else will complete.
 
-    A worker begins its next step when every other worker has begun as many as it has. One that is behind catches up
-    alone: its own gradients complete rounds, if its steps do not wait for the others.
+    A round of `SyncReplicasOptimizer` is complete with as many gradients as there are workers, whoever has sent them.
+    So a worker sends one gradient a round: its next step begins when the round has been applied. When others have
+    ended, the rest share their gradients, so that the rounds stay complete. The sync tokens alone do not keep this
+    order: the optimizer's hook adds some at the start, a worker that is killed leaves one, and a step that is woken had
+    one too many. For each of these, the optimizer drops a gradient as too old.
+
+    Without a `SyncReplicasOptimizer`, a worker begins its next step when every other worker has begun as many as it
+    has.
 
     Args:
       cluster: a cluster whose workers train in step.
@@ -55,32 +66,82 @@ class InStep:
         self._member = cluster.member
         self._position, self._ends_with_first = position, ends_with_first
         self._stopped: set[int] = set()
-        # Whether the others have begun more steps than this worker.
-        self._is_behind = False
         self._sync_tokens = sync_tokens_of(session.graph)
+        tokens = self._sync_tokens
+        self._begin: Any = None if tokens is None else tokens.begin
+        self._take: Any = None if tokens is None else tokens.take
+        # The present round, and how many gradients this worker has sent for it. None before the first step, and after
+        # one that has failed.
+        self._round: int | None = None
+        self._sent = 0
+        # How often in succession a step still waited although its round had been applied.
+        self._looks = 0
         self._reason = ""
         self._error: ClusterError | None = None
         self._member.on_news = self._note
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether a `SyncReplicasOptimizer` collects the gradients."""
+        return self._begin is not None
+
     def before_step(self) -> None:
-        """Wait until the other workers have begun as many steps as this one.
+        """Wait until this worker may begin a step that sends gradients.
 
         Raises:
           tf.errors.OutOfRangeError: the data of another worker has ended.
           ClusterError: another worker is gone, or a parameter server does not answer.
         """
-        began = time.monotonic()
-        while True:
+        self._raise_if_over()
+        if self._begin is None:
+            self._wait(lambda: not self._slower_workers())
+            # One that has stopped while the positions were read is not among the slower ones.
             self._raise_if_over()
-            slower = self._slower_workers()
-            if not slower:
-                # One that has stopped while the positions were read is not among the slower ones.
-                self._raise_if_over()
-                return
+            return
+        if self._round is None:
+            self._round, self._sent = self._begun_round(), 0
+        self._sent += 1
+
+    def after_step(self) -> None:
+        """Wait until the round is applied: a checkpoint between two steps is then between two rounds."""
+        if self._begin is None or self._may_send():
+            return
+        # The step took a sync token that was too many.
+        self._wait(self._may_send)
+        if not (self._stopped or self._reason or self._error):
+            with contextlib.suppress(tf.errors.DeadlineExceededError):
+                run_unwrapped(self._session, self._take, options=_SHORT)
+
+    def step_failed(self) -> None:
+        """Let the next step begin at once: the failed one may have sent nothing."""
+        self._round = None
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        while not (self._reason or self._error or is_over()):
             if time.monotonic() - began > _LOG_SECS:
                 began = time.monotonic()
-                logging.info("%s waits for the steps of %s", self._cluster.member_task, ", ".join(map(str, slower)))
+                slower = self._slower_workers()
+                others = f"the steps of {', '.join(map(str, slower))}" if slower else "the gradients of the others"
+                logging.info("%s waits for %s", self._cluster.member_task, others)
             time.sleep(_POLL_SECS)
+
+    def _may_send(self) -> bool:
+        number = self._begun_round()
+        if number != self._round:
+            self._round, self._sent = number, 0
+        return self._sent < self._quota()
+
+    def _quota(self) -> int:
+        """Return how many gradients of a round this worker sends: one, and more when other workers have ended."""
+        workers, own = len(self._cluster.layout.workers), self._cluster.worker_index
+        going = [index for index in range(workers) if index == own or index not in self._stopped]
+        each, more = divmod(workers, len(going))
+        return each + (own in going[:more])
+
+    def _begun_round(self) -> int:
+        """Return the number of the present round, which the gradients of the next step are for."""
+        return int(self._read(self._begin))
 
     def _raise_if_over(self) -> None:
         if self._error is not None:
@@ -93,18 +154,17 @@ class InStep:
         if self._position is None:
             return []
         tower_range, workers = self._position.tower_range, self._cluster.layout.workers
-        begun = self._begun(self._position).reshape(len(workers), tower_range.towers).min(axis=1)
+        begun = self._read(self._position.saved[0]).reshape(len(workers), tower_range.towers).min(axis=1)
         own = self._cluster.worker_index
         others = [index for index in range(len(workers)) if index != own and index not in self._stopped]
-        self._is_behind = any(begun[index] > begun[own] for index in others)
         return [workers[index] for index in others if begun[index] < begun[own]]
 
-    def _begun(self, position: Position) -> Any:
-        """Return how many steps each tower of all workers has begun."""
+    def _read(self, tensor: Any) -> Any:
+        """Return the value of `tensor`, which is on a parameter server."""
         layout, said = self._cluster.layout, ""
         while True:
             try:
-                return run_unwrapped(self._session, position.saved[0], options=_BOUNDED)
+                return run_unwrapped(self._session, tensor, options=_BOUNDED)
             except tf.errors.DeadlineExceededError:
                 self._member.check_servers()
                 # The watchdog does not see this run, which is no step.
@@ -138,8 +198,20 @@ class InStep:
                 f"{member.task} waits for the gradients of {named}, in synchronous training. Start "
                 f"it again; everybody can resume from the last checkpoint."
             )
-        # Last, because `before_step` looks at it first.
+        # Last, because a step looks at the others first.
         self._stopped = {member.layout.workers.index(task) for task in ended}
-        alone = bool(ended or gone or self._is_behind)
-        if alone and self._is_waiting() and self._sync_tokens is not None:
+        if self._sync_tokens is None or not self._is_waiting():
+            self._looks = 0
+        # Without these, the round may be complete only with further gradients of this worker.
+        elif ended or gone or self._lacks_token(self._sync_tokens):
             run_unwrapped(self._session, self._sync_tokens.wake, options=_BOUNDED)
+
+    def _lacks_token(self, tokens: SyncTokens) -> bool:
+        """Whether a step waits for the sync token of a round that has been applied.
+
+        A worker that is killed while it waits leaves a dequeue on the server, which takes the token of another one.
+        """
+        over = tokens.applied is not None and self._round is not None
+        over = over and run_unwrapped(self._session, tokens.applied, options=_BOUNDED) > self._round
+        self._looks = self._looks + 1 if over else 0
+        return self._looks > 0 and self._looks % _PATIENCE_LOOKS == 0

@@ -17,6 +17,7 @@ from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
+from staging_tf1.graph.sync_tokens import sends_gradients
 from staging_tf1.lifecycle.classic import NO_USE, AreaUse, ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
@@ -42,6 +43,8 @@ class Demand(NamedTuple):
     lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
     # What it does with plain areas.
     use: AreaUse
+    # Whether it sends gradients in synchronous training.
+    sends: bool
     # The pipelines whose threads start with the first such run.
     starts: tuple[Pipeline, ...] = ()
     # The pipelines whose input the run changes: those of `auto_stage()`, and the others.
@@ -185,6 +188,8 @@ class Steps:
             ),
             tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
             use,
+            # Without an optimizer that collects gradients, every step counts.
+            self.in_step is not None and (sends_gradients(ops.values()) or not self.in_step.has_rounds),
             tuple(
                 pipeline for pipeline in self._pipelines if pipeline.on_demand and not sinks.isdisjoint(pipeline.sinks)
             ),
@@ -255,7 +260,8 @@ class Steps:
                 return self.step(demand._replace(begins_anew=()), fetches, feed_dict, call)
         if self._unsettled:
             self.settle()
-        if self.in_step is not None:
+        if demand.sends:
+            assert self.in_step is not None
             self.timed.run([], None, self.in_step.before_step)
         if demand.starts or demand.renews:
             self.on_demand.before(demand.starts, demand.renews)
@@ -280,6 +286,8 @@ class Steps:
         self.last_is_torn = False
         for lockstep, towers in demand.lockstep:
             lockstep.after(towers)
+        if demand.sends and self.in_step is not None:
+            self.timed.run([], None, self.in_step.after_step)
         return result
 
     def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
@@ -302,6 +310,8 @@ class Steps:
 
     def _failed(self, demand: Demand, error: BaseException) -> None:
         """Repair what a failed step has lost. Raise what has ended a pipeline that starts on demand."""
+        if demand.sends and self.in_step is not None:
+            self.in_step.step_failed()
         before = self.failed_batches.counts(demand.sinks)
         self._repair(demand)
         self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import random
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import TestCluster, only_worker
+from cluster_models import miscounted
+from clusters import LIMIT_SECS, TestCluster, only_worker
 from forked import ForkServer
 
 from staging_tf1.lifecycle import in_step
+
+BATCH = 3
+# As in `test_cluster_kills`.
+KILLS = int(os.environ.get("STAGING_TF1_CLUSTER_KILLS", "2"))
+SEED = int(os.environ.get("STAGING_TF1_CLUSTER_KILL_SEED", "7"))
 
 
 @pytest.fixture
@@ -21,6 +31,100 @@ def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
     cluster = TestCluster(fork_server, tmp_path, workers=2)
     yield cluster
     cluster.close()
+
+
+def counted(cluster: TestCluster, step_secs: Sequence[float], rounds: int, **options: Any) -> None:
+    """Start a cluster whose model counts the records of its gradients, with a worker for each of `step_secs`."""
+    workers = len(step_secs)
+    cluster.start_ps()
+    for index, secs in enumerate(step_secs):
+        start_counting(cluster, index, secs, rounds * workers * BATCH, **options)
+
+
+def start_counting(cluster: TestCluster, index: int, step_secs: float, num_records: int, **options: Any) -> None:
+    folder = str(cluster.folder / "model")
+    cluster.start(
+        "count",
+        f"worker{index}",
+        cluster.jobs,
+        index,
+        num_records=num_records,
+        batch_size=BATCH,
+        checkpoint_dir=folder,
+        save_steps=1000,
+        sync=True,
+        step_secs=step_secs,
+        **options,
+    )
+
+
+def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
+    """How many batches the last checkpoint lacks, and has twice."""
+    latest = tf.train.latest_checkpoint(str(cluster.folder / "model"))
+    lost, twice, _ = miscounted(latest, num_records, BATCH)
+    assert tf.train.load_variable(latest, "train/position").sum() * BATCH == num_records
+    return lost // BATCH, twice // BATCH
+
+
+# A beat of a cluster in step lasts a quarter of a second.
+@pytest.mark.slow_cases("(?!long|unlike).*")
+@pytest.mark.parametrize(
+    "step_secs",
+    [
+        pytest.param((0.02, 0.02), id="short"),
+        pytest.param((0.3, 0.3), id="a beat"),
+        pytest.param((0.7, 0.7), id="long"),
+        pytest.param((1.5, 1.5), id="six beats"),
+        pytest.param((0.02, 0.7), id="unlike"),
+        pytest.param((0.7, 0.02), id="slow chief"),
+        pytest.param((0.3, 0.3, 0.3), id="three"),
+        pytest.param((0.7, 0.02, 0.3), id="three unlike"),
+        pytest.param((1.5, 0.02, 0.02), id="three, slow chief"),
+    ],
+)
+def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step_secs: tuple[float, ...]) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=len(step_secs))
+    rounds = 12 if max(step_secs) > 0.1 else 60
+    try:
+        counted(cluster, step_secs, rounds)
+        cluster.join()
+        assert lost_and_twice(cluster, rounds * len(step_secs) * BATCH) == (0, 0)
+    finally:
+        cluster.close()
+
+
+@pytest.mark.slow_cases("3-.*")
+@pytest.mark.parametrize("secs", [0.02, 0.4], ids=str)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_each_kill_costs_at_most_a_batch(fork_server: ForkServer, tmp_path: Path, workers: int, secs: float) -> None:
+    cluster, choose = TestCluster(fork_server, tmp_path, workers=workers), random.Random(SEED)
+    rounds = KILLS * 6 + 10
+    records = rounds * workers * BATCH
+    gates = [cluster.gate(0) for _ in range(workers)]
+    try:
+        cluster.start_ps()
+        for index, gate in enumerate(gates):
+            start_counting(cluster, index, secs, records, go=gate)
+        for number in range(KILLS):
+            victim = f"worker{choose.randrange(1, workers)}"
+            before = len(cluster.notes(victim, "stepped"))
+            for gate in gates:
+                gate.release(6)
+            cluster.await_notes(victim, "stepped", before + choose.randrange(1, 5))
+            with suppress(subprocess.TimeoutExpired):
+                cluster.processes[victim].wait(choose.uniform(0, 2 * secs))
+            cluster.kill(victim)
+            print(f"kill {number + 1}: {victim}", flush=True)
+            start_counting(cluster, int(victim[-1]), secs, records, go=gates[int(victim[-1])])
+        for gate in gates:
+            gate.release(workers * rounds)
+        cluster.join(secs=LIMIT_SECS + 2 * rounds * secs)
+        lost, twice = lost_and_twice(cluster, records)
+        print(f"STAGING_TF1_CLUSTER_KILL_SEED={SEED}: {KILLS} kills, lost {lost} of {rounds * workers} batches")
+        # At the end, those who are left may have gradients for a part of a round.
+        assert (lost <= KILLS + workers - 1, twice) == (True, 0)
+    finally:
+        cluster.close()
 
 
 def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def counting_model(ids: Any, num_records: int, megabytes: int, *, use_resource: 
     counted = tf.scatter_add(counts, ids, tf.ones_like(ids), use_locking=True)
     with tf.control_dependencies([counted, *added]):
         return tf.assign_add(step, 1)
+
+
+def slowed(ids: Any, secs: float) -> Any:
+    """Return `ids` after so many seconds."""
+
+    def wait(values: Any) -> Any:
+        threading.Event().wait(secs)
+        return values
+
+    return tf.ensure_shape(tf.py_func(wait, [ids], ids.dtype), ids.shape)
 
 
 def count_in_step(ids: Any, num_records: int, megabytes: int, workers: int) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
-from cluster_models import count_in_step, counting_model, ids_source
+from cluster_models import count_in_step, counting_model, ids_source, slowed
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
@@ -158,9 +158,13 @@ def count(
     by_hand: bool = False,
     keep: int | None = None,
     sync: bool = False,
+    step_secs: float = 0.0,
     options: dict[str, Any] | None = None,
 ) -> None:
-    """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all."""
+    """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all.
+
+    Each step takes at least `step_secs`, between its batch and its gradients.
+    """
     cluster = staging.Cluster(jobs, "worker", index, sync=sync, **(options or {}))
     hooks = []
     with tf.Graph().as_default():
@@ -168,6 +172,8 @@ def count(
             ids = staging.staged(
                 ids_source(num_records, batch_size), cluster=cluster, name="train", share=share, capacity=4
             )
+            if step_secs:
+                ids = slowed(ids, step_secs)
             if sync:
                 train_op, optimizer = count_in_step(ids, num_records, megabytes, cluster.num_workers)
                 hooks.append(optimizer.make_session_run_hook(cluster.is_chief))
@@ -179,6 +185,7 @@ def count(
                 if go is not None:
                     go.acquire()
                 sess.run(train_op)
+                notes.add("stepped", 1)
     notes.add("ended")
 
 
@@ -291,9 +298,11 @@ def train_in_step(
 
 
 def delay_news(member: Any, wake: Any, steps: int) -> None:
-    """Keep news from this worker until it has read how many steps each one has begun, after `steps` and one more."""
+    """Keep news from this worker until it looks whether the round of the step after `steps` has been applied."""
     note, read, came = member.on_news, in_step.run_unwrapped, threading.Event()
     latest: dict[str, Any] = {}
+    looks_at_end = iter([lambda: read(session_of[0], wake), lambda: came.wait(60) and note(latest)])
+    session_of: list[Any] = []
 
     def hold(entries: dict[str, Any]) -> None:
         latest.update(entries)
@@ -301,17 +310,12 @@ def delay_news(member: Any, wake: Any, steps: int) -> None:
             came.set()
 
     def read_then_hear(session: Any, fetches: Any, options: Any = None) -> Any:
-        if fetches is wake:
-            return read(session, wake)
-        begun = read(session, fetches)
-        own = begun[member.task.index]
-        if own == steps:
-            # The next step returns, although nobody else sends gradients.
-            read(session, wake)
-        elif own > steps:
-            assert came.wait(60)
-            note(latest)
-        return begun
+        value = read(session, fetches)
+        session_of[:] = [session]
+        if fetches is not wake and value == steps:
+            # First the next step is made to return, although nobody else sends gradients. Then the news come.
+            next(looks_at_end, lambda: None)()
+        return value
 
     member.on_news, in_step.run_unwrapped = hold, read_then_hear
 
