@@ -7,6 +7,7 @@ module only. Each has a test in ``tests/graph/test_tf.py`` that fails by name wh
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import functools
 import gc
@@ -443,6 +444,33 @@ def reopened(graph: Any) -> Iterator[None]:
         if finalized:
             # Of the class, because the graph's own method may have been wrapped.
             type(graph).finalize(graph)
+
+
+# An attribute of a saver: those that `saver_without` has made of it.
+_REST = "_staging_tf1_rest"
+
+
+def saver_without(saver: Any, variables: Sequence[Any]) -> Any:
+    """Return a saver that restores what `saver` does, except `variables`. Adds ops to a finalized graph, too."""
+    kept: dict[tuple[str, ...], Any] = vars(saver).setdefault(_REST, {})
+    key = tuple(variable.op.name for variable in variables)
+    if key not in kept:
+        listed = saver._var_list
+        rest = kept[key] = copy.copy(saver)
+        if isinstance(listed, dict):
+            rest._var_list = {name: value for name, value in listed.items() if not _is_one_of(value, variables)}
+        else:
+            rest._var_list = [value for value in listed if not _is_one_of(value, variables)]
+        rest.saver_def, rest._is_built, rest._allow_empty = None, False, True
+        graph = variables[0].graph
+        with graph.as_default(), reopened(graph), tf.control_dependencies(None), tf.device(None):
+            rest.build()
+    return kept[key]
+
+
+def _is_one_of(value: Any, variables: Sequence[Any]) -> bool:
+    # Variables compare by value.
+    return any(value is variable for variable in variables)
 
 
 def op_stack(op: Any) -> list[tuple[str, int, str]]:

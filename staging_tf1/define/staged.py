@@ -141,8 +141,10 @@ def staged(
       resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
         "exact" and "ignore" map the position to other towers, shards or batch sizes, without leaving out a record.
         "exact" raises if a record would be repeated, or if the order is different (seed, number of records). "ignore"
-        logs the number of repeats, and continues at the same number in a different order. The position counts the
-        batches that steps have consumed. It is a global variable, so every checkpoint holds it. Sources and datasets
+        logs the number of repeats, and continues at the same number in a different order. If the checkpoint has no
+        position of this pipeline, because it is new or was renamed, "exact" raises, and the others restore the rest and
+        begin with the first batch. The position counts the batches that steps have consumed. It is a global variable,
+        so a checkpoint holds it if the saver is made after this call, without a `var_list`. Sources and datasets
         have a position; a generator has one only with `GeneratorSource(..., resume="skip")`. "exact" is refused for a
         dataset of the tf.data service, which delivers in a new order each time (docs/data_service.md).
       cluster: the `Cluster` whose workers share the input. The area is on this worker's own task; the position of all

@@ -13,6 +13,7 @@ from typing import Any
 from staging_tf1._tf import deterministic_ops, run_unwrapped
 from staging_tf1.cluster.dealer import Dealer
 from staging_tf1.errors import BuildError, ResumeError
+from staging_tf1.feed.checkpoint import warn_unsaved
 from staging_tf1.feed.join_run import starts_in_cluster
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.pipeline_run import end_earlier, run_in
@@ -47,6 +48,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         if not new:
             return
         _check_clock(new)
+        warn_unsaved(new, session.graph)
         end_earlier(new, session)
         for pipeline in new:
             if pipeline.resume != "restart":

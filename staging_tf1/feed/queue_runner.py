@@ -8,6 +8,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import NotebookWarning, UninitializedError
+from staging_tf1.feed.checkpoint import guard_restores
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
@@ -90,6 +91,7 @@ def register(pipeline: Pipeline) -> None:
     graph = tf.get_default_graph()
     _warn_if_built_before(graph, pipeline)
     add_pipeline(graph, pipeline)
+    guard_restores()
     runner = state_of(graph).runners[pipeline] = PipelineRunner(pipeline)
     if not (pipeline.lockstep or pipeline.on_demand):
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)

@@ -82,9 +82,12 @@ class GraphState:
     meaning: Any = None
     observer: Any = None
     train_op: Any = None
-    # Of savers: the last call, and whether their errors are explained.
+    # Of savers: the last call, whether errors of those of its sessions are explained, and the one of a StagingSession.
     last_save: Any = None
     guards_savers: bool = False
+    saver: Any = None
+    # The pipelines whose position they do not save, and that were told.
+    unsaved: set[Any] = field(default_factory=set)
 
     def note_run(self) -> None:
         """Count a run that is about to start.

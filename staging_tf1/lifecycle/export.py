@@ -10,8 +10,8 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, only_known, path, refuse, whole
 from staging_tf1.auto import kinds
 from staging_tf1.errors import BuildError, CheckpointError
+from staging_tf1.feed.checkpoint import shortened
 from staging_tf1.graph.dependencies import ancestors
-from staging_tf1.lifecycle.checkpoint import shortened
 
 WHAT = "export_saved_model()"
 _KEYS = tf.GraphKeys

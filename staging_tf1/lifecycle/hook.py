@@ -15,6 +15,7 @@ from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import NothingToStageError
+from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
@@ -23,7 +24,6 @@ from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.auto import auto_stage
-from staging_tf1.lifecycle.checkpoint import guard_savers
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.lifecycle.start import own_areas

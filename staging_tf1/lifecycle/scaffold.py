@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from staging_tf1._tf import tf
+from staging_tf1.feed.checkpoint import check_state_file, guard_savers
 from staging_tf1.graph.uninitialized import report_uninitialized
-from staging_tf1.lifecycle.checkpoint import check_state_file, guard_saver
 
 
 def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
@@ -28,8 +28,7 @@ def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
         if type(scaffold).finalize is tf.train.Scaffold.finalize:
             _add_ready_ops(scaffold, tf.get_default_graph())
         finalized = type(scaffold).finalize(scaffold)
-        if isinstance(scaffold.saver, tf.train.Saver):
-            guard_saver(scaffold.saver)
+        guard_savers(tf.get_default_graph(), scaffold.saver)
         return finalized
 
     scaffold.finalize = finalize

@@ -6,6 +6,7 @@ import inspect
 import logging
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -417,6 +418,25 @@ def test_graph_unsafe_unfinalize(graph: Any) -> None:
     with _tf.reopened(graph):
         added = tf.constant(1)
     assert graph.finalized and added.graph is graph
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_saver_var_list_and_is_built_and_allow_empty(graph: Any, tmp_path: Path, as_dict: bool) -> None:
+    a, b = (tf.get_variable(name, initializer=1.0) for name in "ab")
+    saver = tf.train.Saver({"x": a, "y": b} if as_dict else [a, b])
+    graph.finalize()
+    with tf.Session() as sess:
+        sess.run([a.initializer, b.initializer])
+        path = saver.save(sess, str(tmp_path / "model"), write_meta_graph=False)
+        with _tf.reopened(graph):
+            sess.run([a.assign(2.0), b.assign(2.0)])
+        rest = _tf.saver_without(saver, [b])
+        rest.restore(sess, path)
+        assert sess.run([a, b]) == [1.0, 2.0]
+        assert _tf.saver_without(saver, [b]) is rest and graph.finalized
+        _tf.saver_without(saver, [a, b]).restore(sess, path)
+        saver.restore(sess, path)
+        assert sess.run([a, b]) == [1.0, 1.0]
 
 
 def test_op_traceback() -> None:

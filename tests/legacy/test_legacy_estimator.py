@@ -104,6 +104,41 @@ def test_errors_end_the_training(staged: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
+def changed(legacy_run: Run) -> dict[str, Any]:
+    """What programs/promises/estimator_changed.py prints."""
+    found: dict[str, Any] = last_json(legacy_run(PROMISES / "estimator_changed.py"))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["exact", "ignore", "restart"])
+@pytest.mark.parametrize("old", ["None", "a", "old"])
+def test_a_checkpoint_from_before_the_input_was_staged(changed: dict[str, Any], old: str, mode: str) -> None:
+    """Three steps are in the checkpoint; `old` is the name of its pipeline."""
+    assert changed[f"{old}, {mode}, evaluated"] == {"seen": [[0, 3.0], [1, 3.0]], "lines": [], "error": None}
+    ran = changed[f"{old}, {mode}"]
+    if old != "a" and mode == "exact":
+        assert re.match(r"CheckpointError: 'a' \(made at .*\) cannot resume exactly: checkpoint ", ran["error"])
+        assert ran["seen"] == ran["lines"] == []
+        return
+    begin = 3 if old == "a" and mode != "restart" else 0
+    assert ran["seen"] == [[begin, 3.0], [begin + 1, 4.0]] and ran["error"] is None
+    assert [line.split(":")[0] for line in ran["lines"]] == [f"'a' begins with its first batch (resume='{mode}')"] * (
+        old != "a"
+    )
+
+
+def test_a_saver_of_the_estimator_without_the_position(changed: dict[str, Any]) -> None:
+    (line,) = changed["partial, first"]["lines"]
+    assert "checkpoints of this run will not hold its position" in line
+    assert changed["partial, exact"]["error"].startswith("RuntimeError: Init operations did not make model ready")
+    (line,) = changed["partial, exact"]["lines"]
+    assert "'a' (made at " in line and "does not restore its position. Make the saver after staged()" in line
+    assert changed["partial, ignore"]["seen"] == [[0, 3.0], [1, 4.0]]
+    assert changed["partial, restart"]["seen"] == [[0, 5.0], [1, 6.0]]
+    assert len(changed["partial, restart"]["lines"]) == 1
+
+
+@pytest.fixture(scope="module")
 def names(legacy_run: Run) -> dict[str, Any]:
     """What programs/promises/estimator_names.py prints."""
     ran = legacy_run(PROMISES / "estimator_names.py")

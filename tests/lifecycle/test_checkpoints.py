@@ -210,7 +210,6 @@ def retyped() -> Any:
 
 OTHERS: dict[str, tuple[Callable[[], Any], str]] = {
     "a variable more": (renamed, "has no variable 'bias', which this graph has"),
-    "another pipeline": (lambda: build(name="other"), "has no variable 'other/"),
     "another shape": (lambda: build(width=65), "does not fit this graph"),
     "another dtype": (retyped, "does not fit this graph"),
 }

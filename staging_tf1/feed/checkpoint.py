@@ -1,0 +1,338 @@
+"""Restores of checkpoints: of a program whose pipelines have changed, and with errors that name the file and a cure.
+
+A checkpoint without the position of a pipeline is that of a program before `staged()` was added, or renamed. TensorFlow
+would restore nothing of it. For a truncated file it raises `OutOfRangeError`, which every training loop takes for the
+end of the data: a MonitoredSession ends before the first step without an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from absl import logging
+
+from staging_tf1._tf import run_unwrapped, saver_without, tf
+from staging_tf1.cluster.snapshot import is_save, saver_of
+from staging_tf1.errors import CheckpointError
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.position import Position
+from staging_tf1.graph.state import state_of
+
+# Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
+_NOT_THE_FILE = (
+    tf.errors.AbortedError,
+    tf.errors.UnavailableError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.ResourceExhaustedError,
+)
+_MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
+_BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
+# An attribute of the method of `Saver` that is guarded.
+_GUARDED = "_staging_tf1_guarded"
+# Enough to recognize TensorFlow's message.
+_MOST_CHARACTERS = 300
+
+
+def guard_savers(graph: Any, saver: Any | None = None) -> None:
+    """Make the savers that sessions of `graph` restore with raise CheckpointError.
+
+    Those are the savers in the graph's collection, where a MonitoredSession puts its own, and `saver`.
+    """
+    guard_restores()
+    state = state_of(graph)
+    state.guards_savers, state.saver = True, saver
+
+
+def guard_restores() -> None:
+    """Let each saver restore the variables of a model whose pipelines have changed since the checkpoint."""
+    if not hasattr(tf.train.Saver.restore, _GUARDED):
+        # On the class, because a plain session has a saver that no collection has.
+        tf.train.Saver.restore = _guarded(tf.train.Saver.restore)
+
+
+def _guarded(restore: Any) -> Any:
+    @functools.wraps(restore)
+    def guarded(self: Any, sess: Any, save_path: Any) -> None:
+        graph = getattr(sess, "graph", None)
+        # It restores eagerly without a graph.
+        if save_path is None or graph is None or not (pipelines_of(graph) or state_of(graph).guards_savers):
+            restore(self, sess, save_path)
+            return
+        restoration = _Restoration(self, sess, tf.compat.as_text(os.fspath(save_path)))
+        if not restoration.is_of_session:
+            restoration.run(restore)
+            return
+        restoration.check_shapes()
+        try:
+            restoration.run(restore)
+        except (CheckpointError, *_NOT_THE_FILE):
+            raise
+        except (tf.errors.OpError, ValueError) as error:
+            _explain(restoration.path, error)
+
+    setattr(guarded, _GUARDED, True)
+    return guarded
+
+
+def check_state_file(folder: str) -> None:
+    """Check the file that names the latest checkpoint. If it is damaged, TensorFlow silently begins at step 0.
+
+    Raises:
+      CheckpointError: the file exists, but names no checkpoint.
+    """
+    path = os.path.join(folder, "checkpoint")
+    if not tf.io.gfile.exists(path):
+        return
+    try:
+        if tf.train.get_checkpoint_state(folder) is not None:
+            return
+        reason = "it is not a text of the expected format"
+    except (ValueError, tf.errors.OpError) as error:
+        reason = shortened(error)
+    prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
+    others = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
+    raise CheckpointError(
+        f"'{path}', which names the latest checkpoint of its folder, is damaged: {reason}.{others} Rewrite it with "
+        f"tf.train.update_checkpoint_state('{folder}', PATH_OF_A_CHECKPOINT), or delete it to train from the start."
+    )
+
+
+class _Restoration:
+    """A restore of one checkpoint by one saver.
+
+    Attributes:
+      is_of_session: whether the saver is one that the sessions of its graph restore with.
+    """
+
+    def __init__(self, saver: Any, session: Any, path: str) -> None:
+        self.path = path
+        self._saver, self._session = saver, session
+        graph = session.graph
+        state = state_of(graph)
+        in_collection = saver in graph.get_collection(tf.GraphKeys.SAVERS)
+        self.is_of_session = state.guards_savers and (saver is state.saver or in_collection)
+        self._held = list(_held(saver, graph))
+        # By name; None if the file is damaged: then the restore raises.
+        self._shapes: dict[str, list[int]] | None = None
+        # Exceptions of many types say that it is.
+        with contextlib.suppress(Exception):
+            self._shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+
+    def check_shapes(self) -> None:
+        """Check that each variable has the same shape in the checkpoint. TensorFlow would silently change its shape.
+
+        Raises:
+          CheckpointError: a variable has a different shape; the message names the first one.
+        """
+        for name, variable, must_agree in self._held:
+            if not (self._shapes and name in self._shapes and must_agree and "shape" in variable.node_def.attr):
+                continue
+            shape = tf.TensorShape(variable.get_attr("shape"))
+            if not shape.is_compatible_with(self._shapes[name]):
+                raise CheckpointError(
+                    f"checkpoint '{self.path}' does not fit this graph: variable '{name}' is {self._shapes[name]} in "
+                    f"the checkpoint, {shape.as_list()} in the graph. {_OWN_FOLDER}"
+                )
+
+    def run(self, restore: Any) -> None:
+        """Restore what the checkpoint has. A pipeline whose position is not restored begins anew, if resume= allows it.
+
+        Raises:
+          CheckpointError: a pipeline that must resume exactly has no position in the checkpoint.
+        """
+        session, graph = self._session, self._session.graph
+        pipelines = [pipeline for pipeline in pipelines_of(graph) if _is_in_checkpoints(pipeline, graph)]
+        lacking = {pipeline: self._lacking(pipeline) for pipeline in pipelines}
+        left_out = [variable for variables in lacking.values() for variable in variables]
+        restore(saver_without(self._saver, left_out) if left_out else self._saver, session, self.path)
+        foreign = self._foreign(pipelines)
+        new = [pipeline for pipeline in foreign if pipeline.resume != "exact"]
+        # One that runs keeps its count.
+        ops = [
+            variable.initializer
+            for pipeline in pipelines
+            for variable in (pipeline.position_variables if pipeline in new else lacking[pipeline])
+            if run_in(session, pipeline) is None
+        ]
+        if ops:
+            run_unwrapped(session, ops)
+        for pipeline in foreign:
+            reason = f"the saver of checkpoint '{self.path}' does not restore its position"
+            self._begin_anew(pipeline, reason, _how_to_save(pipeline), may_raise=self.is_of_session)
+        for pipeline, variables in lacking.items():
+            if variables and variables[0] is pipeline.position_variables[0]:
+                reason = f"checkpoint '{self.path}' has no position of it"
+                self._begin_anew(pipeline, reason, self._where_it_may_be(pipelines), may_raise=True)
+
+    def _lacking(self, pipeline: Pipeline) -> list[Any]:
+        """Return the variables of its position that the saver would restore, and the checkpoint lacks."""
+        if self._shapes is None:
+            return []
+        keys = {variable.name: name for name, variable, _ in self._held}
+        held = [(variable, keys.get(variable.handle.op.name)) for variable in pipeline.position_variables]
+        return [variable for variable, name in held if name is not None and name not in self._shapes]
+
+    def _foreign(self, pipelines: list[Pipeline]) -> list[Pipeline]:
+        """Return those whose position the saver does not restore, and nothing else has set."""
+        held = {variable.name for _, variable, _ in self._held}
+        foreign = [pipeline for pipeline in pipelines if pipeline.position_variables[0].handle.op.name not in held]
+        if not foreign:
+            return []
+        have_value = run_unwrapped(self._session, [_position(pipeline).has_value for pipeline in foreign])
+        return [pipeline for pipeline, has_value in zip(foreign, have_value, strict=True) if not has_value]
+
+    def _begin_anew(self, pipeline: Pipeline, reason: str, cure: str, *, may_raise: bool) -> None:
+        if pipeline.resume != "exact":
+            logging.warning(
+                "'%s' begins with its first batch (resume='%s'): %s.", pipeline.name, pipeline.resume, reason
+            )
+            return
+        said = (
+            f"{pipeline} cannot resume exactly: {reason}. {cure} Or use staged(resume='restart') to restore the rest "
+            f"and begin with the first batch."
+        )
+        if may_raise:
+            raise CheckpointError(said)
+        # Another saver may restore it. Otherwise a plain session begins with the first batch, and TensorFlow ends the
+        # start of a monitored one.
+        logging.warning("%s", said)
+
+    def _where_it_may_be(self, pipelines: list[Pipeline]) -> str:
+        """Say which names the checkpoint has for pipelines that the graph lacks: one was perhaps renamed."""
+        assert self._shapes is not None
+        positions = {name.removesuffix("/position") for name in self._shapes if name.endswith("/position")}
+        known = {pipeline.name for pipeline in pipelines}
+        others = sorted(name for name in positions - known if f"{name}/fingerprint" in self._shapes)
+        if not others:
+            return "Restore a checkpoint that was saved with this pipeline."
+        named = " or ".join(f"'{name}'" for name in others)
+        return f"If it was renamed, give it the name {named} again, whose position the checkpoint has."
+
+
+def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
+    """Warn of each pipeline whose position no checkpoint will hold: once, before the first batch."""
+    warned = state_of(graph).unsaved
+    for pipeline in pipelines:
+        if pipeline.resume == "restart" or pipeline in warned or not _is_in_checkpoints(pipeline, graph):
+            continue
+        if not _is_saved(pipeline, graph):
+            warned.add(pipeline)
+            logging.warning(
+                "%s: checkpoints of this run will not hold its position, so none can be resumed with the next batch. "
+                "%s Or use resume='restart', if it is always to begin with the first batch.",
+                pipeline,
+                _how_to_save(pipeline),
+            )
+
+
+def _is_saved(pipeline: Pipeline, graph: Any) -> bool:
+    """Whether the saver of the session saves the position, or any saver if that is unknown. True without a saver."""
+    scopes = {saver_of(op) for op in _saves(pipeline.position_variables[0].handle)}
+    saver = state_of(graph).saver
+    if saver is None:
+        return bool(scopes) or not any(map(is_save, graph.get_operations()))
+    return saver.saver_def is None or saver.saver_def.save_tensor_name.rpartition("/")[0] in scopes
+
+
+def _saves(tensor: Any) -> Iterator[Any]:
+    """Yield the ops that write the value of a variable into checkpoints."""
+    for op in tensor.consumers():
+        if is_save(op):
+            yield op
+        elif op.type in ("ReadVariableOp", "Identity"):
+            yield from _saves(op.outputs[0])
+
+
+def _is_in_checkpoints(pipeline: Pipeline, graph: Any) -> bool:
+    """Whether it has a position that checkpoints are to hold."""
+    # Not in an evaluation of an Estimator, where it is local.
+    saved = {variable.ref() for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+    return any(variable.ref() in saved for variable in pipeline.position_variables)
+
+
+def _how_to_save(pipeline: Pipeline) -> str:
+    return f"Make the saver after staged(), or add tf.global_variables('{pipeline.name}/') to its var_list."
+
+
+def _position(pipeline: Pipeline) -> Position:
+    assert pipeline.position is not None
+    return pipeline.position
+
+
+def _held(saver: Any, graph: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield what `saver` restores: the name in the checkpoint, the op of the variable, and whether shapes must agree.
+
+    They need not for a part of a partitioned variable, or if the saver reshapes what it reads.
+    """
+    restore = saver.saver_def.restore_op_name if saver.saver_def is not None else ""
+    if not restore:
+        return
+    for op in ancestors([graph.get_operation_by_name(restore)]):
+        if op.type != "RestoreV2":
+            continue
+        names, slices = (tf.get_static_value(tensor) for tensor in op.inputs[1:3])
+        for name, part, output in zip(names, slices, op.outputs, strict=True):
+            for assign, reshaped in _assigns(output):
+                yield name.decode(), assign.inputs[0].op, not (part or reshaped)
+
+
+def _assigns(tensor: Any, reshaped: bool = False) -> Iterator[tuple[Any, bool]]:
+    for op in tensor.consumers():
+        if op.type in ("AssignVariableOp", "Assign"):
+            yield op, reshaped
+        elif op.type in ("Identity", "Reshape"):
+            yield from _assigns(op.outputs[0], reshaped or op.type == "Reshape")
+
+
+def _explain(path: str, error: Exception) -> NoReturn:
+    key = _MISSING_KEY.search(str(error))
+    if key is not None:
+        raise CheckpointError(
+            f"checkpoint '{path}' has no variable '{key[1]}', which this graph has. It belongs to another program, or "
+            f"the graph has changed. {_OWN_FOLDER}"
+        ) from error
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        raise CheckpointError(
+            f"checkpoint '{path}' does not fit this graph: {shortened(error)}. {_OWN_FOLDER}"
+        ) from error
+    older = _checkpoint_before(path)
+    names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"
+    raise CheckpointError(
+        f"checkpoint '{path}' is damaged or incomplete: {shortened(error)}. Return to an older checkpoint with "
+        f"tf.train.update_checkpoint_state({names}), or train from the start in an empty folder."
+    ) from error
+
+
+_OWN_FOLDER = (
+    "Set checkpoint_dir to an empty folder or one with checkpoints of this program, or build the graph as it was when "
+    "the checkpoint was saved."
+)
+
+
+def _checkpoint_before(path: str) -> str | None:
+    """Return the checkpoint that was saved before `path` in the same folder, if its files still exist."""
+    try:
+        state = tf.train.get_checkpoint_state(os.path.dirname(path))
+    except (ValueError, tf.errors.OpError):
+        return None
+    listed = list(state.all_model_checkpoint_paths) if state is not None else []
+    before = listed[: listed.index(path)] if path in listed else []
+    kept = [prefix for prefix in before if tf.train.checkpoint_exists(prefix)]
+    return kept[-1] if kept else None
+
+
+def shortened(error: Exception) -> str:
+    """Return what TensorFlow says of a checkpoint, on one line."""
+    # The saver and TensorFlow prepend an explanation and the line that built the op to the kernel's message.
+    text = str(getattr(error, "message", error)).rpartition("Original error:")[2]
+    first = next((line for line in _BUILT_AT.sub("", text).splitlines() if line.strip()), "").strip()
+    return f"{type(error).__name__}: {first[:_MOST_CHARACTERS]}".rstrip(".")
