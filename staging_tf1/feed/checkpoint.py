@@ -35,6 +35,7 @@ _NOT_THE_FILE = (
     tf.errors.ResourceExhaustedError,
 )
 _MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
+_UNINITIALIZED = "the iterator has not been initialized"
 _BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
 # An attribute of the method of `Saver` that is guarded.
 _GUARDED = "_staging_tf1_guarded"
@@ -303,6 +304,14 @@ def _explain(path: str, error: Exception) -> NoReturn:
     if isinstance(error, tf.errors.InvalidArgumentError):
         raise CheckpointError(
             f"checkpoint '{path}' does not fit this graph: {shortened(error)}. {_OWN_FOLDER}"
+        ) from error
+    if isinstance(error, tf.errors.FailedPreconditionError) and _UNINITIALIZED in str(error):
+        iterator = "" if error.op is None else f" '{error.op.inputs[0].op.name}'"
+        raise CheckpointError(
+            f"checkpoint '{path}' has the state of the iterator{iterator}, which cannot be restored before it is "
+            f"initialized, and a session initializes after it has restored. Save no state of the iterator, and pass "
+            f"the dataset to staged(), which saves its own position; this checkpoint then needs resume='restart'. Or "
+            f"use tf.data.make_one_shot_iterator(dataset), which needs no initializer, in a new checkpoint_dir."
         ) from error
     older = _checkpoint_before(path)
     names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"

@@ -359,3 +359,68 @@ def test_a_saver_of_the_users(saved: Path, tmp_path: Path) -> None:
         tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
         with pytest.raises(CheckpointError, match="is damaged or incomplete"):
             session("hook", folder, scaffold=tf.train.Scaffold(saver=saver))
+
+
+def with_saveable(make: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+    """Return the iterator of a dataset, its elements, and a train op. Checkpoints hold the state of the iterator."""
+    iterator = make(tf.data.Dataset.range(20))
+    saveable = tf.data.experimental.make_saveable_from_iterator(iterator)
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, saveable)
+    x = iterator.get_next(name="element")
+    step = tf.train.get_or_create_global_step()
+    return iterator, x, tf.group(step.assign_add(1), x)
+
+
+@pytest.mark.parametrize("way", ["session", "hook"])
+def test_an_iterator_that_is_restored_before_it_is_initialized(tmp_path: Path, way: str) -> None:
+    one_shot, initializable = tf.data.make_one_shot_iterator, tf.data.make_initializable_iterator
+    with tf.Graph().as_default():
+        iterator, _, train = with_saveable(initializable)
+        tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+        with session(way, tmp_path, save_checkpoint_steps=1) as sess:
+            for _ in range(3):
+                sess.run(train)
+    before = checkpoints(tmp_path)
+    with tf.Graph().as_default():
+        iterator, _, _ = with_saveable(initializable)
+        tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+        with pytest.raises(CheckpointError) as caught:
+            session(way, tmp_path)
+    name = iterator.initializer.inputs[1].op.name
+    assert str(caught.value) == (
+        f"checkpoint '{tmp_path / 'model.ckpt-3'}' has the state of the iterator '{name}', which cannot be restored "
+        f"before it is initialized, and a session initializes after it has restored. Save no state of the iterator, "
+        f"and pass the dataset to staged(), which saves its own position; this checkpoint then needs "
+        f"resume='restart'. Or use tf.data.make_one_shot_iterator(dataset), which needs no initializer, in a new "
+        f"checkpoint_dir."
+    )
+    assert checkpoints(tmp_path) == before
+    # Both cures work.
+    for begin in (0, 3):
+        with tf.Graph().as_default():
+            _, x, train = with_saveable(one_shot)
+            with session(way, tmp_path / "new", save_checkpoint_steps=1) as sess:
+                assert sess.run([x, train])[0] == begin
+                for _ in range(2):
+                    sess.run(train)
+    with tf.Graph().as_default():
+        x = staging.staged(tf.data.Dataset.range(20), resume="restart")
+        tf.train.get_or_create_global_step()
+        with session(way, tmp_path) as sess:
+            assert sess.run(x) == 0
+
+
+def test_a_plain_session_that_initializes_the_iterator_first(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        iterator, x, _ = with_saveable(tf.data.make_initializable_iterator)
+        staging.staged(tf.constant(1))
+        saver = tf.train.Saver()
+        sess.run([tf.global_variables_initializer(), iterator.initializer])
+        sess.run(x)
+        path = saver.save(sess, str(tmp_path / "model"))
+    with tf.Session(graph=x.graph) as sess:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="run the initializer operation for this iterator"):
+            saver.restore(sess, path)
+        sess.run(iterator.initializer)
+        saver.restore(sess, path)
+        assert sess.run(x) == 1
