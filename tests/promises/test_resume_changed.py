@@ -467,7 +467,8 @@ def test_a_part_of_the_model_from_elsewhere(tmp_path: Path, caplog: pytest.LogCa
     """Fine-tuning: the variables have values before a saver restores some of them."""
     with tf.Graph().as_default(), tf.Session() as sess:
         weights = build(()).weights
-        sess.run([tf.global_variables_initializer(), weights.assign([7.0] * 4)])
+        sess.run(tf.global_variables_initializer())
+        sess.run(weights.assign([7.0] * 4))
         path = tf.train.Saver([weights]).save(sess, str(tmp_path / "pretrained"))
     with tf.Graph().as_default():
         model = build(["a"])
