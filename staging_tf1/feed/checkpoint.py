@@ -275,9 +275,12 @@ def _held(saver: Any, graph: Any) -> Iterator[tuple[str, Any, bool]]:
     They need not for a part of a partitioned variable, or if the saver reshapes what it reads.
     """
     restore = saver.saver_def.restore_op_name if saver.saver_def is not None else ""
-    if not restore:
+    try:
+        restores = graph.get_operation_by_name(restore)
+    except KeyError:
+        # It restores nothing, or belongs to another graph, as TensorFlow then says.
         return
-    for op in ancestors([graph.get_operation_by_name(restore)]):
+    for op in ancestors([restores]):
         if op.type != "RestoreV2":
             continue
         names, slices = (tf.get_static_value(tensor) for tensor in op.inputs[1:3])

@@ -500,3 +500,25 @@ def test_without_a_saver_nothing_is_said(caplog: pytest.LogCaptureFixture) -> No
         coord.request_stop()
         coord.join(threads)
     assert said(caplog, FIRST, UNSAVED) == []
+
+
+def test_the_errors_of_a_plain_saver_stay(tmp_path: Path) -> None:
+    with tf.Graph().as_default():
+        build(())
+        other = tf.train.Saver()
+    with tf.Graph().as_default(), tf.Session() as sess:
+        build(["a"])
+        saver = tf.train.Saver()
+        for wrong, error in (
+            (None, "Can't load save_path when it is None"),
+            (str(tmp_path / "none"), "The passed save_path is not a valid checkpoint"),
+        ):
+            with pytest.raises(ValueError, match=error) as caught:
+                saver.restore(sess, wrong)
+            assert not isinstance(caught.value, CheckpointError)
+        sess.run(tf.global_variables_initializer())
+        path = saver.save(sess, str(tmp_path / "model"))
+    with tf.Graph().as_default(), tf.Session() as sess:
+        staging.staged(tf.constant(1))
+        with pytest.raises(TypeError, match="does not exist in the graph"):
+            other.restore(sess, path)
