@@ -12,7 +12,7 @@ import functools
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import logging
@@ -37,35 +37,55 @@ _NOT_THE_FILE = (
 _MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
 _UNINITIALIZED = "the iterator has not been initialized"
 _BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
-# An attribute of the method of `Saver` that is guarded.
+# An attribute of the methods that are wrapped.
 _GUARDED = "_staging_tf1_guarded"
 # Enough to recognize TensorFlow's message.
 _MOST_CHARACTERS = 300
 
 
-def guard_savers(graph: Any, saver: Any | None = None) -> None:
-    """Make the savers that sessions of `graph` restore with raise CheckpointError.
-
-    Those are the savers in the graph's collection, where a MonitoredSession puts its own, and `saver`.
-    """
+def guard_savers(graph: Any) -> None:
+    """Make the restores of monitored sessions of `graph` raise CheckpointError, also without a pipeline."""
     guard_restores()
-    state = state_of(graph)
-    state.guards_savers, state.saver = True, saver
+    state_of(graph).guards_savers = True
 
 
 def guard_restores() -> None:
-    """Let each saver restore the variables of a model whose pipelines have changed since the checkpoint."""
-    if not hasattr(tf.train.Saver.restore, _GUARDED):
-        # On the class, because a plain session has a saver that no collection has.
-        tf.train.Saver.restore = _guarded(tf.train.Saver.restore)
+    """Guard the restores of graphs with pipelines.
+
+    Each saver restores a model whose pipelines have changed. That of a monitored session raises CheckpointError.
+    """
+    # On the classes: a plain session has a saver that no collection has, and no hook sees the scaffold.
+    _wrap(tf.train.Saver, "restore", _guarded)
+    _wrap(tf.train.Scaffold, "finalize", _noted)
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    method = getattr(owner, name)
+    if not hasattr(method, _GUARDED):
+        wrapped = functools.wraps(method)(wrapper(method))
+        setattr(wrapped, _GUARDED, True)
+        setattr(owner, name, wrapped)
+
+
+def _is_guarded(graph: Any) -> bool:
+    return state_of(graph).guards_savers or bool(pipelines_of(graph))
+
+
+def _noted(finalize: Any) -> Any:
+    def finalized(self: Any) -> Any:
+        scaffold = finalize(self)
+        graph = tf.get_default_graph()
+        if _is_guarded(graph):
+            state_of(graph).saver = self.saver
+        return scaffold
+
+    return finalized
 
 
 def _guarded(restore: Any) -> Any:
-    @functools.wraps(restore)
     def guarded(self: Any, sess: Any, save_path: Any) -> None:
-        graph = getattr(sess, "graph", None)
-        # It restores eagerly without a graph.
-        if save_path is None or graph is None or not (pipelines_of(graph) or state_of(graph).guards_savers):
+        # It restores eagerly without a session.
+        if save_path is None or sess is None or not _is_guarded(sess.graph):
             restore(self, sess, save_path)
             return
         restoration = _Restoration(self, sess, tf.compat.as_text(os.fspath(save_path)))
@@ -80,7 +100,6 @@ def _guarded(restore: Any) -> Any:
         except (tf.errors.OpError, ValueError) as error:
             _explain(restoration.path, error)
 
-    setattr(guarded, _GUARDED, True)
     return guarded
 
 
@@ -111,17 +130,14 @@ class _Restoration:
     """A restore of one checkpoint by one saver.
 
     Attributes:
-      is_of_session: whether the saver is one that the sessions of its graph restore with.
+      is_of_session: whether the saver is that of a monitored session.
     """
 
     def __init__(self, saver: Any, session: Any, path: str) -> None:
         self.path = path
         self._saver, self._session = saver, session
-        graph = session.graph
-        state = state_of(graph)
-        in_collection = saver in graph.get_collection(tf.GraphKeys.SAVERS)
-        self.is_of_session = state.guards_savers and (saver is state.saver or in_collection)
-        self._held = list(_held(saver, graph))
+        self.is_of_session = saver is state_of(session.graph).saver
+        self._held = list(_held(saver, session.graph))
         # By name; None if the file is damaged: then the restore raises.
         self._shapes: dict[str, list[int]] | None = None
         # Exceptions of many types say that it is.
@@ -203,8 +219,7 @@ class _Restoration:
         )
         if may_raise:
             raise CheckpointError(said)
-        # Another saver may restore it. Otherwise a plain session begins with the first batch, and TensorFlow ends the
-        # start of a monitored one.
+        # Another saver may restore it. Otherwise a plain session begins with the first batch.
         logging.warning("%s", said)
 
     def _where_it_may_be(self, pipelines: list[Pipeline]) -> str:
@@ -236,7 +251,7 @@ def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
 
 
 def _is_saved(pipeline: Pipeline, graph: Any) -> bool:
-    """Whether the saver of the session saves the position, or any saver if that is unknown. True without a saver."""
+    """Whether the saver of a monitored session saves the position; in a plain one, any saver. True without a saver."""
     scopes = {saver_of(op) for op in _saves(pipeline.position_variables[0].handle)}
     saver = state_of(graph).saver
     if saver is None:

@@ -82,7 +82,7 @@ class GraphState:
     meaning: Any = None
     observer: Any = None
     train_op: Any = None
-    # Of savers: the last call, whether errors of those of its sessions are explained, and the one of a StagingSession.
+    # Of savers: the last call, whether errors are explained also without a pipeline, and that of a monitored session.
     last_save: Any = None
     guards_savers: bool = False
     saver: Any = None

@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.feed.checkpoint import check_state_file, guard_savers
+from staging_tf1.feed.checkpoint import check_state_file
 from staging_tf1.graph.uninitialized import report_uninitialized
 
 
 def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
-    """Return the scaffold, or a new one, with a saver that raises CheckpointError, and with our ready ops.
+    """Return the scaffold, or a new one, that checks the folder and has our ready ops.
 
     The folder is checked whenever the scaffold is finalized: before the session is created, and again after a failure.
 
@@ -27,9 +27,7 @@ def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
         # A subclass may make more variables here.
         if type(scaffold).finalize is tf.train.Scaffold.finalize:
             _add_ready_ops(scaffold, tf.get_default_graph())
-        finalized = type(scaffold).finalize(scaffold)
-        guard_savers(tf.get_default_graph(), scaffold.saver)
-        return finalized
+        return type(scaffold).finalize(scaffold)
 
     scaffold.finalize = finalize
     return scaffold

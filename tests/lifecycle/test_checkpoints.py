@@ -34,7 +34,8 @@ def session(way: str, folder: Any, hooks: Any = (), **options: Any) -> Any:
     options = {**QUIET, "checkpoint_dir": str(folder), **options}
     if way == "session":
         return staging.StagingSession(hooks=[*hooks], **options)
-    return tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook(), *hooks], **options)
+    own = [staging.StagingHook()] if way == "hook" else []
+    return tf.train.MonitoredTrainingSession(hooks=[*own, *hooks], **options)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +126,7 @@ def first_error(way: str, folder: Path, build: Callable[[], Any] = build) -> Bas
 @pytest.mark.slow_cases(
     "(a bit of the (middle|last)|text for|half of the|the data end early|the last byte of the index).*"
 )
-@pytest.mark.parametrize("way", ["session", "hook"])
+@pytest.mark.parametrize("way", ["session", "hook", "no hook"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str) -> None:
     folder = copy(saved, tmp_path)
@@ -353,12 +354,14 @@ def test_a_saver_of_the_users(saved: Path, tmp_path: Path) -> None:
         build()
         with pytest.raises(CheckpointError, match="is damaged or incomplete"):
             session("session", folder, scaffold=tf.train.Scaffold(saver=tf.train.Saver(sharded=True)))
-    with tf.Graph().as_default():
-        build()
-        saver = tf.train.Saver(sharded=True)
-        tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
-        with pytest.raises(CheckpointError, match="is damaged or incomplete"):
-            session("hook", folder, scaffold=tf.train.Scaffold(saver=saver))
+    for way, collected in (("hook", True), ("hook", False), ("no hook", False)):
+        with tf.Graph().as_default():
+            build()
+            saver = tf.train.Saver(sharded=True)
+            if collected:
+                tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
+            with pytest.raises(CheckpointError, match="is damaged or incomplete"):
+                session(way, folder, scaffold=tf.train.Scaffold(saver=saver))
 
 
 def with_saveable(make: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
