@@ -451,7 +451,12 @@ _REST = "_staging_tf1_rest"
 
 
 def saver_without(saver: Any, variables: Sequence[Any]) -> Any:
-    """Return a saver that restores what `saver` does, except `variables`. Adds ops to a finalized graph, too."""
+    """Return a saver that restores what `saver` does, except `variables`. Adds ops to a finalized graph, too.
+
+    A saver made from a `SaverDef` is returned as it is, because it knows ops only, no variables.
+    """
+    if saver._var_list is None:
+        return saver
     kept: dict[tuple[str, ...], Any] = vars(saver).setdefault(_REST, {})
     key = tuple(variable.op.name for variable in variables)
     if key not in kept:

@@ -437,6 +437,9 @@ def test_saver_var_list_and_is_built_and_allow_empty(graph: Any, tmp_path: Path,
         _tf.saver_without(saver, [a, b]).restore(sess, path)
         saver.restore(sess, path)
         assert sess.run([a, b]) == [1.0, 1.0]
+    with _tf.reopened(graph):
+        of_ops = tf.train.Saver(saver_def=saver.as_saver_def())
+    assert _tf.saver_without(of_ops, [b]) is of_ops
 
 
 def test_op_traceback() -> None:
