@@ -108,6 +108,11 @@ def eager_mode() -> Any:
     return _context.eager_mode()
 
 
+# The config's operation_timeout_in_ms limits the steps, not what the package itself waits for. 0 would mean that limit.
+_NO_LIMIT_MS = 2**31 - 1
+_NO_LIMIT = tf.RunOptions(timeout_in_ms=_NO_LIMIT_MS)
+
+
 def fast_callable(
     session: Any,
     *,
@@ -128,6 +133,7 @@ def fast_callable(
         fetch=[tensor.name for tensor in fetches],
         target=[op.name for op in targets],
     )
+    options.run_options.timeout_in_ms = _NO_LIMIT_MS
     if in_caller_thread:
         # See RunOptions in config.proto. TensorFlow still uses the pool for graphs that span devices.
         options.run_options.inter_op_thread_pool = -1
@@ -143,7 +149,7 @@ def is_closed(session: Any) -> bool:
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
     """`Session.run` past the wrapper of one session's `run`, and past `wrap_runs`: for the package's own runs."""
     run = type(session).run
-    return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options)
+    return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options or _NO_LIMIT)
 
 
 def free_run_lock(graph: Any, secs: float = 1.0) -> None:

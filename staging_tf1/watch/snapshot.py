@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, runner_threads, tf
@@ -69,21 +69,29 @@ class Observer:
         reader = (readers or {}).get(step.reads)
         touched = self.touches(step)
         putting = [self.touches(other).puts for other in others]
-        stores = [view for pipeline in self.pipelines for view in self._staged(pipeline, session, touched, reader)]
+        looks = _Looks()
+        stores: list[StoreView] = []
+        for pipeline in self.pipelines:
+            stores += looks.at(str(pipeline), [], self._staged, pipeline, session, touched, reader)
         seen = {queue_key(sink.queue) for pipeline in self.pipelines for sink in pipeline.sinks}
         for key, probe in self.probes.items():
             if key not in seen:
                 putters = sum(key in puts for puts in putting) + _queue_runners(probe)
-                stores.append(self._raw(probe, session, touched, putters))
+                view = looks.at(probe.name, None, self._raw, probe, session, touched, putters)
+                stores += [] if view is None else [view]
         secs = time.perf_counter() - step.began
-        view = StepView(secs, users_location(step.ident), bool(step.reads or touched.takes))
+        location = looks.at("the threads", "", users_location, step.ident)
+        stalled = StepView(secs, location, bool(step.reads or touched.takes))
         cluster = cluster_of(self.pipelines)
-        return Snapshot(view, tuple(stores), self._missing(session), () if cluster is None else _tasks_of(cluster))
+        tasks = () if cluster is None else looks.at("the cluster", (), _tasks_of, cluster)
+        missing = looks.at("the variables", (), self._missing, session)
+        return Snapshot(stalled, tuple(stores), missing, tasks, tuple(looks.failed))
 
     def _staged(
         self, pipeline: Pipeline, session: Any, touched: Touched, reader: ThreadState | None
-    ) -> Iterable[StoreView]:
+    ) -> list[StoreView]:
         run = run_in(session, pipeline)
+        views = []
         barrier = run.delivery.barrier if run is not None else None
         withheld = barrier.withheld() if barrier is not None else [0] * len(pipeline.sinks)
         for tower, sink in enumerate(pipeline.sinks):
@@ -94,22 +102,25 @@ class Observer:
             if reader is not None and reads:
                 feeding = [reader]
             size = read(session, sink.size)
-            yield StoreView(
-                name=f"'{sink.name}' (made at {pipeline.made_at})",
-                kind="staged" if pipeline.stages else "queue",
-                size=None if size is None else int(size),
-                capacity=sink.capacity,
-                closed=_closed(session, probe),
-                wanted=1 if reads else touched.takes.get(key, 0),
-                min_after_dequeue=probe.min_after_dequeue if probe is not None else 0,
-                feeders=tuple(_feeder(state) for state in feeding),
-                pipeline=pipeline.name if len(pipeline.sinks) > 1 else "",
-                tower=tower,
-                withheld=withheld[tower],
-                lockstep=pipeline.lockstep,
-                service=service_behind(sink.put),
-                error=first_line_of(run.error) if run is not None else "",
+            views.append(
+                StoreView(
+                    name=f"'{sink.name}' (made at {pipeline.made_at})",
+                    kind="staged" if pipeline.stages else "queue",
+                    size=None if size is None else int(size),
+                    capacity=sink.capacity,
+                    closed=_closed(session, probe),
+                    wanted=1 if reads else touched.takes.get(key, 0),
+                    min_after_dequeue=probe.min_after_dequeue if probe is not None else 0,
+                    feeders=tuple(_feeder(state) for state in feeding),
+                    pipeline=pipeline.name if len(pipeline.sinks) > 1 else "",
+                    tower=tower,
+                    withheld=withheld[tower],
+                    lockstep=pipeline.lockstep,
+                    service=service_behind(sink.put),
+                    error=first_line_of(run.error) if run is not None else "",
+                )
             )
+        return views
 
     def _raw(self, probe: Probe, session: Any, touched: Touched, putters: int) -> StoreView:
         size = read(session, probe.size)
@@ -186,6 +197,21 @@ class Observer:
         return () if names is None else tuple(name.decode() for name in names)
 
 
+class _Looks:
+    """Looks at one thing after the other: what cannot be looked at must not hide the rest."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def at(self, what: str, otherwise: Any, look: Callable[..., Any], *args: Any) -> Any:
+        """Return `look(*args)`; or `otherwise`, and note why."""
+        try:
+            return look(*args)
+        except Exception as error:
+            self.failed.append(f"{what}: {first_line_of(error)}")
+            return otherwise
+
+
 def read(session: Any, fetches: Any) -> Any | None:
     """Return the value of `fetches`, which must not wait; None if the run fails.
 
@@ -248,9 +274,17 @@ def _runner_of(graph: Any, probe: Probe) -> Any | None:
     runners = [
         runner
         for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-        if not isinstance(runner, PipelineRunner) and queue_key(runner.queue) == probe.key
+        if not isinstance(runner, PipelineRunner) and _key_of(runner) == probe.key
     ]
     return next((runner for runner in runners if runner.exceptions_raised), next(iter(runners), None))
+
+
+def _key_of(runner: Any) -> str:
+    """Return the key of what a runner fills: a queue, or the barrier of a `SequenceQueueingStateSaver`."""
+    queue = runner.queue
+    handle = getattr(queue, "queue_ref", None)
+    handle = getattr(queue, "barrier_ref", None) if handle is None else handle
+    return "" if handle is None else str(handle.op.name)
 
 
 def _tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:

@@ -17,7 +17,7 @@ from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.garbage import join_thread
 from staging_tf1.watch.diagnosis import Diagnosis, diagnose
-from staging_tf1.watch.snapshot import Observer, read
+from staging_tf1.watch.snapshot import Observer, first_line_of, read
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StoreView, TaskView
 
 
@@ -77,9 +77,16 @@ class Watchdog:
 
     def look(self) -> float:
         """Report the runs that have taken too long. Return the seconds until the next look."""
-        late = self._late()
-        if late:
-            self._report(late)
+        try:
+            late = self._late()
+            if late:
+                self._report(late)
+        except Exception as error:
+            # A bug here must neither end the thread nor hide that a step stands still.
+            self._say(
+                f"A step has not returned for {self._rule.secs:g} s. The watchdog could not find out why: "
+                f"{first_line_of(error)}"
+            )
         return self._until_next()
 
     def _pending(self) -> list[Pending]:
@@ -192,6 +199,8 @@ def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
             yield f"    last exception: {store.error}"
     for task in snapshot.tasks:
         yield f"  {_task(task)}"
+    for what in snapshot.unseen:
+        yield f"  could not look at {what}"
     if snapshot.uninitialized:
         yield f"  uninitialized variables: {', '.join(snapshot.uninitialized)}"
 

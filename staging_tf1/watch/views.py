@@ -132,3 +132,5 @@ class Snapshot:
     uninitialized: tuple[str, ...] = ()
     # The other tasks of the cluster.
     tasks: tuple[TaskView, ...] = ()
+    # What could not be looked at, with the exception.
+    unseen: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
+from pipelines import PIPELINES, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -390,3 +391,14 @@ def test_misplaced_areas_are_warned_of_once(graph: Any) -> None:
         warnings.simplefilter("error")
         with staging.StagingSession(config=config) as sess:
             sess.run(y)
+
+
+@pytest.mark.slow_cases("(?!staged, 1 threads, 1 towers|queue|staged in lockstep, 1 towers).*")
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_the_limit_for_operations_does_not_end_the_feed(graph: Any, kind: str) -> None:
+    batches = build(kind, Numbers(12), capacity=4) if kind.startswith("queue") else build(kind, Numbers(12))
+    with staging.StagingSession(config=tf.ConfigProto(operation_timeout_in_ms=100)) as sess:
+        # Longer than that limit: the feed threads wait for room.
+        threading.Event().wait(0.5)
+        got = to_the_end(sess.run, batches)
+    assert sorted(number for tower in got for number in tower) == list(range(12))

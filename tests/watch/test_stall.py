@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import logging
 import os
+import queue
 import re
 import threading
 import time
@@ -12,10 +16,25 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from absl import logging as absl_logging
 from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
+from tensorflow.python.ops import data_flow_ops
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError, StuckThreadWarning
+
+
+class CapturedLogs(logging.Handler):
+    """Puts each warning of a watchdog into a queue."""
+
+    def __init__(self, said: queue.Queue[str]) -> None:
+        super().__init__()
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "A step has not returned" in record.getMessage():
+            self._said.put(record.getMessage())
+
 
 # Threads that were never started.
 
@@ -50,6 +69,76 @@ def test_threads_made_but_never_started(graph: Any) -> None:
         "is empty, because its feed threads were created but never started. Start each thread, or let "
         "staging.start(sess, coord) or StagingSession create and start them."
     )
+
+
+# Whatever the watchdog looks at: the module and the name of the function, and whether the rest of the report comes.
+LOOKS = [
+    ("staging_tf1.watch.snapshot:Observer.touches", False),
+    ("staging_tf1.watch.snapshot:Observer.snapshot", False),
+    ("staging_tf1.watch.snapshot:Observer._staged", True),
+    ("staging_tf1.watch.snapshot:Observer._raw", True),
+    ("staging_tf1.watch.snapshot:Observer._inputs", True),
+    ("staging_tf1.watch.snapshot:Observer._missing", True),
+    ("staging_tf1.watch.snapshot:run_in", True),
+    ("staging_tf1.watch.snapshot:read", True),
+    ("staging_tf1.watch.snapshot:service_behind", True),
+    ("staging_tf1.watch.snapshot:users_location", True),
+    ("staging_tf1.watch.snapshot:_closed", True),
+    ("staging_tf1.watch.snapshot:_feeder", True),
+    ("staging_tf1.watch.snapshot:_runner_of", True),
+    ("staging_tf1.watch.snapshot:_queue_runners", False),
+    ("staging_tf1.watch.stall:diagnose", False),
+    ("staging_tf1.watch.stall:report_text", False),
+]
+
+
+@pytest.mark.parametrize(("look", "partial"), LOOKS, ids=[look.rpartition(":")[2] for look, _ in LOOKS])
+def test_the_watchdog_survives_what_it_looks_at(
+    graph: Any, monkeypatch: pytest.MonkeyPatch, look: str, partial: bool
+) -> None:
+    module, _, name = look.partition(":")
+    *owner, attribute = name.split(".")
+    target = functools.reduce(getattr, owner, importlib.import_module(module))
+    go = threading.Event()
+    said: queue.Queue[str] = queue.Queue()
+
+    def slow() -> Iterator[Any]:
+        go.wait(LIMIT_SECS)
+        yield np.zeros(2)
+
+    x = staging.staged(staging.sources.GeneratorSource(slow, spec=tf.TensorSpec([2], tf.float64)), name="train")
+    raw = tf.FIFOQueue(4, tf.int64, [], name="raw")
+    tf.train.add_queue_runner(tf.train.QueueRunner(raw, [raw.enqueue(7)]))
+    logs = CapturedLogs(said)
+    absl_logging.get_absl_logger().addHandler(logs)
+    try:
+        with staging.StagingSession(stall_secs=SECS) as sess:
+
+            def broken(*_: Any, **__: Any) -> Any:
+                raise AttributeError("no such thing")
+
+            monkeypatch.setattr(target, attribute, broken)
+            step = threading.Thread(target=sess.run, args=(x,))
+            step.start()
+            report = said.get(timeout=LIMIT_SECS)
+            assert report.startswith("A step has not returned for ")
+            assert "AttributeError: no such thing" in report
+            assert ("Most likely: " in report) == partial
+            monkeypatch.undo()
+            go.set()
+            step.join()
+    finally:
+        absl_logging.get_absl_logger().removeHandler(logs)
+
+
+def test_a_queue_runner_of_something_else_than_a_queue(graph: Any, reports: Reports) -> None:
+    barrier = data_flow_ops.Barrier([tf.int64], name="states")
+    insert = barrier.insert_many(0, ["key"], tf.constant([1], tf.int64))
+    tf.train.add_queue_runner(tf.train.QueueRunner(barrier, [insert], close_op=tf.no_op(), cancel_op=tf.no_op()))
+    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
+    take = numbers.dequeue()
+    with staging.StagingSession(stall_secs=SECS, stall_raises=True) as sess:
+        assert stall(sess, take).startswith("queue 'numbers' is empty, and the graph has no op that puts")
 
 
 def test_a_queue_runner_that_is_in_no_collection(graph: Any) -> None:
