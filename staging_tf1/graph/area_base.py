@@ -37,6 +37,9 @@ class BaseStagingArea:
       placement_warned: whether the user has been warned that the area is on the wrong device.
     """
 
+    # Whether one that is built again on the same line only warns.
+    warns_of_repeats = False
+
     if not TYPE_CHECKING:
         enqueue = Elsewhere("area.put(values) returns the op that adds an element.")
         dequeue, get_next = (Elsewhere("area.get() returns the tensors of the next element.") for _ in range(2))
@@ -52,7 +55,7 @@ class BaseStagingArea:
         memory_limit: int = 0,
     ) -> None:
         what = type(self).__name__
-        with building(what) as site:
+        with building(what, warns_of_repeats=self.warns_of_repeats) as site:
             self._declared = declared.declare(what, dtypes, shapes, names, capacity, memory_limit)
             self.made_at = site
             self.graph: Any = tf.get_default_graph()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, tf
-from staging_tf1.errors import BuildError
+from staging_tf1.errors import BuildError, StagingWarning, warn
 from staging_tf1.graph.callsite import CallSite, call_site
 from staging_tf1.graph.state import counted_state_of
 
@@ -40,11 +40,12 @@ class _Construction(threading.local):
 _under_way = _Construction()
 
 
-def check_buildable(what: str) -> CallSite:
+def check_buildable(what: str, *, warns_of_repeats: bool = False) -> CallSite:
     """Raise unless `what` may be built here and now. Add nothing to the graph.
 
     Args:
       what: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
+      warns_of_repeats: whether building it again on the same line only warns.
 
     Returns:
       The user's line.
@@ -55,13 +56,18 @@ def check_buildable(what: str) -> CallSite:
         session is active.
     """
     site = call_site()
-    for check in (_check_thread, _check_context, _check_open, _check_first_time):
+    for check in (_check_thread, _check_context, _check_open):
         check(what, site)
+    repeated = _repeated(what, site)
+    if repeated and not warns_of_repeats:
+        raise BuildError(repeated)
+    if repeated:
+        warn(repeated, StagingWarning)
     return site
 
 
 @contextlib.contextmanager
-def building(what: str) -> Iterator[CallSite]:
+def building(what: str, *, warns_of_repeats: bool = False) -> Iterator[CallSite]:
     """Check a construction with `check_buildable`, and record it in the graph's state if it succeeds.
 
     Whatever the block builds in this thread is part of the construction: it gets the same line, and may follow a run.
@@ -70,7 +76,7 @@ def building(what: str) -> Iterator[CallSite]:
         _check_context(what, _under_way.site)
         yield _under_way.site
         return
-    site = check_buildable(what)
+    site = check_buildable(what, warns_of_repeats=warns_of_repeats)
     _under_way.site = site
     try:
         yield site
@@ -140,20 +146,21 @@ def _check_open(what: str, site: CallSite) -> None:
         )
 
 
-def _check_first_time(what: str, site: CallSite) -> None:
+def _repeated(what: str, site: CallSite) -> str:
+    """Describe that the same line has built one before, as in a training loop; empty if it has not."""
     graph = tf.get_default_graph()
     state = counted_state_of(graph)
     runs_then = state.built.get(site)
     if runs_then is None:
-        return
+        return ""
     session = tf.get_default_session()
     if state.runs > runs_then:
         why = "the graph has been run since"
     elif session is not None and session.graph is graph:
         why = "a session of this graph is active, so this looks like a training loop"
     else:
-        return
-    raise BuildError(
+        return ""
+    return (
         f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops to "
         f"the graph, and its store starts empty. {_cure(what)} in the loop."
     )

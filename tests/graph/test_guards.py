@@ -13,11 +13,13 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
 
-from staging_tf1.errors import BuildError
+import staging_tf1 as staging
+from staging_tf1.errors import BuildError, StagingWarning
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.guards import building, check_buildable
 from staging_tf1.graph.map_area import MapStagingArea
+from staging_tf1.legacy.contrib import staging as tf_contrib_staging
 
 HERE = r"test_guards\.py:\d+"
 
@@ -274,3 +276,22 @@ def test_a_construction_that_failed_does_not_count() -> None:
         sess.run(tf.constant(1))
     fails()
     assert check_buildable("CustomRunner").function == "test_a_construction_that_failed_does_not_count"
+
+
+@pytest.mark.parametrize("kind", ["StagingArea", "MapStagingArea"])
+def test_the_names_of_tf_contrib_warn_of_an_area_for_each_setting(graph: Any, kind: str) -> None:
+    # As a benchmark of TensorFlow 1 does; 1.15.5 runs it.
+    def measure(size: int) -> Any:
+        area = getattr(tf_contrib_staging, kind)([tf.int32], [[size]], capacity=1)
+        values = [tf.fill([size], size)]
+        put, got = (area.put(values), area.get()) if kind == "StagingArea" else (area.put(1, values), area.get()[1])
+        with tf.Session() as sess:
+            sess.run(put)
+            return sess.run(got)[0].tolist()
+
+    assert measure(1) == [1]
+    with pytest.warns(
+        StagingWarning, match=rf"^{kind} is built again at test_guards.py:.*the graph has been run since"
+    ):
+        assert measure(2) == [2, 2]
+    assert isinstance(getattr(tf_contrib_staging, kind)([tf.int32]), getattr(staging, kind))

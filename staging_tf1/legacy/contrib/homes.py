@@ -64,7 +64,7 @@ class Ours(NamedTuple):
 
 _ESTIMATOR = "staging_tf1.legacy.shim.estimator.contrib"
 OURS = {
-    "staging": Ours(("MapStagingArea", "StagingArea"), ("staging_tf1",), "staging_tf1"),
+    "staging": Ours(("MapStagingArea", "StagingArea"), ("staging_tf1.legacy.contrib.staging",), "staging_tf1"),
     "distribute": Ours(
         tuple(
             """CrossDeviceOps HierarchicalCopyAllReduce InputContext InputReplicationMode MirroredStrategy NcclAllReduce

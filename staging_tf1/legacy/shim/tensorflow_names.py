@@ -184,7 +184,9 @@ FACES: dict[str, dict[str, str]] = {
     "tensorflow.python.framework.test_util": {
         "run_in_graph_and_eager_modes": "staging_tf1.legacy.shim.old_names:run_in_graph_and_eager_modes"
     },
-    "tensorflow.python.ops.data_flow_ops": {name: f"staging_tf1:{name}" for name in ("StagingArea", "MapStagingArea")},
+    "tensorflow.python.ops.data_flow_ops": {
+        name: f"staging_tf1.legacy.contrib.staging:{name}" for name in ("StagingArea", "MapStagingArea")
+    },
     # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.
     "tensorflow.python.util.all_util": {
         "remove_undocumented": "staging_tf1.legacy.contrib.modules:remove_undocumented"
