@@ -81,8 +81,8 @@ class Dealing:
         self._names, self._workers = names, list(workers)
         self._num_batches, self._window = num_batches, int(acked.cells.size)
         self._leases: dict[str, Lease] = {}
-        # The batches of each lease that are not acknowledged.
-        self._held: dict[str, set[int]] = {}
+        # Whose each batch is that is given and not acknowledged.
+        self._holders: dict[int, str] = {}
         # Workers whose leases are given back in the next round.
         self._leaving: set[str] = set()
         for worker in self._workers:
@@ -93,28 +93,29 @@ class Dealing:
         self._next = max([acked.end, *(end for lease in self._leases.values() for _, _, end in lease.spans)])
         unacked = set(acked.unacked(self._next))
         for worker, lease in self._leases.items():
-            self._held[worker] = unacked & {batch for _, first, end in lease.spans for batch in range(first, end)}
-        free = unacked.difference(*self._held.values())
+            given = (batch for _, first, end in lease.spans for batch in range(first, end))
+            self._holders |= dict.fromkeys(unacked.intersection(given), worker)
+        free = unacked.difference(self._holders)
         # Those that were given before, and are nobody's. In order, because it is a heap.
         self._free = sorted(batch for batch in free if num_batches is None or batch < num_batches)
 
     @property
     def held(self) -> list[int]:
         """The batches that are given and, as far as is known, not acknowledged."""
-        return [batch for held in self._held.values() for batch in held]
+        return list(self._holders)
 
     @property
     def over(self) -> bool:
         """Whether every batch is acknowledged."""
-        return self._num_batches is not None and self._next >= self._num_batches and not self._free and not self.held
+        return (
+            self._num_batches is not None and self._next >= self._num_batches and not self._free and not self._holders
+        )
 
     def note(self, acked: Iterable[int]) -> None:
         """Record that those of `held` are acknowledged."""
-        acked = set(acked)
-        for worker, held in self._held.items():
-            held -= acked
+        for worker in {self._holders.pop(batch) for batch in acked}:
             lease = self._leases[worker]
-            lease.spans = [span for span in lease.spans if not held.isdisjoint(range(span[1], span[2]))]
+            lease.spans = [span for span in lease.spans if any(map(self._holders.__contains__, range(*span[1:])))]
 
     def leaving(self, entries: Mapping[str, Any], silent: Iterable[str]) -> list[str]:
         """Return the workers among `silent` whose steps must fail from now on: they have a lease and a fence."""
@@ -134,8 +135,12 @@ class Dealing:
             elif self._is_over(worker, entries):
                 # In the next round: a step that has passed the fence acknowledges its batch within milliseconds.
                 self._leaving.add(worker)
+        # Two batches of one cell must not be under way at once. Giving does not change which one is the first.
+        end = min([*self._free[:1], *self._holders, self._next]) + self._window
+        if self._num_batches is not None:
+            end = min(end, self._num_batches)
         for worker in self._workers:
-            if worker not in self._leaving and self._give(worker, entries):
+            if worker not in self._leaving and self._give(worker, entries, end):
                 changed.add(worker)
         none = Lease("")
         return {self._names.lease(worker): self._leases.get(worker, none).to_json() for worker in changed}
@@ -148,32 +153,29 @@ class Dealing:
         return bool(closed or entries.get(self._names.fence(worker)) != fence_key)
 
     def _take_back(self, worker: str) -> None:
-        for batch in self._held.pop(worker):
-            heapq.heappush(self._free, batch)
-        del self._leases[worker]
+        for _, first, end in self._leases.pop(worker).spans:
+            for batch in range(first, end):
+                if self._holders.pop(batch, None) is not None:
+                    heapq.heappush(self._free, batch)
         self._leaving.discard(worker)
 
-    def _give(self, worker: str, entries: Mapping[str, Any]) -> bool:
+    def _give(self, worker: str, entries: Mapping[str, Any], end: int) -> bool:
         ask = entries.get(self._names.ask(worker))
         if ask is None or ask["closed"] or entries.get(self._names.fence(worker)) != ask["token"]:
             return False
         lease = self._leases.get(worker) or Lease(ask["token"])
-        batches = self._draw(ask["total"] - lease.given)
+        batches = self._draw(ask["total"] - lease.given, end)
         if not batches:
             return False
         self._leases[worker] = lease
-        self._held.setdefault(worker, set()).update(batches)
-        for first, end in _spans(batches):
-            lease.spans.append((lease.given, first, end))
-            lease.given += end - first
+        self._holders |= dict.fromkeys(batches, worker)
+        for first, after in _spans(batches):
+            lease.spans.append((lease.given, first, after))
+            lease.given += after - first
         return True
 
-    def _draw(self, most: int) -> list[int]:
-        """Return up to `most` batches that are nobody's, those that were given before first."""
-        # Two batches of one cell must not be under way at once.
-        end = min([*self._free[:1], *self.held, self._next]) + self._window
-        if self._num_batches is not None:
-            end = min(end, self._num_batches)
+    def _draw(self, most: int, end: int) -> list[int]:
+        """Return up to `most` batches before `end` that are nobody's, those that were given before first."""
         drawn: list[int] = []
         while len(drawn) < most and self._free and self._free[0] < end:
             drawn.append(heapq.heappop(self._free))

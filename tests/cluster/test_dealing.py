@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -235,3 +236,19 @@ def test_what_was_given_beyond_the_window_waits() -> None:
     dealing.note(range(2, 10))
     dealing.round({**entries, NAMES.ask("worker 1"): {"token": "now", "total": 20, "closed": False}})
     assert sorted(dealing.held) == list(range(10, 18))
+
+
+@pytest.mark.parametrize("workers", [10, 300, 1000])
+def test_a_round_takes_milliseconds_however_many_workers_ask(workers: int) -> None:
+    names = [f"worker {number}" for number in range(workers)]
+    entries: dict[str, Any] = {NAMES.fence(name): name for name in names}
+    dealing = Dealing(NAMES, names, entries, Acked.first(0, 8 * workers), None)
+    rounds = []
+    for total in range(4, 24, 2):
+        entries |= {NAMES.ask(name): {"token": name, "total": total, "closed": False} for name in names}
+        began = time.thread_time()
+        dealing.note(sorted(dealing.held)[: len(dealing.held) // 2])
+        dealing.round(entries)
+        rounds.append(time.thread_time() - began)
+    assert len(dealing.held) == 4 * workers
+    assert min(rounds[1:]) < 0.01
