@@ -25,7 +25,7 @@ from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger, find_op, text_of
-from staging_tf1.cluster.reach import is_listening
+from staging_tf1.cluster.reach import Probe, is_listening
 from staging_tf1.cluster.signs import Signs, beat_secs
 from staging_tf1.garbage import join_thread
 
@@ -37,8 +37,9 @@ _ANSWER_SECS = 5.0
 _POLL_SECS, _LONG_POLL_SECS = 0.002, 0.05
 # How many workers it looks at together. The server pays for each.
 _LOOKED_AT = 20
-# How often a worker that stands still looks whether that is over, and from when on whether the chief is gone.
-_LOOK_SECS, _CHIEF_SECS = 0.25, 1.0
+# How often a worker that stands still looks whether that is over: at least, and for each worker of the cluster, because
+# the server pays for all of them. And from when on it looks whether the chief is gone.
+_LOOK_SECS, _LOOK_SECS_EACH, _CHIEF_SECS = 0.25, 0.02, 1.0
 # How long a worker waits after an error.
 _AGAIN_SECS = 0.5
 # How often a worker looks whether a pause is over that it has not been asked for.
@@ -46,6 +47,8 @@ _JOIN_SECS = 0.02
 # How long the chief waits for a worker whose step did not end in the pause before. Its step may wait for one of the
 # workers that stand still, as with a queue of the program's own.
 _STUCK_SECS = 0.5
+# When the chief looks whether anything listens where a worker should be that has not answered.
+_PROBE_AFTER_SECS = 0.05
 
 
 class Bells:
@@ -170,6 +173,8 @@ class Pauses:
         assert self._layout.task is not None
         with suppress(tf.errors.OpError):
             self.bells.ask([self._layout.task])
+            if self.gate.is_closed:
+                self.bells.resume()
         join_thread(thread)
         self.bells.close()
 
@@ -187,6 +192,7 @@ class Pauses:
 
     def _stand_still(self, text: bytes, stop: threading.Event, bells: Bells) -> None:
         pause, gate, still = json.loads(text)[1], self.gate, _still(self._layout.task)
+        secs = max(_LOOK_SECS, _LOOK_SECS_EACH * self._layout.num_workers)
         if pause["by"] == str(self._layout.task):
             # The chief closes its own gate.
             return
@@ -198,7 +204,7 @@ class Pauses:
                 if not at_rest and gate.await_rest(_LOOK_SECS):
                     at_rest = True
                     self._ledger.write({still: [pause["id"], True]})
-                if (bells.await_end(_LOOK_SECS) if at_rest else bells.look()) != text:
+                if (bells.await_end(secs) if at_rest else bells.look()) != text:
                     return
                 if gate.closed_secs > _CHIEF_SECS and self._is_left():
                     # Before the gate is opened, so that copies that are made later are not used.
@@ -259,8 +265,13 @@ class Pauses:
                     self.bells.resume()
 
     def _asked(self, workers: Collection[Task]) -> dict[Task, Any]:
-        """Return those of `workers` that are there, without this one, with their fences."""
+        """Return those of `workers` that are there, without this one, with their fences.
+
+        Those that are known to be gone lose their fences, and are not waited for.
+        """
         entries = self._ledger.read()
+        # One may have returned since this task last read the signs.
+        self._signs.note(entries)
         run = entries.get("run", {"id": ""})["id"]
         asked = {}
         for task in workers:
@@ -268,12 +279,15 @@ class Pauses:
             away = sign is not None and entries.get(f"away/{task}") == sign["process"]
             if task != self._layout.task and (sign or fence) and not away and entries.get(f"done/{task}") != run:
                 asked[task] = fence
+        gone = [task for task in asked if self._signs.is_gone(task)]
+        self._ledger.remove([f"fence/{task}" for task in gone if asked.pop(task) is not None])
         return asked
 
     def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float) -> None:
         """Wait until the workers that were asked, with their fences, stand still; for some of them in vain."""
         layout, began, waiting = self._layout, self._clock.now(), list(asked)
         given_up: set[Task] = set()
+        probes: dict[Task, Probe] = {}
         if not self.gate.await_rest(_STUCK_SECS if layout.chief in self._stuck else secs):
             self._give_up(layout.chief)
         while waiting:
@@ -287,19 +301,22 @@ class Pauses:
                 answered = said.get(_still(task), [""])[0] == pause
                 known = task in self._stuck and (answered or asked[task] is None)
                 patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
-                if passed > patience or (passed > _STUCK_SECS and not is_listening(layout, task)):
+                if passed > _PROBE_AFTER_SECS and task not in probes:
+                    probes[task] = Probe(layout, task)
+                refused = task in probes and probes[task].is_refused
+                if passed > patience or refused:
                     given_up.add(task)
-                    self._give_up(task, None if answered else asked[task])
+                    self._give_up(task, None if answered else asked[task], refused=refused)
             waiting = [task for task in waiting if task not in still | given_up]
             if waiting and not still:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
 
-    def _give_up(self, task: Task, fence: Any = None) -> None:
+    def _give_up(self, task: Task, fence: Any = None, *, refused: bool = False) -> None:
         """Do without a worker. If it has not answered, its steps must fail: it may go on at any moment."""
         name = f"fence/{task}"
         if fence is not None and self._ledger.read([name]) == {name: fence}:
             self._ledger.remove([name])
-        if not is_listening(self._layout, task) or task in self._stuck:
+        if refused or task in self._stuck:
             return
         self._stuck.add(task)
         logging.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -104,6 +105,26 @@ def is_listening(layout: Layout, task: Task) -> bool:
     except OSError:
         return True
     return True
+
+
+class Probe:
+    """Looks once whether anything listens at the address of a task. In a thread: a lost machine takes seconds.
+
+    Args:
+      layout: the cluster.
+      task: the task.
+
+    Attributes:
+      is_refused: whether it is known that nothing listens there.
+    """
+
+    def __init__(self, layout: Layout, task: Task) -> None:
+        self.is_refused = False
+        self._layout, self._task = layout, task
+        threading.Thread(target=self._look, name=f"cluster:probe:{task}", daemon=True).start()
+
+    def _look(self) -> None:
+        self.is_refused = not is_listening(self._layout, self._task)
 
 
 def cut_off(layout: Layout, task: Task) -> None:

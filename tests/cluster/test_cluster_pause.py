@@ -9,6 +9,7 @@ import logging
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import free_addresses, until
 
-from staging_tf1.cluster import pause
+from staging_tf1.cluster import pause, reach
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
@@ -195,6 +196,59 @@ def test_a_worker_that_is_gone_is_not_waited_for(
     with caplog.at_level(logging.WARNING, logger="absl"), cluster.chief.pauses.pause():
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {}
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("gone", [1, 3, 10])
+@pytest.mark.parametrize("how", ["vanished", "refused"])
+def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.MonkeyPatch, how: str, gone: int) -> None:
+    ps, *workers = free_addresses(gone + 2)
+    server = tf.train.Server({"ps": [ps]}, "ps", 0)
+    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 0)
+    chief = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
+    others, never = layout.workers[1:], threading.Event()
+
+    def no_answer(layout: Layout, task: Task) -> bool:
+        return never.wait(2.0) or True
+
+    if how == "vanished":
+        # Packets to it are lost, and it has been silent for long.
+        monkeypatch.setattr(reach, "is_listening", no_answer)
+        monkeypatch.setattr(pause, "is_listening", no_answer)
+        monkeypatch.setattr(chief.signs, "is_gone", others.__contains__)
+    took = []
+    for _ in range(3):
+        chief.ledger.write({f"task/{task}": {"process": str(task)} for task in others})
+        chief.ledger.write({f"fence/{task}": "1" for task in others})
+        began = time.monotonic()
+        with chief.pauses.pause():
+            took.append(time.monotonic() - began)
+            assert chief.ledger.read([f"fence/{task}" for task in others]) == {}
+    chief.stop()
+    # The first one connects.
+    assert min(took[1:]) < 0.4
+
+
+def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    ps, *workers = free_addresses(101)
+    server = tf.train.Server({"ps": [ps]}, "ps", 0)
+    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 1)
+    member = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
+    waits = queue.Queue[float]()
+    await_end = member.pauses.bells.await_end
+
+    def await_end_noted(secs: float) -> bytes:
+        waits.put(secs)
+        return await_end(secs)
+
+    monkeypatch.setattr(member.pauses.bells, "await_end", await_end_noted)
+    member.ledger.write({PAUSE: {"id": "1", "by": "worker 0"}})
+    member.pauses.bells.ask([member.task])
+    member.pauses.start()
+    assert waits.get(timeout=60) == pytest.approx(2.0, abs=0.1)
+    # It ends in the middle of a pause, too.
+    began = time.monotonic()
+    member.stop()
+    assert time.monotonic() - began < 1.5 and waits.empty()
 
 
 @pytest.mark.parametrize("entries", [{"done/worker 1": "1"}, {"away/worker 1": "process"}])
