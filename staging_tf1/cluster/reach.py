@@ -22,6 +22,8 @@ _CONNECT_SECS = 2.0
 _PROBE_SECS = 5.0
 # What this process has open.
 _OPEN = "/proc/self/fd"
+# The hosts and ports to which each address of a task has led. A name may lead elsewhere later.
+_met: dict[str, set[tuple[str, int]]] = {}
 
 
 def await_servers(
@@ -65,9 +67,8 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
     Raises:
       ClusterError: the server there says that it is another task.
     """
-    host, _, port = layout.address(task).rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
+        _connect(layout.address(task))
     except OSError as error:
         return error.strerror or str(error)
     try:
@@ -97,14 +98,19 @@ def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
 
 def is_listening(layout: Layout, task: Task) -> bool:
     """Return False if nothing listens at the address of `task`, so that its process is gone; True if in doubt."""
-    host, _, port = layout.address(task).rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
+        _connect(layout.address(task))
     except ConnectionRefusedError:
         return False
     except OSError:
         return True
     return True
+
+
+def _connect(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS) as connected:
+        _met.setdefault(address, set()).add(connected.getpeername()[:2])
 
 
 class Probe:
@@ -133,14 +139,18 @@ def cut_off(layout: Layout, task: Task) -> None:
     A run cannot be ended otherwise: `Session.close` waits for the servers, and the run for the close.
     """
     host, _, port = layout.address(task).rpartition(":")
+    found = set(_met.get(layout.address(task), ()))
+    # A host may be unknown by now.
+    with suppress(OSError):
+        resolved = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        found |= {address[:2] for *_, address in resolved}
     try:
-        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         descriptors = os.listdir(_OPEN)
     except OSError:
-        # An unknown host, or no Linux.
+        # No Linux.
         return
     # A socket for IPv6 may have a peer with IPv4.
-    peers = {(f"{prefix}{address[0]}", address[1]) for *_, address in addresses for prefix in ("", "::ffff:")}
+    peers = {(f"{prefix}{host}", port) for host, port in found for prefix in ("", "::ffff:")}
     for descriptor in descriptors:
         # Some are closed by now.
         with suppress(OSError):

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.reach import cut_off
+from staging_tf1.cluster.reach import cut_off, is_listening
 from staging_tf1.errors import ClusterError
 
 JOBS = {"ps": ["a:1"], "chief": ["b:1"], "worker": ["c:1", "d:1"]}
@@ -224,6 +224,20 @@ def test_each_worker_builds_the_same_variables() -> None:
     assert names[0] == names[1] == names[2]
     assert set(names[0]) == {"staged/position", "staged/fingerprint"}
     assert {device for device, _ in names[0].values()} == {"/job:ps/task:0/device:CPU:0"}
+
+
+def test_the_connections_to_the_old_address_of_a_task_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        layout = Layout({"ps": {0: f"localhost:{port}"}, "worker": {0: "h:1"}}, None)
+        assert is_listening(layout, Task("ps", 0))
+        with socket.create_connection(("127.0.0.1", port)) as connected:
+            connected.settimeout(10)
+            # The name leads to another machine now.
+            moved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: moved)
+            cut_off(layout, Task("ps", 0))
+            assert connected.recv(1) == b""
 
 
 def test_only_the_connections_to_one_task_are_cut_off() -> None:
