@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from absl import logging
 
@@ -23,7 +24,7 @@ _PROBE_SECS = 5.0
 # What this process has open.
 _OPEN = "/proc/self/fd"
 # The hosts and ports to which each address of a task has led. A name may lead elsewhere later.
-_met: dict[str, set[tuple[str, int]]] = {}
+_met: dict[str, set[tuple[Any, ...]]] = {}
 
 
 def await_servers(
