@@ -146,6 +146,12 @@ def is_closed(session: Any) -> bool:
     return bool(session._closed)
 
 
+def has_one_op_thread(session: Any) -> bool:
+    """Whether the config of `session` gives it a single thread for ops."""
+    config = session._config
+    return config is not None and config.inter_op_parallelism_threads == 1
+
+
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
     """`Session.run` past the wrapper of one session's `run`, and past `wrap_runs`: for the package's own runs."""
     run = type(session).run

@@ -109,7 +109,7 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         rules = (_dead, _other_tower, _not_started, _ended, _shortfall, _in_share, _in_service, _in_source, _in_graph)
     else:
         rules = (
-            *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input),
+            *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input, _no_op_thread),
             *(_incomplete, _shortfall, _nobody_puts),
         )
     return next((diagnosis for rule in rules if (diagnosis := rule(store, snapshot)) is not None), None)
@@ -334,6 +334,18 @@ def _input_over(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         f"{store.name} is empty and its input has ended: {', '.join(store.over)}",
         "The step that met the end of the data put nothing, and may have lost the last element to its get. Count the "
         "batches and leave out the last put, or use staged()",
+    )
+
+
+def _no_op_thread(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    """A get of a plain area holds a thread of the pool while it waits; a queue does not."""
+    if not (snapshot.one_op_thread and store.kind == "area" and store.putters):
+        return None
+    return Diagnosis(
+        f"{store.name} is empty, and the get that waits for it holds the only thread for ops, so the put of another "
+        "thread cannot run",
+        "Let the session have more: tf.ConfigProto(inter_op_parallelism_threads=2); or use staged(), whose gets hold "
+        "no thread",
     )
 
 

@@ -73,7 +73,15 @@ class _Program:
     def _watch(self) -> None:
         while True:
             # One bytecode copies it, because other threads write to it.
-            time.sleep(min([self._secs, *map(self._look, list(self._sessions.values()))]))
+            time.sleep(min([self._secs, *map(self._safe_look, list(self._sessions.values()))]))
+
+    def _safe_look(self, ref: weakref.ref[Any]) -> float:
+        try:
+            return self._look(ref)
+        except Exception as error:
+            # The thread serves all sessions of the program.
+            self._say(f"The watchdog could not look at a session: {type(error).__name__}: {error}")
+            return self._secs
 
     def _look(self, ref: weakref.ref[Any]) -> float:
         """Look at one session. Return the seconds until the next look."""

@@ -72,7 +72,8 @@ class ProgramWatchdog(Watchdog):
 
     def _is_worth_telling(self, step: Pending, snapshot: Snapshot, diagnosis: Diagnosis) -> bool:
         if not diagnosis.explains:
-            return False
+            # What could not be seen might.
+            return bool(snapshot.unseen)
         time.sleep(min(_FILLS_SECS, self._rule.secs / 4))
         later = self._observer.snapshot(self._session, step, [], self._readers)
         if [store.size for store in later.stores] == [store.size for store in snapshot.stores]:

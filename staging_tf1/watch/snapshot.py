@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, runner_threads, tf
+from staging_tf1._tf import has_one_op_thread, run_unwrapped, runner_threads, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.reach import why_silent
@@ -85,7 +85,8 @@ class Observer:
         cluster = cluster_of(self.pipelines)
         tasks = () if cluster is None else looks.at("the cluster", (), _tasks_of, cluster)
         missing = looks.at("the variables", (), self._missing, session)
-        return Snapshot(stalled, tuple(stores), missing, tasks, tuple(looks.failed))
+        one_op_thread = looks.at("the config", False, has_one_op_thread, session)
+        return Snapshot(stalled, tuple(stores), missing, tasks, one_op_thread, tuple(looks.failed))
 
     def _staged(
         self, pipeline: Pipeline, session: Any, touched: Touched, reader: ThreadState | None

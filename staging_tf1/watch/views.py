@@ -132,5 +132,7 @@ class Snapshot:
     uninitialized: tuple[str, ...] = ()
     # The other tasks of the cluster.
     tasks: tuple[TaskView, ...] = ()
+    # Whether ops have a single thread.
+    one_op_thread: bool = False
     # What could not be looked at, with the exception.
     unseen: tuple[str, ...] = ()

@@ -224,6 +224,20 @@ threads = [threading.Thread(target=use, args=(sess,)) for sess in (first, second
         "queue 'numbers' (made at old.py:4) is empty, and no thread is putting into it",
         "Start it",
     ),
+    "a get that holds the only thread for ops": (
+        """
+import threading, time
+area = tf.contrib.staging.StagingArea([tf.int32], [[]])
+put, get = area.put([7]), area.get()
+config = tf.ConfigProto(inter_op_parallelism_threads=1, use_per_session_threads=True)
+with tf.Session(config=config) as sess:
+    threading.Timer(0.2, lambda: sess.run(put)).start()
+    print(sess.run(get))
+""",
+        "old.py:9",
+        "(made at old.py:4) is empty, and the get that waits for it holds the only thread for ops",
+        "tf.ConfigProto(inter_op_parallelism_threads=2)",
+    ),
     "an Estimator": (
         """
 def read():
