@@ -57,7 +57,7 @@ def test_the_script_says_what_is_new_false_and_gone(tmp_path: Path, monkeypatch:
     module = script()
     text = "import tensorflow\nrpc, area = tensorflow.contrib.rpc, "
     text += "tensorflow.contrib.staging.StagingArea([tensorflow.int32])\n"
-    text += "x = area.get()\n"
+    text += "x = area.get()\nsess = tensorflow.Session()\n"
     (tmp_path / "owner" / "name").mkdir(parents=True)
     (tmp_path / "owner" / "name" / "a.py").write_text(text)
     right, gone = (module.Key("owner/name", "a.py", line, "STG117") for line in (2, 9))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,8 +12,7 @@ from dataclasses import replace
 from staging_tf1.cores import usable_cores
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.lint.configuration import Configuration
-from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.model import reader
+from staging_tf1.legacy.lint.module import Module
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
 from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
@@ -27,8 +25,6 @@ _LINE = re.compile(r"\bline (\d+)\b")
 _OURS = ("tensorflow", "staging_tf1")
 # As in Python's parser: the lines of a syntax tree end only here.
 _LINE_END = re.compile(r"\r\n|\r|\n")
-# Follows names through a few hundred functions. Python's own limit is too low for generated code.
-_RECURSION_LIMIT = 10_000
 # What one file yields: its findings, or the message why it cannot be checked.
 Result = list[Finding] | str
 # Below this size the start of other processes takes longer than they save.
@@ -85,14 +81,10 @@ def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
     tree = _parsed(source)
     if not any(word in source.text for word in _OURS):
         return []
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
     try:
         return _findings(source, tree, configuration)
     except RecursionError as error:
         raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _parsed(source: SourceFile) -> ast.Module:
@@ -107,17 +99,25 @@ def _parsed(source: SourceFile) -> ast.Module:
 
 
 def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration) -> list[Finding]:
-    analysis = Analysis(source.path, _LINE_END.split(source.text), reader.read(tree))
-    if not any(analysis.values.uses(package) for package in _OURS):
+    module = Module(tree)
+    if not any(map(module.imports, _OURS)):
         return []
+    lines = _LINE_END.split(source.text)
     findings = {
-        finding
+        _finding(source.path, lines, rule.code, node, message)
         for rule in RULES.values()
         if configuration.wants(rule.code)
-        for finding in rule.findings(analysis)
-        if not _is_suppressed(finding, analysis.program.lines)
+        for node, message in rule.check(module)
     }
-    return [_placed(finding, source) for finding in sorted(findings)]
+    return [_placed(one, source) for one in sorted(findings) if not _is_suppressed(one, lines)]
+
+
+def _finding(path: str, lines: list[str], code: str, node: ast.AST, message: str) -> Finding:
+    line: int = getattr(node, "lineno", 1)
+    text = lines[line - 1] if line <= len(lines) else ""
+    # Python counts bytes, editors count characters.
+    before = text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace")
+    return Finding(path, line, len(before) + 1, code, message)
 
 
 def _placed(finding: Finding, source: SourceFile) -> Finding:

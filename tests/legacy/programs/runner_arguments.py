@@ -32,7 +32,7 @@ class DataQueue:
             session.run(self.enqueue, feed_dict={self.images: images, self.labels: labels})
 
     def start(self, session):
-        thread = threading.Thread(target=self.feed, args=(session,))  # noqa: STG112
+        thread = threading.Thread(target=self.feed, args=(session,))
         thread.setDaemon(True)
         thread.start()
 

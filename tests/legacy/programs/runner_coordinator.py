@@ -52,7 +52,7 @@ def main():
     coord = tf.train.Coordinator()
     reader = Reader(coord)
     x, y = reader.dequeue(8)
-    area = tf.contrib.staging.StagingArea([tf.float32, tf.float32], shapes=[[8, 3], [8]])  # bad: STG107
+    area = tf.contrib.staging.StagingArea([tf.float32, tf.float32], shapes=[[8, 3], [8]])
     put_op = area.put([x, y])
     staged_x, staged_y = area.get()
     loss, step_op = build(staged_x, staged_y)

@@ -42,7 +42,7 @@ class NumberRunner(object):
 
     def start_threads(self, sess):
         for n in range(self.n_threads):
-            thread = threading.Thread(target=self.thread_main, args=(sess,))  # noqa: STG112
+            thread = threading.Thread(target=self.thread_main, args=(sess,))
             thread.daemon = True
             thread.start()
 

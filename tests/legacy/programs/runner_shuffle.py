@@ -41,7 +41,7 @@ class CustomRunner(object):
         """Start the threads that feed the queue."""
         threads = []
         for n in range(n_threads):
-            t = threading.Thread(target=self.thread_main, args=(sess,))  # noqa: STG112
+            t = threading.Thread(target=self.thread_main, args=(sess,))
             t.daemon = True
             t.start()
             threads.append(t)

@@ -42,7 +42,7 @@ class BatchReader(object):
 
     def start_threads(self, sess, n_threads=1):
         for _ in range(n_threads):
-            thread = threading.Thread(target=self.run, args=(sess,))  # noqa: STG112
+            thread = threading.Thread(target=self.run, args=(sess,))
             thread.daemon = True
             thread.start()
             self.threads.append(thread)

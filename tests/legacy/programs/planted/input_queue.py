@@ -1,11 +1,11 @@
-"""Queues whose runners are never started, an area on the wrong device, and a feed thread that builds ops."""
+"""Queues whose runners are never started, and a feed thread that builds an op for each batch."""
 import threading
 
 import tensorflow as tf
 from tensorflow.python.ops import data_flow_ops
 
 images, labels = tf.train.shuffle_batch([tf.zeros([4]), tf.zeros([])], 8, 64, 16)  # bad: STG111
-area = data_flow_ops.StagingArea([tf.float32, tf.float32], capacity=2)  # bad: STG108
+area = data_flow_ops.StagingArea([tf.float32, tf.float32], capacity=2)
 put = area.put([images, labels])
 
 with tf.device("/gpu:0"):
@@ -14,14 +14,13 @@ with tf.device("/gpu:0"):
     second = data_flow_ops.StagingArea([tf.float32], capacity=2)
     second_put = second.put([loss])
     (late,) = second.get()
-left = second.size()  # bad: STG115
 
 numbers = tf.FIFOQueue(4, [tf.float32])
 
 
 def produce(sess, coord):
     while not coord.should_stop():
-        sess.run(numbers.enqueue([1.0]))  # bad: STG113
+        sess.run(numbers.enqueue([1.0]))  # bad: STG102
 
 
 with tf.Session() as sess:

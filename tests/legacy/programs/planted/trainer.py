@@ -1,39 +1,36 @@
-"""A trainer with mistakes in building ops, in its threads and at its end."""
-import threading
-
-import numpy as np
+"""A trainer with mistakes in the dtypes of its area, in the order of its start, and in its loop."""
 import tensorflow as tf
 from tensorflow.contrib import staging
 
 BATCH = 16
-images_in = tf.placeholder(tf.float32, [BATCH, 4])
-labels_in = tf.placeholder(tf.int32, [BATCH])
+
+
+def inputs(names):
+    queue = tf.train.string_input_producer(names)
+    _, line = tf.TextLineReader().read(queue)
+    return tf.train.batch([line], BATCH)
 
 
 class Trainer(object):
-    def __init__(self):
-        self.area = staging.StagingArea([tf.float32, tf.int64], [[BATCH, 4], [BATCH]])  # bad: STG106
-        self.put_op = self.area.put([images_in, labels_in])  # bad: STG109
-        self.images, self.labels = self.area.get()
-        self.weights = tf.get_variable("w", [4, 1], initializer=tf.zeros_initializer())
-        self.loss = tf.reduce_mean(tf.matmul(self.images, self.weights))
-
-    def feed(self, sess):
-        buffer = np.zeros((BATCH, 4), np.float32)
-        labels = np.zeros(BATCH, np.int32)
-        while True:
-            buffer[:] = np.random.rand(BATCH, 4)
-            sess.run(self.put_op, feed_dict={images_in: buffer, labels_in: labels})  # bad: STG114
+    def __init__(self, names):
+        lengths = tf.cast(tf.strings.length(inputs(names)), tf.int32)
+        area = staging.StagingArea([tf.int64], [[BATCH]])
+        self.put_op = area.put([lengths])  # bad: STG109
+        (self.lengths,) = area.get()
+        self.weight = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+        self.loss = self.weight * tf.reduce_mean(tf.cast(self.lengths, tf.float32))
 
     def train(self, steps):
+        init = tf.group(tf.global_variables_initializer(), tf.local_variables_initializer())
         with tf.Session() as sess:
-            thread = threading.Thread(target=self.feed, args=(sess,))  # bad: STG112
-            thread.daemon = True
-            thread.start()  # bad: STG110
-            sess.run(tf.global_variables_initializer())
+            coord = tf.train.Coordinator()
+            threads = tf.train.start_queue_runners(sess, coord)  # bad: STG110
+            sess.run(init)
             for step in range(steps):
-                optimizer = tf.train.GradientDescentOptimizer(0.1)  # bad: STG102
+                optimizer = tf.train.GradientDescentOptimizer(0.1)
                 sess.run(optimizer.minimize(self.loss))  # bad: STG102
+            coord.request_stop()
+            coord.join(threads)
 
 
-Trainer().train(100)
+Trainer(["a.txt"]).train(100)

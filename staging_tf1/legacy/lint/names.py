@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from staging_tf1.legacy.lint.flow.analysis import Analysis
-from staging_tf1.legacy.lint.flow.calls import position
-from staging_tf1.legacy.lint.model.reading import Call, Context, Scope, Use
+from staging_tf1.legacy.lint.module import Module, Use, method, receiver
 from staging_tf1.legacy.lint.rule import Mistakes, Rule
 from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
 
@@ -28,12 +26,12 @@ _MAKING = frozenset(
     flipud fliplr""".split()
 )
 # Methods of arrays that return arrays, and that strings, bytes and images of other libraries do not have.
-_ONLY_ARRAYS = frozenset({"astype", "reshape", "ravel", "flatten", "transpose", "squeeze"})
+_ONLY_ARRAYS = frozenset({"astype", "reshape", "ravel", "flatten", "squeeze"})
 
 
-def tutorial_api(analysis: Analysis) -> Mistakes:
+def tutorial_api(module: Module) -> Mistakes:
     """STG116."""
-    for node, full in _one_per_line(analysis, _NEVER_WAS):
+    for node, full in _one_per_line(module, _NEVER_WAS):
         yield (
             node,
             f"{short(full)}: TensorFlow never had tf.staging; use staging_tf1.StagingArea(dtypes, shapes), with "
@@ -41,17 +39,17 @@ def tutorial_api(analysis: Analysis) -> Mistakes:
         )
 
 
-def contrib(analysis: Analysis) -> Mistakes:
+def contrib(module: Module) -> Mistakes:
     """STG117."""
-    for node, full in _one_per_line(analysis, CONTRIB):
+    for node, full in _one_per_line(module, CONTRIB):
         missing = what_is_missing(full)
         if missing is not None:
             yield node, f"{short(full)}: {missing}"
 
 
-def private_names(analysis: Analysis) -> Mistakes:
+def private_names(module: Module) -> Mistakes:
     """STG120."""
-    for node, full in _one_per_line(analysis, _PRIVATE, written_out=False):
+    for node, full in _one_per_line(module, _PRIVATE, written_out=False):
         instead = instead_of(full)
         # The import of a module that is gone stands for all uses of its names.
         repeated = isinstance(node, ast.Attribute) and instead_of(full.rpartition(".")[0]) is not None
@@ -60,22 +58,19 @@ def private_names(analysis: Analysis) -> Mistakes:
             yield node, f"{full} was removed from TensorFlow 2. {instead}{restored}"
 
 
-def keras_two(analysis: Analysis) -> Mistakes:
+def keras_two(module: Module) -> Mistakes:
     """STG121."""
-    imported = [use.imported for use in analysis.program.reading.uses if use.imported]
-    if not any(full.startswith("tensorflow.compat.v1") for full in imported):
-        return
-    if _KERAS_SETTING in analysis.program.reading.strings or _KERAS_MODULE in imported:
+    if not module.imports("tensorflow.compat.v1") or module.imports(_KERAS_MODULE) or _KERAS_SETTING in module.strings:
         return
     uses = [
         (node, full)
         for package in _KERAS_TWO
-        for node, full in _one_per_line(analysis, package, written_out=False)
+        for node, full in _one_per_line(module, package, written_out=False)
         if full != package  # the modules themselves exist
     ]
     if not uses:
         return
-    node, full = min(uses, key=lambda use: position(use[0]))
+    node, full = min(uses, key=lambda use: _position(use[0]))
     more = f" (and {len(uses) - 1} more in this file)" if len(uses) > 1 else ""
     yield (
         node,
@@ -84,37 +79,35 @@ def keras_two(analysis: Analysis) -> Mistakes:
     )
 
 
-def tostring(analysis: Analysis) -> Mistakes:
+def tostring(module: Module) -> Mistakes:
     """STG119."""
-    for call in analysis.program.calls:
-        if call.method != "tostring" or call.receiver is None or analysis.program.name(call):
-            continue
-        if _is_array(analysis, call.receiver, call.scope):
+    for call in module.calls:
+        if method(call) == "tostring" and not module.full_name(call.func) and _is_array(module, receiver(call), set()):
             yield (
-                call.node,
+                call,
                 "tostring() of numpy arrays was removed in numpy 2.3: write tobytes(), which returns the same bytes",
             )
 
 
-def _one_per_line(analysis: Analysis, package: str, *, written_out: bool = True) -> Iterator[tuple[ast.AST, str]]:
+def _one_per_line(module: Module, package: str, *, written_out: bool = True) -> Iterator[tuple[ast.AST, str]]:
     """Yield one use per line of any name in `package`, imported or, by default, written out."""
     by_line: dict[int, tuple[ast.AST, str]] = {}
     last = package.rpartition(".")[2]
-    for use in analysis.program.reading.uses:
-        full = use.imported or _full(analysis, use)
-        if full != package and not full.startswith(package + "."):
+    for use in module.uses:
+        full = use.imported or module.full_name(use.node)
+        if not f"{full}.".startswith(f"{package}."):
             continue
-        if use.imported and _is_guarded(use.context, "ImportError", "ModuleNotFoundError"):
+        if use.imported and _is_guarded(module, use, "ImportError", "ModuleNotFoundError"):
             continue  # the file itself handles the missing name
-        if not use.imported and (_is_guarded(use.context, "AttributeError") or (written_out and not _says(use, last))):
+        if not use.imported and (_is_guarded(module, use, "AttributeError") or (written_out and not _says(use, last))):
             continue
-        by_line.setdefault(getattr(use.node, "lineno", 0), (use.node, full))
+        by_line.setdefault(_position(use.node)[0], (use.node, full))
     for line in sorted(by_line):
         yield by_line[line]
 
 
-def _full(analysis: Analysis, use: Use) -> str:
-    return analysis.values.full_name(use.node, use.scope) if isinstance(use.node, ast.expr) else ""
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _says(use: Use, word: str) -> bool:
@@ -127,39 +120,36 @@ def _says(use: Use, word: str) -> bool:
     return isinstance(node, ast.Name) and node.id == word
 
 
-def _is_guarded(context: Context, *errors: str) -> bool:
-    """Whether a `try` around a place catches one of these errors, or the place is what it falls back to."""
-    for here in context.around():
-        if here.kind != "try" or here.block != "body":
-            continue
-        for handler in getattr(here.node, "handlers", []):
-            if handler.type is None:
-                return True
-            caught = ast.unparse(handler.type)
+def _is_guarded(module: Module, use: Use, *errors: str) -> bool:
+    """Whether a `try` around a use catches one of these errors."""
+    for above, field in module.out(use.node):
+        for handler in getattr(above, "handlers", ()) if field == "body" else ():
+            caught = ast.unparse(handler.type) if handler.type is not None else "Exception"
             if caught == "Exception" or any(error in caught for error in errors):
                 return True
     return False
 
 
-def _is_array(analysis: Analysis, node: ast.expr, scope: Scope) -> bool:
-    """Whether a value is an array, wherever it may come from."""
-    origins = analysis.values.origins(node, scope)
-    return bool(origins) and all(_makes_an_array(analysis, one) for one in origins)
-
-
-def _makes_an_array(analysis: Analysis, origin: object) -> bool:
-    if not isinstance(origin, Call):
+def _is_array(module: Module, node: ast.AST | None, seen: set[ast.AST]) -> bool:
+    """Whether a value is an array for certain, or a part of one."""
+    if node is None or node in seen:
         return False
-    name = analysis.program.name(origin)
-    if name:
-        return name in _MAKING
-    return origin.method in _ONLY_ARRAYS and not analysis.values.callees(origin.node, origin.scope)
+    seen.add(node)
+    if isinstance(node, ast.Name):
+        bindings = module.bindings(node)
+        return bool(bindings) and all(_is_array(module, one.value, seen) for one in bindings or ())
+    if isinstance(node, ast.Subscript):
+        return _is_array(module, node.value, seen)
+    if isinstance(node, ast.Call):
+        name = module.full_name(node.func)
+        return name in _MAKING if name else method(node) in _ONLY_ARRAYS
+    return False
 
 
 RULES = (
     Rule("STG116", "tutorial-api", tutorial_api),
     Rule("STG117", "contrib", contrib),
+    Rule("STG119", "tostring", tostring),
     Rule("STG120", "private-names", private_names),
     Rule("STG121", "keras-two", keras_two),
-    Rule("STG119", "tostring", tostring),
 )
