@@ -23,7 +23,7 @@ exit code: 0 nothing left to do, 1 something is left to do by hand, 2 a file cou
 
 example:
   staging-tf1 migrate train.py --diff
-  staging-tf1 migrate models/ train.py --write --level idiom --report report.json
+  staging-tf1 migrate models/ train.py --write --report report.json
 """
 
 
@@ -38,13 +38,6 @@ def parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--diff", action="store_true", help="print the changes")
     what.add_argument("--write", action="store_true", help="change the files")
-    parser.add_argument(
-        "--level",
-        choices=("import", "idiom"),
-        default="import",
-        help="import: the program runs without the shim (default); idiom: hand-written feed threads, warm-up and "
-        "put/get loops become CustomRunner, staged() and StagingSession, if they are recognised with certainty",
-    )
     parser.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
     return parser
 
@@ -67,11 +60,11 @@ def main(argv: list[str]) -> int:
             if isinstance(path, source_files.UnreadableError):
                 raise path
             source = source_files.read(path)
-            changes = migration.migrate(source, options.level)
+            changes = migration.migrate(source)
             if options.write and changes.changed:
                 source_files.overwrite(path, source_files.written(source, changes.after))
                 if changes.left:
-                    changes = migration.left_in_the_result(source, changes, options.level)
+                    changes = migration.left_in_the_result(source, changes)
             results.append(changes)
         except source_files.UnreadableError as error:
             unreadable.append(str(error))
@@ -113,7 +106,7 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         }
         for changes in results
     ]
-    report = {"level": options.level, "written": options.write, "files": files, "unreadable": unreadable}
+    report = {"written": options.write, "files": files, "unreadable": unreadable}
     return json.dumps(report, indent=1) + "\n"
 
 

@@ -58,11 +58,6 @@ class Notebook:
         restored = _STANDS_FOR.sub(lambda match: self.lines[int(match[1])], text)
         return self.cells(restored)
 
-    def keeps_cells(self, text: str) -> bool:
-        """Whether each boundary between cells is still there, outside any block."""
-        boundaries = [line for line in text.split("\n") if line.strip() == _NEXT_CELL]
-        return len(boundaries) == len(self.numbers) - 1 and all(map(_is_boundary, boundaries))
-
     def magics(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield each line of IPython, with its number in the text."""
         for number, line in enumerate(text.split("\n"), start=1):

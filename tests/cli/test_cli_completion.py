@@ -37,7 +37,6 @@ def script(run_python: RunPython) -> str:
         ([""], set(COMMANDS)),
         (["train", "--work"], {"--workflow"}),
         (["train", "--workflow", "l"], {"lockstep"}),
-        (["migrate", "--level", ""], {"import", "idiom"}),
         (["completion", "z"], {"zsh"}),
         (["index", "dig"], {"digits.npz"}),
         (["run", "dig"], {"digits.npz"}),

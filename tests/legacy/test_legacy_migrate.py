@@ -15,48 +15,30 @@ import pytest
 
 pytest.importorskip("libcst")
 
-import libcst as cst
 from forked import QUIET, ForkServer
 from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, names_to_test, needs_contrib
 
 from staging_tf1.cli import check, migrate
 from staging_tf1.legacy import source_files
-from staging_tf1.legacy.codemod import level_idiom, migration
-from staging_tf1.legacy.source_files import SourceFile
+from staging_tf1.legacy.codemod import migration
 
 CORPUS = sorted(PROGRAMS.glob("*.py")) + sorted(PROGRAMS.glob("planted/*.py")) + sorted(PROGRAMS.glob("clean/*.py"))
-LEVELS = ("import", "idiom")
-# Programs whose pipeline is recognised with certainty and is replaced by CustomRunner, staged() and StagingSession.
-RECOGNISED = {
-    "area_until_stop",
-    "feed_thread",
-    "length_buckets",
-    "record_writer",
-    "runner_arguments",
-    "runner_coordinator",
-    "runner_endless",
-    "runner_iterator",
-    "runner_shuffle",
-    "runner_single_records",
-    "runner_threads",
-    "runner_whole_batches",
-}
 Capture = Any
 
 
-def migrated(text: str, tmp_path: Path, level: str = "import") -> str:
+def migrated(text: str, tmp_path: Path) -> str:
     path = tmp_path / "program.py"
     path.write_text(text)
-    return migration.migrate(source_files.read(str(path)), level).after
+    return migration.migrate(source_files.read(str(path))).after
 
 
-_results: dict[tuple[Path, str], str] = {}
+_results: dict[Path, str] = {}
 
 
-def migrated_corpus(path: Path, level: str) -> str:
-    if (path, level) not in _results:
-        _results[path, level] = migration.migrate(source_files.read(str(path)), level).after
-    return _results[path, level]
+def migrated_corpus(path: Path) -> str:
+    if path not in _results:
+        _results[path] = migration.migrate(source_files.read(str(path))).after
+    return _results[path]
 
 
 # `run` restores their static shapes, the ops on which seeds depend, and how often a regularizer is called. A rewritten
@@ -64,31 +46,23 @@ def migrated_corpus(path: Path, level: str) -> str:
 RUN_ALONE = {"op_counts", "regularized_variables", "transposed_shapes"}
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+@pytest.fixture(scope="module")
 def without_shim(
     request: Any, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory, try_contrib: str
 ) -> dict[str, str]:
     """Return the output of the programs that this run tests in plain Python, after `migrate --write`."""
-    folder = tmp_path_factory.mktemp(request.param)
-    names = names_to_test(request, "test_same_numbers_without_the_shim")
-    for name in names | (RECOGNISED if request.param == "idiom" else set()):
+    folder = tmp_path_factory.mktemp("migrated")
+    for name in names_to_test(request, "test_same_numbers_without_the_shim"):
         shutil.copy(PROGRAMS / f"{name}.py", folder)
-    migrate.main([str(folder), "--write", "--level", request.param])
-    for path in folder.glob("*.py"):
-        text = path.read_text()
-        assert ("staging_tf1.StagingSession(" in text) == (request.param == "idiom" and path.stem in RECOGNISED)
-        _results[PROGRAMS / path.name, request.param] = text
-    paths = [folder / f"{name}.py" for name in sorted(names)]
+    migrate.main([str(folder), "--write"])
+    paths = sorted(folder.glob("*.py"))
+    _results.update({PROGRAMS / path.name: path.read_text() for path in paths})
     printed: dict[str, str] = last_json(fork_server.run(HERE / "run_programs.py", *paths, env=QUIET))
     return printed
 
 
-# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
 # The states of an LSTM take longest: test_legacy_programs.py runs their code.
-@pytest.mark.slow_cases(
-    r"import-(truncated_lstm|(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+))",
-    "idiom-(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_).*",
-)
+@pytest.mark.slow_cases("truncated_lstm")
 @pytest.mark.parametrize("name", sorted(set(goldens()) - RUN_ALONE))
 def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
@@ -96,43 +70,23 @@ def test_same_numbers_without_the_shim(without_shim: dict[str, str], name: str, 
     assert_same_numbers(without_shim[name], goldens()[name])
 
 
-# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
 # The planted and clean files are migrated once, in test_the_result_passes_check_but_for_planted_mistakes.
-@pytest.mark.slow_cases(
-    r"programs/(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+)-import",
-    r"programs/(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_)\w+-idiom",
-    "(planted|clean)/.*",
-)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.slow_cases("(planted|clean)/.*")
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_migrating_twice_changes_nothing_more(path: Path, level: str, tmp_path: Path) -> None:
-    once = migrated_corpus(path, level)
-    assert migrated(once, tmp_path, level) == once
+def test_migrating_twice_changes_nothing_more(path: Path, tmp_path: Path) -> None:
+    once = migrated_corpus(path)
+    assert migrated(once, tmp_path) == once
     compile(once, str(path), "exec", dont_inherit=True)
 
 
-# Each program at one level: those whose pipeline is replaced at `idiom`, which does more than `import`.
-@pytest.mark.slow_cases(
-    r"programs/(area_until_stop|feed_thread|length_buckets|record_writer|runner_\w+)-import",
-    r"programs/(?!area_until_stop|feed_thread|length_buckets|record_writer|runner_)\w+-idiom",
-    r"(planted|clean)/\w+-idiom",
-)
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_the_result_passes_check_but_for_planted_mistakes(
-    path: Path, level: str, tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "program.py").write_text(migrated_corpus(path, level))
+def test_the_result_passes_check_but_for_planted_mistakes(path: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "program.py").write_text(migrated_corpus(path))
     check.main([str(tmp_path / "program.py"), "--format", "json"])
     found = {finding["code"] for finding in json.loads(capsys.readouterr().out)}
     expected = set(re.findall(r"STG\d+", " ".join(re.findall(r"# bad: (.*)", path.read_text()))))
-    # Migrated names are correct, and so is size() outside the device scope of this package's area.
-    # Calls of tostring() are rewritten, and a program that needs Keras 2 chooses it.
-    mended = {"STG115", "STG116", "STG117", "STG119", "STG121"}
-    if level == "idiom" and path.stem in RECOGNISED:
-        # What replaces an area by hand leaves nothing in it.
-        mended.add("STG107")
-    assert found == expected - mended
+    # Migrated names are correct, calls of tostring() are rewritten, and a program that needs Keras 2 chooses it.
+    assert found == expected - {"STG116", "STG117", "STG119", "STG121"}
 
 
 def test_every_form_of_import(tmp_path: Path) -> None:
@@ -209,116 +163,6 @@ def test_what_is_not_understood_stays_and_is_listed(tmp_path: Path, capsys: Capt
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (
-            "placeholder_feed",
-            "sess.run(put, feed_dict={x_in: data[0], y_in: target[0]}) is fed by the step, not by a pipeline",
-        ),
-        ("custom_runner", "'put' is used in an unknown way"),
-        ("tower_areas", "found no area with one put and one get next to each other"),
-    ],
-)
-def test_idiom_leaves_what_it_does_not_recognise_with_certainty(name: str, reason: str) -> None:
-    path = PROGRAMS / f"{name}.py"
-    changes = migration.migrate(source_files.read(str(path)), "idiom")
-    assert changes.after == migrated_corpus(path, "import")
-    (note,) = changes.left
-    before = path.read_text()
-    assert (note.line, note.what) == (
-        before[: before.index("StagingArea(")].count("\n") + 1,
-        "the pipeline stays hand-written",
-    )
-    assert note.advice == f"{reason}; do it by hand, as docs/migrating.md shows"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('print("last', 'print(area.size(), "last', "'area' is used in an unknown way"),
-        ("    value, _ = sess", "    tf.zeros([2])\n    value, _ = sess", "tf.zeros() builds ops inside the session"),
-        ("sess.run([loss, train])", "sess.run([loss * 2, train])", "loss * 2 may build an op inside the session"),
-        ("with tf.Session() as sess", "with tf.Session('grpc://x') as sess", "uses arguments that StagingSession does"),
-        ("runner = CustomRunner()", "runner = CustomRunner(3)", "CustomRunner() is called in an unknown way"),
-    ],
-)
-def test_idiom_is_all_or_nothing(old: str, new: str, reason: str, tmp_path: Path) -> None:
-    whole = PROGRAMS / "feed_thread.py"
-    assert old in whole.read_text()
-    path = tmp_path / "program.py"
-    path.write_text(whole.read_text().replace(old, new))
-    changes = migration.migrate(source_files.read(str(path)), "idiom")
-    assert changes.after == migrated_corpus(whole, "import").replace(old, new)
-    assert reason in changes.left[0].advice
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "reason"),
-    [
-        ("runner_shuffle", ".enqueue_many(", ".enqueue(", "it enqueues single records with enqueue()"),
-        ("runner_shuffle", "RandomShuffleQueue", "PaddingFIFOQueue", "a CustomRunner has no tf.PaddingFIFOQueue"),
-        ("runner_shuffle", "CustomRunner(object)", "CustomRunner(Base)", "it has a base class or no __init__"),
-        ("runner_shuffle", "capacity=200", "shared_name='x', capacity=200", "its queue has shared_name"),
-        ("runner_shuffle", "self.dataX: data_x", "self.dataX: data_x / 2", "feed the queue's components in order"),
-        ("runner_shuffle", "in data_iterator()", "in self.data", "the batches come from self.data, expected a call"),
-        ("runner_shuffle", "in data_iterator()", "in imported()", "imported() is not a function of this file"),
-        (
-            "runner_arguments",
-            "def get_batch",
-            "def more(self): pass\n\n    def get_batch",
-            "its method more() does",
-        ),
-        (
-            "runner_arguments",
-            "self.seed = seed",
-            "print(seed)",
-            "__init__ does more than to assign attributes",
-        ),
-        ("runner_arguments", "DataQueue(6,", "DataQueue(2 * FLAGS.n(),", "batch_size is no name or constant"),
-        ("runner_coordinator", "sess = tf.Session()", "sess = 3", "got 0 sessions in with statements, expected 1"),
-        ("runner_endless", "x, y = next_batch", "x = y = next_batch", "does not begin its loop with a batch"),
-        ("runner_endless", "while not self.coord.should_stop()", "while self.on", "loop() loops while self.on"),
-        ("runner_threads", "n_threads=2", "n_threads=COUNT", "starts a number of threads that is no constant"),
-        ("runner_iterator", "range(self.n_threads)", "range(len(self.n))", "starts a number of threads that is no"),
-        ("runner_iterator", "[], 8, n_threads=3", "[], 8, n_threads=COUNT", "starts a number of threads that is no"),
-        ("runner_iterator", "self.iterator = iterator", "self.iterator = make(iterator)", "__init__ calls make()"),
-        ("runner_iterator", "batch_size * n_threads * 4", "shape[0]", "its argument shape is changed in __init__"),
-        ("runner_iterator", "source.batches, [], 8", "make(), [], 8", "its argument iterator is no name or constant"),
-        ("runner_iterator", "seen = []", "seen = [runner.half]", "runner.half is used, which a CustomRunner does not"),
-        ("runner_iterator", "seen = []", "seen = list(runner)[:0]", "'runner' is used in an unknown way"),
-        ("runner_iterator", "runner = NumberRunner(", "runner = id(NumberRunner)(", "'NumberRunner' is used in"),
-        ("runner_single_records", "numbered(self.count)", "numbered(sess)", "depends on an argument of work()"),
-        ("runner_single_records", "shape=[3])", "shape=[None])", "it enqueues single records with enqueue()"),
-        ("runner_single_records", "tf.placeholder(tf.int32, shape=[])", "tf.constant(1)", "expected a placeholder"),
-        ("runner_single_records", "tf.int32, shape=[])", "KIND, shape=[])", "has the dtype KIND"),
-        ("runner_single_records", "COUNT = 24", "COUNT = 24\nCOUNT = 12", "argument COUNT is assigned more than once"),
-        ("runner_single_records", "dequeue_many(self.batch_size)", "dequeue()", "not known to be batches"),
-        ("runner_whole_batches", "PaddingFIFOQueue(8,", "RandomShuffleQueue(8, 0,", "not known to be batches"),
-        ("runner_whole_batches", "dequeue()", "dequeue_many(2)", "it enqueues single records with enqueue()"),
-        ("runner_whole_batches", "enqueue([", "enqueue_many([", "it dequeues single records with dequeue()"),
-        ("runner_whole_batches", "done = False", "done = True", "run() is more than one loop"),
-    ],
-)
-def test_idiom_says_what_is_different(name: str, old: str, new: str, reason: str) -> None:
-    # Level "idiom" alone, after level "import" of the program as it is. The tests above have both in sequence.
-    before = migrated_corpus(PROGRAMS / f"{name}.py", "import")
-    assert old in before
-    text = before.replace(old, new)
-    module, done, left = level_idiom.migrate(cst.parse_module(text), text)
-    assert module.code == text
-    assert not done
-    assert reason in left[-1].advice
-
-
-def test_only_the_runners_methods_are_rewritten(tmp_path: Path) -> None:
-    text = (PROGRAMS / "runner_single_records.py").read_text()
-    other = "clock.start()\nshape = clock.batch(3)\n"
-    new = migrated(text + other, tmp_path, "idiom")
-    assert new == migrated(text, tmp_path, "idiom") + other
-    assert "staging_tf1.StagingSession(" in new
-
-
 def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "program.py"
     shutil.copy(PROGRAMS / "replay_buffer.py", path)
@@ -335,7 +179,7 @@ def test_diff_write_and_report(tmp_path: Path, capsys: Capture) -> None:
     assert "from staging_tf1 import StagingArea\n" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     said = json.loads(report.read_text())
-    assert said["level"] == "import" and said["written"] and said["unreadable"] == []
+    assert said["written"] and said["unreadable"] == []
     assert [change["line"] for change in said["files"][0]["changes"]] == [4, 5]
     assert sorted(os.listdir(tmp_path)) == ["program.py", "report.json"]
 
@@ -460,15 +304,3 @@ def test_keras_two_says_what_is_missing_or_late(run_python: Run, fork_server: Fo
     assert "Import it in the first line of the main program." in late.stderr
     early = KERAS_TWO + "import os; print(os.environ['TF_USE_LEGACY_KERAS'])"
     assert run_python("-W", "error", "-c", early, env=QUIET).stdout == "1\n"
-
-
-# The second one needs more lines.
-@pytest.mark.parametrize("names", ["", "_of_all_digits_of_one_batch_of_them"])
-def test_the_lines_of_level_idiom_fit_on_a_page(names: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
-    program = re.sub(r"\b([xy]|batches)\b", rf"\g<1>{names}", page.split("```python\n")[1].split("```")[0])
-    after = migration.migrate(SourceFile("train.py", program, "utf-8"), "idiom").after
-    assert "staging_tf1.CustomRunner(\n    lambda: " in after
-    assert f"in batches{names}()" in after
-    assert [line for line in after.splitlines() if len(line) > 100] == []
-    compile(after, "train.py", "exec")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -164,41 +162,6 @@ def test_the_diff_names_the_cells(notebook: Path, capsys: pytest.CaptureFixture[
     assert notebook.read_bytes() == text
 
 
-CLASSIC = Path(__file__).parents[2] / "docs" / "migrating.md"
-
-
-def _classic() -> str:
-    return re.findall(r"```python\n(\"\"\"Trains on digits.*?)```", CLASSIC.read_text(), re.DOTALL)[0]
-
-
-def test_level_idiom_in_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    head, _, rest = _classic().partition("BATCH = 8")
-    path = write(tmp_path / "a.ipynb", f"%matplotlib inline\n{head}", "!nvidia-smi", f"BATCH = 8{rest}")
-    assert migrate.main(["--write", "--level", "idiom", str(path)]) == 0
-    first, second, third = sources(path)
-    assert first.startswith("%matplotlib inline\n") and "import staging_tf1" in first
-    assert second == "!nvidia-smi"
-    assert "staging_tf1.staged(" in third and "StagingArea(" not in third
-
-
-def test_level_idiom_leaves_a_block_over_several_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build, _, block = _classic().partition("with tf.Session() as sess:\n")
-    session, loop = re.split(r"^(?=for )", textwrap.dedent(block), maxsplit=1, flags=re.MULTILINE)
-    whole = write(tmp_path / "whole.ipynb", f"{build}sess = tf.Session()\n{session}{loop}")
-    assert migrate.main(["--level", "idiom", str(whole)]) == 0
-    capsys.readouterr()
-    split = write(tmp_path / "split.ipynb", build, f"sess = tf.Session()\n{session}", loop)
-    assert migrate.main(["--write", "--level", "idiom", str(split)]) == 1
-    assert re.search(
-        r"split\.ipynb:cell 1:\d+: left: the pipeline stays hand-written: a block would span several cells: move the "
-        r"session and its loop into one cell\n",
-        capsys.readouterr().out,
-    )
-    first, second, third = sources(split)  # as level import leaves it
-    assert "staging_tf1.StagingArea(" in first
-    assert (second, third) == (f"sess = tf.Session()\n{session}", loop)
-
-
 # ---- unusable input
 
 
@@ -295,7 +258,6 @@ def test_any_cells_come_back_as_they_were(cells: list[str]) -> None:
     text, notebook = notebooks.as_python(content)
     kept = {number: cell for number, cell in enumerate(cells, start=1) if not cell.startswith("%%")}
     assert notebook.sources(text) == (kept or {1: ""})
-    assert notebook.keeps_cells(text)
     # Each line is where it was.
     lines = enumerate(text.split("\n"), start=1)
     places = [notebook.place(text, number) for number, line in lines if line != "_next_cell_"]

@@ -114,4 +114,4 @@ def test_migrate_leaves_an_own_tostring_and_lists_what_has_no_equivalent(tmp_pat
 def _migrated(text: str, tmp_path: Path) -> Changes:
     path = tmp_path / "program.py"
     path.write_text(text)
-    return migration.migrate(source_files.read(str(path)), "import")
+    return migration.migrate(source_files.read(str(path)))
