@@ -56,7 +56,7 @@ def test_nothing_is_loaded_before_the_program_imports_it(report: dict[str, Any])
 
 def test_every_form_of_import_gives_our_area(report: dict[str, Any]) -> None:
     areas = dict(report["areas"])
-    assert areas.pop("attribute") == "staging_tf1.graph.areas"
+    assert areas.pop("attribute") == "staging_tf1.legacy.contrib.staging"
     assert len(areas) == 10
     assert all(areas.values()), areas
 
