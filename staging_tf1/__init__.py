@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from staging_tf1.define.staged import staged
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
-    from staging_tf1.lifecycle.auto import auto_stage
     from staging_tf1.lifecycle.export import export_saved_model
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
@@ -40,7 +39,6 @@ __all__ = [
     "StagingHook",
     "StagingSession",
     "StagingSummaryHook",
-    "auto_stage",
     "contrib",
     "errors",
     "export_saved_model",
@@ -62,7 +60,6 @@ _HOMES = {
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "watch.summary_hook",
-    "auto_stage": "lifecycle.auto",
     "export_saved_model": "lifecycle.export",
     "staged": "define.staged",
     "start": "lifecycle.start",

@@ -10,12 +10,10 @@ import contextlib
 import copy
 import ctypes
 import functools
-import gc
 import logging
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +24,6 @@ from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import config as _config
-from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.util import deprecation as _deprecation
@@ -334,71 +331,6 @@ def log_no_renamed_names(module: Any) -> None:
         module._tfmw_print_deprecation_warnings = False
 
 
-def context_of(op: Any) -> Any:
-    """The v1 `tf.cond` or `tf.while_loop` that `op` belongs to; None outside."""
-    return op._get_control_flow_context()
-
-
-def set_control_inputs(op: Any, controls: Sequence[Any]) -> None:
-    """Replace the ops that run before `op` by a control edge."""
-    op._remove_all_control_inputs()
-    op._add_control_inputs(list(controls))
-
-
-@functools.cache
-def is_stateful(kind: str) -> bool:
-    """Whether ops of that type have a state. True for a type that TensorFlow does not know."""
-    definition = _op_def_registry.get(kind)
-    return definition is None or bool(definition.is_stateful)
-
-
-@functools.cache
-def makes_refs(kind: str) -> bool:
-    """Whether ops of that type return references, as variables of the old kind do."""
-    definition = _op_def_registry.get(kind)
-    return definition is not None and any(output.is_ref for output in definition.output_arg)
-
-
-# The sessions that were seen, those that have run, and what to call before the first run; see `before_first_runs`.
-_met: weakref.WeakSet[Any] = weakref.WeakSet()
-_have_run: weakref.WeakSet[Any] = weakref.WeakSet()
-_before_first_run: list[Callable[[Any], None]] = []
-
-
-def before_first_runs(call: Callable[[Any], None]) -> None:
-    """Call `call(session)` before the first run of every session of this process, in the thread that runs.
-
-    It may set attributes such as `run` of that session, and the run then uses them. The class is patched, because
-    sessions cannot be found before they run. A later run costs a look-up in a set.
-    """
-    if not _before_first_run:
-        # Existing sessions may have run.
-        earlier = [session for session in gc.get_objects() if isinstance(session, _session.BaseSession)]
-        _met.update(earlier)
-        _have_run.update(earlier)
-        for name in ("run", "make_callable", "partial_run_setup", "_make_callable_from_options"):
-            _patch(name)
-    _before_first_run.append(call)
-
-
-def _patch(name: str) -> None:
-    original = getattr(_session.BaseSession, name)
-
-    @functools.wraps(original)
-    def method(session: Any, *args: Any, **kwargs: Any) -> Any:
-        if session in _met:
-            return original(session, *args, **kwargs)
-        _met.add(session)
-        before = vars(session).get(name)
-        for call in _before_first_run:
-            call(session)
-        _have_run.add(session)
-        now = vars(session).get(name)
-        return original(session, *args, **kwargs) if now is before else now(*args, **kwargs)
-
-    setattr(_session.BaseSession, name, method)
-
-
 # The attribute of a wrapped `run` that holds the original.
 _UNWATCHED = "_staging_tf1_unwatched"
 
@@ -493,21 +425,3 @@ def _is_one_of(value: Any, variables: Sequence[Any]) -> bool:
 def op_stack(op: Any) -> list[tuple[str, int, str]]:
     """The (file, line, function) frames in which `op` was made, outermost first; empty for an imported op."""
     return [(frame.filename, frame.lineno, frame.name) for frame in op.traceback or ()]
-
-
-def before_any_finalize(call: Callable[[Any], None]) -> None:
-    """Call `call(graph)` before any graph of this process is finalized for the first time."""
-    finalize = tf.Graph.finalize
-
-    @functools.wraps(finalize)
-    def finalized(graph: Any) -> None:
-        if not graph.finalized:
-            call(graph)
-        finalize(graph)
-
-    tf.Graph.finalize = finalized
-
-
-def has_open_session(graph: Any) -> bool:
-    """Whether a session of `graph` has run and is open; see `before_first_runs`."""
-    return any(session.graph is graph and not session._closed for session in list(_have_run))

@@ -11,14 +11,12 @@ import sys
 import warnings
 
 __all__ = [
-    "AutoStageError",
     "BuildError",
     "CheckpointError",
     "ClusterError",
     "CorruptRecordError",
     "ForkedError",
     "LeftoverWarning",
-    "NothingToStageError",
     "PlacementWarning",
     "RecordFileError",
     "RemovedModuleError",
@@ -158,14 +156,6 @@ class UnclosedWarning(StagingWarning, ResourceWarning):
 
 class NotebookWarning(StagingWarning):
     """Cells of a notebook were run in an order that leaves a pipeline or values of TensorFlow 2 behind."""
-
-
-class AutoStageError(StagingError, ValueError):
-    """`auto_stage()` cannot move the input of this graph, or a run of the staged graph cannot keep its meaning."""
-
-
-class NothingToStageError(AutoStageError):
-    """`auto_stage()` would gain nothing: the input is ready before the step, and little is computed from it."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

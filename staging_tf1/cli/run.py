@@ -15,7 +15,6 @@ _EPILOG = """
 example:
   staging-tf1 run train.py --data digits.npz
   staging-tf1 run --stall-secs 30 train.py
-  staging-tf1 run --auto-stage train.py
   staging-tf1 run --package my_models -m my_models.train -- --steps 100
 """
 _TAKE_A_VALUE = ("--package", "--stall-secs")
@@ -53,16 +52,6 @@ def parser() -> argparse.ArgumentParser:
         help="after how many seconds a run of a session that waits for a queue, an area or a barrier is explained on "
         "stderr; 0 is never (default: STAGING_TF1_STALL_SECS, or else 60)",
     )
-    parser.add_argument(
-        "--auto-stage",
-        nargs="?",
-        choices=("stage", "report"),
-        const="stage",
-        default="",
-        metavar="report",
-        help="compute the input of training steps ahead of them (docs/auto_stage.md); with =report only say what that "
-        "would change",
-    )
     return parser
 
 
@@ -92,6 +81,5 @@ def main(argv: list[str]) -> int:
         options.claim_version,
         old_names,
         stall_secs=options.stall_secs,
-        auto_stage=options.auto_stage,
     )
     launch(program, settings)

@@ -34,8 +34,6 @@ class Delivery:
         self._name = pipeline.name
         self.stopping = False
         self.is_needed = threading.Event()
-        if pipeline.on_demand:
-            self.is_needed.set()
         self._lock = threading.Lock()
 
     def begin_to_stop(self) -> bool:

@@ -102,11 +102,6 @@ class Pipeline:
     # itself starts after those.
     fast_forward: tuple[Any, ...] = ()
 
-    # Whether its threads start with the first run that takes a batch, and may start again in the same session.
-    on_demand: bool = False
-    # The ops that change its input: the initializers of its iterators. Batches that were read ahead are dropped.
-    renewed_by: frozenset[str] = frozenset()
-
     @property
     def stages(self) -> bool:
         """Whether its sinks are areas, not queues."""

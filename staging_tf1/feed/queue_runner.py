@@ -93,7 +93,7 @@ def register(pipeline: Pipeline) -> None:
     add_pipeline(graph, pipeline)
     guard_restores()
     runner = state_of(graph).runners[pipeline] = PipelineRunner(pipeline)
-    if not (pipeline.lockstep or pipeline.on_demand):
+    if not pipeline.lockstep:
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
 
 
@@ -145,13 +145,8 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
       UninitializedError: variables are uninitialized; the message lists them.
     """
     if not is_prepared(pipeline, session):
-        if not pipeline.on_demand:
-            check_initialized(session, pipeline)
-        together = are_started_together(session.graph) and not pipeline.on_demand
-        prepare(
-            [started for started in pipelines_of(session.graph) if not started.on_demand] if together else [pipeline],
-            session,
-        )
+        check_initialized(session, pipeline)
+        prepare(pipelines_of(session.graph) if are_started_together(session.graph) else [pipeline], session)
     return take_prepared(pipeline, session)
 
 

@@ -16,7 +16,7 @@ _ENDING_OPS = frozenset(
     for version in ("", "V2")
 ) | {"IteratorGetNext", "IteratorGetNextSync"}
 # A Python function ends the data by raising StopIteration; one that has inputs only transforms them.
-_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
 # Ops that run functions of the graph's library: tf.cond, tf.switch_case, tf.while_loop and tf.function make them.
 _CHOOSING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -77,7 +77,7 @@ def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] 
 
 def can_end(op: Any) -> bool:
     """Whether `op`, or an op in the functions that it calls, raises OutOfRangeError when there is no more data."""
-    if op.type in _PYTHON_OPS:
+    if op.type in PYTHON_OPS:
         return all(tensor.op.type in _GIVEN_OPS for tensor in op.inputs)
     if op.type not in _CALLING_OPS:
         return op.type in _ENDING_OPS
@@ -95,7 +95,7 @@ class _Functions:
 
     def can_end(self, node: Any, given: Sequence[bool]) -> bool:
         """Whether the data can end at `node`; `given` says for each input whether it is given, not computed."""
-        if node.op in _PYTHON_OPS:
+        if node.op in PYTHON_OPS:
             return all(given)
         if node.op not in _CALLING_OPS:
             return node.op in _ENDING_OPS

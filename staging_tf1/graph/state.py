@@ -78,10 +78,6 @@ class GraphState:
     # Their runs in all sessions, and what follows the next ones: threads start before a hook sees the session.
     pipeline_runs: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     followed_by: Callable[..., None] | None = None
-    # Of `auto_stage()`: what runs mean, what observes them, and what trains the model.
-    meaning: Any = None
-    observer: Any = None
-    train_op: Any = None
     # Of savers: the last call, whether errors are explained also without a pipeline, and that of a monitored session.
     last_save: Any = None
     guards_savers: bool = False
@@ -116,7 +112,7 @@ class SessionState:
     gated: Any = None
     # Whether its steps are seen (`lifecycle/steps.py`).
     is_watched: bool = False
-    # What `start()` or `auto_stage()` has begun in it.
+    # What `start()` has begun in it.
     runtime: Any = None
 
 

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, only_known, path, refuse, whole
-from staging_tf1.auto import kinds
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.feed.checkpoint import shortened
-from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.dependencies import PYTHON_OPS, ancestors
 
 WHAT = "export_saved_model()"
 _KEYS = tf.GraphKeys
+# Take a batch of an area, an iterator, a queue or a reader.
+_TAKING = re.compile(
+    r"((Ordered)?(Map)?(Stage|Unstage)(NoKey|Peek)?|IteratorGetNext(Sync)?|QueueDequeue(Many|UpTo)?V2|ReaderRead(UpTo)?V2)$"
+)
 # The ends of the names of a checkpoint's files.
 _OF_CHECKPOINT = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
 
@@ -141,11 +144,11 @@ def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
 
 def _unserved(op: Any) -> str:
     """Return why an op cannot be part of a served model; "" if it can."""
-    if kinds.AREAS.match(op.type) or kinds.TAKING.match(op.type):
+    if _TAKING.match(op.type):
         return "takes a batch"
-    if op.type in kinds.PLACEHOLDERS - {"PlaceholderWithDefault"}:
+    if op.type in ("Placeholder", "PlaceholderV2"):
         return "must be fed"
-    return "runs Python code of this process" if op.type in kinds.PYTHON else ""
+    return "runs Python code of this process" if op.type in PYTHON_OPS else ""
 
 
 def _write(folder: str, serving: _ServingGraph, checkpoint: str) -> None:

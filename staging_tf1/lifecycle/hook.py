@@ -7,14 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from absl import logging
-
 from staging_tf1._tf import is_closed, leave_to_close, tf
 from staging_tf1.arguments import UNSET, flag, only_known, output_file, renamed, seconds, stall_secs_or_default
-from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
-from staging_tf1.errors import NothingToStageError
 from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, run_in, runs_in, stop_all
@@ -23,7 +19,6 @@ from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
-from staging_tf1.lifecycle.auto import auto_stage
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime
 from staging_tf1.lifecycle.start import own_areas
@@ -66,8 +61,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         after it has taken a batch, and no `tf.train.CheckpointSaverListener` is called. SIGTERM then raises SystemExit
         with code 143, unless the program has a handler of its own.
       join_secs: the old name of `stop_grace_period_secs`.
-      auto_stage: whether to stage the input of the graph with `staging.auto_stage()` in `begin()`, before the graph is
-        finalized.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
@@ -93,10 +86,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         trace_file: str | os.PathLike[str] | None = None,
         save_on_stop: bool = False,
         join_secs: float = UNSET,
-        auto_stage: bool = False,
     ) -> None:
         what = "StagingHook"
-        self._auto_stage = flag(what, "auto_stage", auto_stage)
         name, secs = renamed(
             what, "stop_grace_period_secs", stop_grace_period_secs, _GRACE_SECS, "join_secs", join_secs
         )
@@ -155,11 +146,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """See base class."""
         refuse_if_forked("StagingHook")
         self._graph = tf.get_default_graph()
-        if self._auto_stage and meaning_of(self._graph) is None:
-            try:
-                auto_stage()
-            except NothingToStageError as error:
-                logging.info("%s It runs unstaged.", error)
         self._pipelines = pipelines_of(self._graph)
         guard_savers(self._graph)
         if self._saves_on_stop:
@@ -205,7 +191,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def _start(self, session: Any, coord: Any) -> None:
         for pipeline in self._pipelines:
-            if not (pipeline.lockstep or pipeline.on_demand) and run_in(session, pipeline) is None:
+            if not pipeline.lockstep and run_in(session, pipeline) is None:
                 # It is not in the QUEUE_RUNNERS collection.
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
         warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])

@@ -11,16 +11,14 @@ from absl import logging
 from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import unreachable
-from staging_tf1.errors import AutoStageError, StuckThreadWarning, warn
+from staging_tf1.errors import StuckThreadWarning, warn
 from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
-from staging_tf1.lifecycle.auto_gain import GainWatch
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, ending_at_once
 from staging_tf1.lifecycle.last_save import LastSave
-from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
@@ -67,7 +65,6 @@ class SessionRuntime:
 
     Attributes:
       steps: the steps of the session.
-      gain: measures whether `auto_stage()` pays; None in any other graph.
       before_close: called while the session can still run.
       ended_well: whether the loop ended without an error.
       ends_with_session: in synchronous training, the chief's thread that applies the gradients waits for more of them
@@ -109,12 +106,6 @@ class SessionRuntime:
         )
         self._lock_probe = LockProbe()
         session.run, session.close = self.steps.run, self._close
-        self.gain: GainWatch | None = None
-        if self.steps.meaning is not None:
-            session.make_callable = self._make_callable
-            session.partial_run_setup = self._refuse_partial_run
-            self.gain = GainWatch(session, self.steps.meaning, self.stats)
-            self.steps.on_demand.before_step = self.gain.before_step
         disarm_in_child(session)
 
     def start(self) -> None:
@@ -154,17 +145,6 @@ class SessionRuntime:
             self._lock_probe.held_share,
             self.steps.timed.waiting.shares,
         )
-
-    def _make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
-        if accept_options:
-            raise AutoStageError(
-                "make_callable(accept_options=True) has no meaning after auto_stage(). Use Session.run."
-            )
-        return make_stepper(self.steps, fetches, feed_list)
-
-    @staticmethod
-    def _refuse_partial_run(fetches: Any, feeds: Any = None) -> None:
-        raise AutoStageError("partial_run_setup() cannot be used after auto_stage(). Use Session.run.")
 
     def _end_the_wait(self, report: str) -> None:
         """Called by the watchdog before it wakes the step."""
@@ -211,8 +191,6 @@ class SessionRuntime:
             # The session, and the files that closing it writes, belong to the parent.
             return
         self.session.run, self.session.close = self._run_before, self._close_before
-        if self.steps.meaning is not None:
-            del self.session.make_callable, self.session.partial_run_setup
         self.before_close()
         self.stop_watching()
         self._watcher.stop()
@@ -222,7 +200,6 @@ class SessionRuntime:
             # A server that is gone would not answer.
             figures = (self._final_stats or []) if self.session.sess_str else self._take_final_stats()
             self.steps.timed.trace.write({of_area.name: of_area.verdict for of_area in figures})
-        self.steps.on_demand.stop()
         try:
             self._save_if_interrupted()
         finally:
@@ -247,7 +224,6 @@ class SessionRuntime:
             _close_within(_CANCEL_SECS, self._close_before, layout)
         else:
             self._close_before()
-        self.steps.on_demand.join(_CANCEL_SECS)
         for thread in self.ends_with_session:
             join_thread(thread, _CANCEL_SECS)
         # After the last step, which consumes what it has been given.

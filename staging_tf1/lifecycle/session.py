@@ -64,7 +64,6 @@ class StagingSession:
         `StagingHook`. In a cluster, the chief saves.
       cluster: the `Cluster` to train in. The chief initializes, restores and saves. A chief that restarts while the
         others train continues with their model, and initializes nothing. At the end it waits for the other workers.
-      auto_stage: whether to stage the input of the graph with `staging.auto_stage()`, before the graph is finalized.
       **monitored: the other arguments of `tf.train.MonitoredTrainingSession`: master, is_chief, scaffold,
         chief_only_hooks, save_checkpoint_secs, save_checkpoint_steps, save_summaries_steps, save_summaries_secs,
         log_step_count_steps, max_wait_secs, summary_dir, save_graph_def.
@@ -108,7 +107,6 @@ class StagingSession:
         trace_file: str | os.PathLike[str] | None = None,
         save_on_stop: bool = True,
         cluster: Cluster | None = None,
-        auto_stage: bool = False,
         **monitored: Any,
     ) -> None:
         what = "StagingSession"
@@ -125,7 +123,6 @@ class StagingSession:
         check_config(config)
         check_monitored(monitored, inspect.signature(StagingSession).parameters)
         cluster = check_training_cluster(what, cluster, monitored)
-        auto_stage = flag(what, "auto_stage", auto_stage)
         if trace_file is not None:
             trace_file = output_file(what, "trace_file", trace_file)
         save_on_stop = flag(what, "save_on_stop", save_on_stop)
@@ -139,7 +136,6 @@ class StagingSession:
             stall_raises=stall_raises,
             trace_file=trace_file,
             save_on_stop=save_on_stop and bool(checkpoint_dir) and is_chief and any(checkpoint_interval(monitored)),
-            auto_stage=auto_stage,
         )
         self._cluster, self._scaffold = cluster, None
         restores_from = checkpoint_dir if is_chief else None

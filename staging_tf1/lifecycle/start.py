@@ -82,7 +82,7 @@ def start(
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
         end_stopped(pipelines, sess)
-        prepare([pipeline for pipeline in pipelines if not pipeline.on_demand], sess)
+        prepare(pipelines, sess)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
     state = session_state_of(sess)
     if state.runtime is None:

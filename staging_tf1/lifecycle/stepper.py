@@ -15,10 +15,7 @@ from staging_tf1.lifecycle.steps import Steps
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
     """Return a callable of the values of `feed_list` that runs `fetches` as a step."""
     session = steps.session
-    if steps.meaning is not None:
-        fetches = steps.meaning.fetches(fetches, feed_list)
-    # Not the session's own, which makes a step in a graph that was staged by itself.
-    plain = type(session).make_callable(session, fetches, feed_list or None)
+    plain = session.make_callable(session, fetches, feed_list or None)
     in_turn = steps.in_turn(fetches, feed_list)
     if feed_list:
         # TensorFlow's callable goes through the session's run, which is wrapped.

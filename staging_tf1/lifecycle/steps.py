@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.auto.meaning import meaning_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, run_in, runs_in
 from staging_tf1.feed.threads import ThreadState
@@ -22,7 +21,6 @@ from staging_tf1.lifecycle.classic import NO_USE, AreaUse, ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
-from staging_tf1.lifecycle.on_demand import OnDemand
 from staging_tf1.lifecycle.renewal import Renewals
 from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.failed_batches import FailedBatches
@@ -45,13 +43,10 @@ class Demand(NamedTuple):
     use: AreaUse
     # Whether it sends gradients in synchronous training.
     sends: bool
-    # The pipelines whose threads start with the first such run.
-    starts: tuple[Pipeline, ...] = ()
-    # The pipelines whose input the run changes: those of `auto_stage()`, and the others.
-    renews: tuple[Pipeline, ...] = ()
-    begins_anew: tuple[Pipeline, ...] = ()
+    # The pipelines whose iterators it initializes.
+    begins_anew: tuple[Pipeline, ...]
     # The pipelines that it takes from and whose iterators the program initializes.
-    on_iterators: tuple[Pipeline, ...] = ()
+    on_iterators: tuple[Pipeline, ...]
 
 
 class Steps:
@@ -74,10 +69,8 @@ class Steps:
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
 
     Attributes:
-      meaning: what the fetches and feeds mean in a graph that was staged by itself; None in any other.
       timed: times the steps.
       in_step: in synchronous training, keeps the workers in step.
-      on_demand: starts pipelines with the first step that takes from them.
       failed_batches: the batches that went to failed steps.
       last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
@@ -94,7 +87,6 @@ class Steps:
         self.session, self._pipelines = session, pipelines
         session_state_of(session).is_watched = True
         self._run_before = session.run
-        self.meaning = meaning_of(session.graph)
         self._cluster = cluster_of(pipelines)
         self._waits_for_workers = waits_for_workers
         self._of_cluster = {sink for pipeline in pipelines if pipeline.cluster is not None for sink in pipeline.sinks}
@@ -111,8 +103,7 @@ class Steps:
             for pipeline in pipelines
             if pipeline.lockstep
         }
-        self.on_demand = OnDemand(session, pipelines)
-        self._renewals = Renewals(session, [each for each in pipelines if not each.on_demand], self._lockstep)
+        self._renewals = Renewals(session, pipelines, self._lockstep)
         self._demands = ByFetches(self._look_up)
         # Held by a step in lockstep: two at once would put one batch twice.
         self._one_at_a_time = threading.RLock()
@@ -170,9 +161,8 @@ class Steps:
             return None
         sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
         use = self._loops.use(fetches, fed)
-        renews = tuple(pipeline for pipeline in self._pipelines if not pipeline.renewed_by.isdisjoint(ops))
         begins_anew = self._renewals.of_run(ops)
-        if not (sinks or renews or begins_anew) and use is NO_USE:
+        if not (sinks or begins_anew) and use is NO_USE:
             return None
         towers = {
             pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
@@ -190,10 +180,6 @@ class Steps:
             use,
             # Without an optimizer that collects gradients, every step counts.
             self.in_step is not None and (sends_gradients(ops.values()) or not self.in_step.has_rounds),
-            tuple(
-                pipeline for pipeline in self._pipelines if pipeline.on_demand and not sinks.isdisjoint(pipeline.sinks)
-            ),
-            renews,
             begins_anew,
             self._renewals.need_initializers(tuple(towers)),
         )
@@ -227,8 +213,6 @@ class Steps:
     ) -> Any:
         """Run a step, or what takes nothing, in place of the session's own `run`."""
         refuse_if_forked("A session")
-        if self.meaning is not None:
-            fetches, feed_dict = self.meaning.of_run(fetches, feed_dict, partial(run_unwrapped, self.session))
         demand = self.demand(fetches, feed_dict)
         if demand is None:
             return self.timed.step((), fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
@@ -263,8 +247,6 @@ class Steps:
         if demand.sends:
             assert self.in_step is not None
             self.timed.run([], None, self.in_step.before_step)
-        if demand.starts or demand.renews:
-            self.on_demand.before(demand.starts, demand.renews)
         try:
             puts, feeds = self._before(demand)
         except tf.errors.OutOfRangeError:
@@ -309,7 +291,7 @@ class Steps:
         return puts, feeds
 
     def _failed(self, demand: Demand, error: BaseException) -> None:
-        """Repair what a failed step has lost. Raise what has ended a pipeline that starts on demand."""
+        """Repair what a failed step has lost."""
         if demand.sends and self.in_step is not None:
             self.in_step.step_failed()
         before = self.failed_batches.counts(demand.sinks)
@@ -317,8 +299,6 @@ class Steps:
         self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
         if isinstance(error, tf.errors.OutOfRangeError):
             self._data_has_ended(demand)
-        if demand.starts:
-            self.on_demand.raise_cause(demand.starts, error)
 
     def _data_has_ended(self, demand: Demand) -> None:
         """Called by the step that finds the end of its data, which the workers of a cluster may share."""

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.sink import Sink
 
@@ -66,19 +65,13 @@ class WaitMeter:
                 self._lock.release()
 
     def _measure(self, now: float) -> None:
-        # The figures of others are not initialized yet. TensorFlow logs each run that fails.
-        started = [
-            (pipeline, tower, sink)
-            for pipeline, tower, sink in self._sinks
-            if not pipeline.on_demand or run_in(self._session, pipeline) is not None
-        ]
         try:
-            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in started]) if started else []
+            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in self._sinks])
         except (tf.errors.OpError, RuntimeError):
             # The session is gone. The step says so.
             return
         secs = now - self._last_at
-        for (pipeline, tower, sink), of_sink in zip(started, sums, strict=True):
+        for (pipeline, tower, sink), of_sink in zip(self._sinks, sums, strict=True):
             figures = sink.stats.figures(of_sink)
             read_secs = sum(state.source_secs for state in self._reading(pipeline)[tower : tower + 1])
             total = _Total(figures.batches, (figures.wait_secs or 0.0) + read_secs)

@@ -370,7 +370,6 @@ def test_where_the_order_would_change_it_is_refused() -> None:
         "seeded shuffle queue",
         "queue='fifo' with a source that shuffles",
     )
-    refused(lambda: staging.auto_stage(num_threads=AUTOTUNE), "it stages tensors", "Leave it out")
 
 
 def test_where_there_are_no_threads_to_choose_it_is_refused() -> None:

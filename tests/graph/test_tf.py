@@ -323,60 +323,6 @@ def test_eager_mode_in_a_graph(graph: Any) -> None:
     assert not tf.executing_eagerly() and graph.get_operations() == []
 
 
-def test_operation_get_control_flow_context(graph: Any) -> None:
-    was = tf.control_flow_v2_enabled()
-    tf.disable_control_flow_v2()
-    try:
-        result = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.constant(0)])
-    finally:
-        if was:
-            tf.enable_control_flow_v2()
-    inside = [op for op in graph.get_operations() if op.type == "NextIteration"]
-    assert _tf.context_of(inside[0]).IsWhileContext() and _tf.context_of((result + 1).op) is None
-    # An Exit belongs to the loop that it leaves.
-    assert _tf.context_of(result.op) is _tf.context_of(inside[0])
-
-
-def test_operation_update_input_and_control_inputs(graph: Any) -> None:
-    one, two = tf.constant(1), tf.constant(2)
-    double = one * 2
-    _tf.replace_input(double.op, 0, two)
-    _tf.set_control_inputs(double.op, [one.op])
-    assert double.op.inputs[0] is two or double.op.inputs[0].name == two.name
-    assert [op.name for op in double.op.control_inputs] == [one.op.name]
-    _tf.set_control_inputs(double.op, [])
-    with tf.Session() as sess:
-        assert list(double.op.control_inputs) == [] and sess.run(double) == 4
-
-
-def test_op_def_registry_is_stateful() -> None:
-    assert _tf.is_stateful("RandomUniform") and not _tf.is_stateful("AddV2") and _tf.is_stateful("NoSuchOp")
-    assert _tf.makes_refs("VariableV2") and _tf.makes_refs("RefSwitch") and not _tf.makes_refs("ReadVariableOp")
-    assert not _tf.makes_refs("NoSuchOp")
-
-
-def test_base_session_run_and_its_like_are_looked_up_at_the_class(graph: Any) -> None:
-    one, seen = tf.constant(1), []
-    _tf.before_first_runs(lambda session: seen.append(session) if session.graph is graph else None)
-    with tf.Session() as sess:
-        assert not _tf.has_open_session(graph)
-        assert sess.run(one) == 1 and sess.run(one) == 1
-        assert seen == [sess] and _tf.has_open_session(graph)
-    assert not _tf.has_open_session(graph)
-    with tf.Session() as sess:
-        assert sess.make_callable(one)() == 1 and seen[1:] == [sess]
-
-
-def test_graph_finalize_of_the_class(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tf.Graph, "finalize", tf.Graph.finalize)
-    seen: list[Any] = []
-    _tf.before_any_finalize(seen.append)
-    graph = tf.Graph()
-    graph.finalize()
-    graph.finalize()
-    assert seen == [graph] and graph.finalized
-
-
 def test_session_runs_are_seen_and_our_own_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorflow.python.client.session import BaseSession
 

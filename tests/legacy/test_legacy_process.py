@@ -159,7 +159,6 @@ def test_settings_survive_the_environment() -> None:
         "old_names": False,
         "only": [],
         "stall_secs": None,
-        "auto_stage": "",
     }
 
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of sources, pipelines, figures and the report of `auto_stage()`."""
+"""What a notebook shows of sources, pipelines and figures."""
 
 from __future__ import annotations
 
@@ -109,22 +109,6 @@ def test_a_session_and_its_figures() -> None:
     assert table(closed)[1][:2] == ["train", "3"]
     assert table(sess.stats()[0]._repr_html_())[1:] == table(closed)[1:]
     assert sess.stats() == list(sess.stats())  # otherwise an ordinary list
-
-
-def test_the_report_of_auto_stage() -> None:
-    jpegs = tf.data.Dataset.range(64).map(lambda i: tf.io.encode_jpeg(tf.zeros([64, 64, 3], tf.uint8)))
-    jpeg = tf.data.make_one_shot_iterator(jpegs).get_next()
-    image = tf.reshape(tf.image.convert_image_dtype(tf.image.decode_jpeg(jpeg, channels=3), tf.float32), [1, 12288])
-    weights = tf.get_variable("weights", [12288, 10], use_resource=True)
-    tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(tf.matmul(image, weights)))
-    report = staging.auto_stage(dry_run=True)
-    html = report._repr_html_()
-    assert caption(html) == f"auto_stage: {len(report.moved)} ops would run ahead of the step"
-    assert table(html)[1:] == [[str(value) for value in each] for each in report.boundary]
-    shown = words(html)
-    assert f"runs ahead, in a feed thread: {len(report.moved)} ops" in shown
-    assert "1 x DecodeJpeg" in shown
-    assert next(each.name for each in report.boundary if each.reason == "the step uses it") in shown
 
 
 def test_a_notebook_shows_them() -> None:

@@ -99,11 +99,6 @@ ROWS: list[tuple[Callable[..., Any], Options, str]] = [
     ),
     (staging.start, {"session": 1}, "start() got unknown argument 'session'. Did you mean 'sess'?"),
     (
-        staging.auto_stage,
-        {"num_thread": 1},
-        "auto_stage() got unknown argument 'num_thread'. Did you mean 'num_threads'?",
-    ),
-    (
         staging.Cluster,
         {"silence_sec": 1},
         "Cluster got unknown argument 'silence_sec'. Did you mean 'silence_secs'?",
@@ -269,7 +264,7 @@ def test_a_name_of_another_library(graph: Any, make: Callable[[], Any], name: st
         (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
         (["train", "--epoch=1"], "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see "),
         (["trace", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
-        (["run", "--auto_stage", "x.py"], "unrecognized arguments: --auto_stage. Did you mean '--auto-stage'? (see "),
+        (["run", "--stall_secs", "1", "x.py"], "unrecognized arguments: --stall_secs"),
     ],
 )
 def test_a_misspelled_command(argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:

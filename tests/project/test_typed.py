@@ -51,7 +51,7 @@ try:
         print(stats[0].verdict, stats[0].batches + 1)
 except errors.StallError as error:
     print(error.report)
-print(staging.auto_stage(dry_run=True).to_dot(), sources.TFRecordSource)
+print(sources.TFRecordSource)
 '''
 MISTAKES = """import numpy as np
 from staging_tf1 import sources, staged

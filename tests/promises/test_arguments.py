@@ -210,7 +210,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
     yield from _rows_of_areas()
     yield from _rows_of_feeds()
     yield from _rows_of_sessions()
-    yield from _rows_of_auto_stage()
+    yield from _rows_of_save_on_stop()
     yield from _rows_of_export_saved_model()
     yield from _rows_of_clusters()
     yield from _rows_of_sources()
@@ -382,23 +382,6 @@ def _rows_of_sessions() -> Iterator[tuple[str, Row]]:
     yield "start(stall_raises)", Row(lambda v: _start(stall_raises=v), _FLAGS)
 
 
-def _graph_to_stage() -> None:
-    numbers = tf.data.make_one_shot_iterator(tf.data.Dataset.range(3).batch(1)).get_next()
-    weight = tf.get_variable("weight", initializer=1.0, use_resource=True)
-    loss = tf.reduce_sum(weight * tf.log1p(tf.cast(numbers, tf.float32)))
-    _ready(tf.train.GradientDescentOptimizer(0.5).minimize(loss))
-
-
-def _auto_staged(**options: Any) -> Any:
-    _graph_to_stage()
-    return staging.auto_stage(**{"dry_run": True, **options})
-
-
-def _auto_session(**options: Any) -> Any:
-    _graph_to_stage()
-    return _session(**options)
-
-
 def _exported(**options: Any) -> Any:
     """There is no checkpoint, so that no model is written. The graph is the test's, or a new one with an op."""
     home = tf.Graph()
@@ -423,19 +406,10 @@ def _rows_of_export_saved_model() -> Iterator[tuple[str, Row]]:
         yield f"export_saved_model({argument})", row
 
 
-def _rows_of_auto_stage() -> Iterator[tuple[str, Row]]:
-    yield "auto_stage(train_op)", Row(lambda v: _auto_staged(train_op=v), _NONE)
-    yield "auto_stage(keep)", Row(lambda v: _auto_staged(keep=v), {"empty_list", "np_empty"})
-    yield "auto_stage(capacity)", Row(lambda v: _auto_staged(capacity=v), _whole(1, MOST_STAGED))
-    yield "auto_stage(device)", Row(lambda v: _auto_staged(device=v), _NONE | {"blank"})
-    yield "auto_stage(num_threads)", Row(lambda v: _auto_staged(num_threads=v), _whole(1, MOST_THREADS))
-    yield "auto_stage(measure)", Row(lambda v: _auto_staged(measure=v), _FLAGS)
-    yield "auto_stage(dry_run)", Row(lambda v: _auto_staged(dry_run=v), _FLAGS)
-    yield "auto_stage(name)", Row(lambda v: _auto_staged(name=v), _OP_NAMES)
-    for make, owner in ((staging.StagingHook, "StagingHook"), (_auto_session, "StagingSession")):
-        untried = _ALIKE if make is _auto_session else frozenset()
-        for flag in ("auto_stage", "save_on_stop"):
-            yield f"{owner}({flag})", Row(lambda v, make=make, flag=flag: make(**{flag: v}), _FLAGS, untried=untried)
+def _rows_of_save_on_stop() -> Iterator[tuple[str, Row]]:
+    for make, owner in ((staging.StagingHook, "StagingHook"), (_session, "StagingSession")):
+        untried = _ALIKE if make is _session else frozenset()
+        yield f"{owner}(save_on_stop)", Row(lambda v, make=make: make(save_on_stop=v), _FLAGS, untried=untried)
 
 
 def _rows_of_clusters() -> Iterator[tuple[str, Row]]:

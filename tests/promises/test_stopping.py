@@ -290,12 +290,7 @@ def until_full(sess):
 
 def train(way):
     source = staging.sources.ArraySource(np.arange(9), batch_size=1)
-    if way == "auto":
-        tensors = tf.data.make_one_shot_iterator(tf.data.Dataset.range(10**6)).get_next()
-        step = tf.assign_add(tf.get_variable("x", [], tf.int64), 2 * tensors)
-        staging.auto_stage(step)
-    else:
-        step = staging.staged(source)
+    step = staging.staged(source)
     if way == "session":
         with staging.StagingSession() as sess:
             sess.run(step)
@@ -310,7 +305,7 @@ def train(way):
         coord.request_stop()
         coord.join(threads)
 
-for way in ("session", "plain", "auto"):
+for way in ("session", "plain"):
     with tf.Graph().as_default():
         train(way)
     print(way, flush=True)
@@ -328,7 +323,7 @@ def run_aloud(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_run_that_went_well_ends_without_a_word_of_tensorflow() -> None:
     done = run_aloud("-c", QUIET_ENDS)
-    assert done.stdout.split() == ["session", "plain", "auto"], done.stderr[-2000:]
+    assert done.stdout.split() == ["session", "plain"], done.stderr[-2000:]
     assert "is aborting" not in done.stderr
 
 

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for scalars.py and auto_cut.py, which import TensorFlow
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for scalars.py, which imports TensorFlow
 
-import auto_cut
 import pipeline
 import protocol
 import rooms
@@ -28,7 +27,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "cluster-run": protocol.draw_cluster_run,
     "rooms": rooms.draw,
 }
-RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw, "auto-cut": auto_cut.draw}
+RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw}
 
 
 def main(names: list[str]) -> int:

@@ -13,7 +13,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = _ROOT / "staging_tf1"
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}\S.*)?$", re.MULTILINE)
 # Where the middle of a room stands, from left to right. Rooms without a place stand in a column at the right.
-_UPPER = {"lifecycle": 180, "watch": 300, "auto": 490, "define": 675, "feed": 160, "workers": 660}
+_UPPER = {"lifecycle": 180, "watch": 300, "define": 675, "feed": 160, "workers": 660}
 _PLACES = _UPPER | {"cluster": 115, "graph": 310, "sources": 510}
 _TOPS = {"6": 40, "5": 130, "4": 220, "3": 310, "2": 400, "1": 490, "0": 580}
 _WIDTH, _HEIGHT, _RIGHT = 184, 52, 800

@@ -181,12 +181,6 @@ def _observe_runs(settings: Settings) -> None:
     if _observed:
         return
     _observed = True
-    started_with = from_environment()
-    if started_with is not None and started_with.auto_stage and not settings.only:
-        from staging_tf1.lifecycle.auto_run import stage_programs
-
-        stage_programs(changes=started_with.auto_stage != "report")
-    # Last, so that what `stage_programs` puts around a run is inside.
     from staging_tf1.watch.program import watch_program
 
     say = _print_report if from_environment() is not None else _log_report

@@ -27,7 +27,6 @@ class Settings:
     old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
     only: tuple[str, ...] = ()  # the names of `tf` that programs see as in TF1; all, if there are none
     stall_secs: float | None = None  # after which a run that waits is explained; None is the environment's, or 60
-    auto_stage: str = ""  # "stage" stages the input of the program's graphs; "report" only says what that would do
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
         """Write these settings to `environment`, where every Python child process finds them."""
@@ -43,7 +42,6 @@ def from_environment() -> Settings | None:
     return Settings(
         tuple(stored["packages"]),
         claim_version=bool(stored["claim_version"]),
-        auto_stage=str(stored.get("auto_stage", "")),
         stall_secs=stored.get("stall_secs"),
         old_names=bool(stored["old_names"]),
     )

@@ -36,10 +36,6 @@ def _add_hook(estimator_class: Any) -> None:
     @functools.wraps(kept)
     def call_model_fn(self: Any, features: Any, labels: Any, mode: str, config: Any) -> Any:
         spec = kept(self, features, labels, mode, config)
-        if mode == "train" and "staging_tf1.lifecycle.auto" in sys.modules:
-            from staging_tf1.lifecycle.auto import note_train_op
-
-            note_train_op(spec.train_op)
         # Where this module is not loaded, there is no pipeline.
         if "staging_tf1.feed.pipeline" not in sys.modules:
             return spec
