@@ -33,7 +33,7 @@ class SyncTokens:
     name: str
     # Lets one waiting step return.
     wake: Any
-    # Takes one.
+    # Takes one, if there is one.
     take: Any
     # How many there are.
     size: Any
@@ -76,7 +76,7 @@ def _make(graph: Any, queue: Any) -> SyncTokens:
         return SyncTokens(
             name=queue.name,
             wake=tf.raw_ops.QueueEnqueueV2(handle=handle, components=[token]),
-            take=tf.raw_ops.QueueDequeueV2(handle=handle, component_types=[dtype])[0].op,
+            take=tf.raw_ops.QueueDequeueManyV2(handle=handle, n=tf.minimum(size, 1), component_types=[dtype])[0].op,
             size=size,
             pending=_pending(graph),
             drain=tf.raw_ops.QueueDequeueManyV2(handle=handle, n=size, component_types=[dtype])[0].op,

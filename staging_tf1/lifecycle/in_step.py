@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -28,7 +28,7 @@ _LOG_SECS = 10.0
 _BOUNDED = tf.RunOptions(timeout_in_ms=5000)
 # A step that has just been given its token is not woken.
 _PATIENCE_LOOKS = 4
-# The sync tokens of a round come right after it has been applied.
+# Another worker may take the last sync token between the look and the dequeue.
 _SHORT = tf.RunOptions(timeout_in_ms=1000)
 
 
@@ -98,8 +98,8 @@ class InStep:
             # One that has stopped while the positions were read is not among the slower ones.
             self._raise_if_over()
             return
-        if self._round is None:
-            self._round, self._sent = self._begun_round(), 0
+        # The positions, too: a run of a server that stands still is bounded here, and in the step it is not.
+        self._look_at_round([] if self._position is None else [self._position.saved[0]])
         self._sent += 1
 
     def after_step(self) -> None:
@@ -127,10 +127,14 @@ class InStep:
             time.sleep(_POLL_SECS)
 
     def _may_send(self) -> bool:
-        number = self._begun_round()
+        self._look_at_round()
+        return self._sent < self._quota()
+
+    def _look_at_round(self, others: Sequence[Any] = ()) -> None:
+        """Note the number of the present round, which the gradients of the next step are for. Read `others`, too."""
+        number = int(self._read([self._begin, *others])[0])
         if number != self._round:
             self._round, self._sent = number, 0
-        return self._sent < self._quota()
 
     def _quota(self) -> int:
         """Return how many gradients of a round this worker sends: one, and more when other workers have ended."""
@@ -138,10 +142,6 @@ class InStep:
         going = [index for index in range(workers) if index == own or index not in self._stopped]
         each, more = divmod(workers, len(going))
         return each + (own in going[:more])
-
-    def _begun_round(self) -> int:
-        """Return the number of the present round, which the gradients of the next step are for."""
-        return int(self._read(self._begin))
 
     def _raise_if_over(self) -> None:
         if self._error is not None:
@@ -159,12 +159,12 @@ class InStep:
         others = [index for index in range(len(workers)) if index != own and index not in self._stopped]
         return [workers[index] for index in others if begun[index] < begun[own]]
 
-    def _read(self, tensor: Any) -> Any:
-        """Return the value of `tensor`, which is on a parameter server."""
+    def _read(self, tensors: Any) -> Any:
+        """Return the values of `tensors`, which are on parameter servers."""
         layout, said = self._cluster.layout, ""
         while True:
             try:
-                return run_unwrapped(self._session, tensor, options=_BOUNDED)
+                return run_unwrapped(self._session, tensors, options=_BOUNDED)
             except tf.errors.DeadlineExceededError:
                 self._member.check_servers()
                 # The watchdog does not see this run, which is no step.

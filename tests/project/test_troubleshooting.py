@@ -39,6 +39,7 @@ _ENTRIES = {
     "_no_thread": ["The feed threads were never started"],
     "_no_put": ["The graph has no put"],
     "_input_over": ["The input has ended and the area is empty"],
+    "_no_op_thread": ["A get holds the only thread for ops"],
     "_nobody_puts": [
         "The thread that fills the queue is waiting",
         "The warm-up put is missing",

@@ -301,8 +301,16 @@ def delay_news(member: Any, wake: Any, steps: int) -> None:
     """Keep news from this worker until it looks whether the round of the step after `steps` has been applied."""
     note, read, came = member.on_news, in_step.run_unwrapped, threading.Event()
     latest: dict[str, Any] = {}
-    looks_at_end = iter([lambda: read(session_of[0], wake), lambda: came.wait(60) and note(latest)])
     session_of: list[Any] = []
+    # After the last common step, before the next one, and after it. That one is made to return, although nobody else
+    # sends gradients; the other worker may take back a token. Then the news come.
+    looks_at_end = iter(
+        [
+            lambda: [read(session_of[0], wake) for _ in range(2)],
+            lambda: None,
+            lambda: came.wait(60) and note(latest),
+        ]
+    )
 
     def hold(entries: dict[str, Any]) -> None:
         latest.update(entries)
@@ -310,10 +318,9 @@ def delay_news(member: Any, wake: Any, steps: int) -> None:
             came.set()
 
     def read_then_hear(session: Any, fetches: Any, options: Any = None) -> Any:
-        value = read(session, fetches)
+        value = read(session, fetches, options=options)
         session_of[:] = [session]
-        if fetches is not wake and value == steps:
-            # First the next step is made to return, although nobody else sends gradients. Then the news come.
+        if isinstance(value, list) and value[0] == steps:
             next(looks_at_end, lambda: None)()
         return value
 
