@@ -315,10 +315,11 @@ def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
     return strings
 
 
-def path(what: str, argument: str, value: Any) -> str:
+def path(what: str, argument: str, value: Any, *, remote: bool = False) -> str:
     """Check a path and return it as a string.
 
-    Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show.
+    Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show. Rejects a scheme,
+    too, of which `open` would make a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
     """
     expected = "a path: a string or an os.PathLike"
     if not isinstance(value, (str, os.PathLike)):
@@ -332,7 +333,22 @@ def path(what: str, argument: str, value: Any) -> str:
         possible = False
     if not possible:
         refuse(what, argument, value, "a valid file path", ValueError)
+    if not remote and (scheme := scheme_of(name)):
+        cure = "Copy the files here, or mount the storage as a folder"
+        refuse(what, argument, name, f"a path of this machine, without '{scheme}'. {cure}", ValueError)
     return name
+
+
+def scheme_of(path: str) -> str:
+    """Return the scheme of a path that `open` cannot read; "" for a path of this machine.
+
+    "s3:/bucket" has one, too: pathlib makes it of "s3://bucket". "C:/data" has none.
+
+    >>> scheme_of("s3://bucket/x"), scheme_of("simplecache::s3://bucket"), scheme_of("C:/data")
+    ('s3:', 'simplecache::s3:', '')
+    """
+    found = re.match(r"(?:[A-Za-z][\w+.-]+::?)+(?=/)", path)
+    return found[0] if found else ""
 
 
 def depth_of(nest: Any) -> int | None:
@@ -401,7 +417,7 @@ def output_file(what: str, argument: str, value: Any) -> str:
 
 def folder(what: str, argument: str, value: Any) -> str:
     """Check the path of a folder. It need not exist, and may be remote: "gs://bucket/run"."""
-    name = path(what, argument, value)
+    name = path(what, argument, value, remote=True)
     if os.path.exists(name) and not os.path.isdir(name):
         kind = kind_of_file(name) or "a file"
         raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
-from staging_tf1.arguments import close_to, in_range, output_file, shown
+from staging_tf1.arguments import close_to, in_range, output_file, path, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -79,6 +79,19 @@ def seconds(most: int) -> Callable[[str], float]:
         return secs
 
     return parse
+
+
+def local_path(text: str) -> str:
+    """Check the path of a file to read: a `type` for flags.
+
+    >>> local_path("s3://bucket/x")
+    Traceback (most recent call last):
+    argparse.ArgumentTypeError: got path='s3://bucket/x', expected a path of this machine, without 's3:'. ...
+    """
+    try:
+        return path("", "path", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).strip()) from None
 
 
 def split_program(argv: Sequence[str], take_a_value: Collection[str]) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ import argparse
 
 import numpy as np
 
-from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.errors import StagingError
 from staging_tf1.progress import is_terminal, progress_bar
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles, is_array_record
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     add("--force", action="store_true", help="rebuild the index even if it seems up to date")
     add("--skip-corrupt", action="store_true", help="index a corrupt file up to the corrupt place")
     add("--write", metavar="OUT", help="write a TFRecord file with its index, or NAME.array_record")
-    add("--from", metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
+    add("--from", type=local_path, metavar="DATA.npz", dest="data", help="the arrays to write, one record per row")
     add("--shards", type=whole_number(1, 99_999), default=1, metavar="N", help="number of files to write (default: 1)")
     return parser
 
@@ -98,7 +98,7 @@ def _look_at(path: str, options: argparse.Namespace) -> int:
     try:
         index, files = _array_record(path) if is_array_record(path) else _index(path, options)
         corrupt = _corrupt_records(path, files) if options.check else []
-    except (StagingError, ImportError, OSError) as error:
+    except (StagingError, ImportError, OSError, ValueError) as error:
         _complain(error)
         return 1
     for problem in corrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
+from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.watch.trace_report import TraceFormatError, as_text, read_trace, report_on
 
 _PROG = "staging-tf1 trace"
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         description="Prints what a timeline says: the time by part, who waited for whom, and the slowest steps.",
         epilog=_EPILOG,
     )
-    parser.add_argument("file", metavar="FILE", help="a file that trace_file= has written")
+    parser.add_argument("file", type=local_path, metavar="FILE", help="a file that trace_file= has written")
     parser.add_argument(
         "--slowest",
         type=whole_number(0, 1_000_000),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from staging_tf1.cli.arguments import OneLineParser, complain, problem_of_output, whole_number
+from staging_tf1.arguments import scheme_of
+from staging_tf1.cli.arguments import OneLineParser, complain, local_path, problem_of_output, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
 from staging_tf1.errors import ClusterError, StagingError
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--data",
+        type=local_path,
         metavar="FILE.npz",
         help="an .npz file with x_train, y_train, x_test and y_test (default: the 1,797 UCI digits)",
     )
@@ -119,7 +121,7 @@ def main(argv: list[str]) -> int:
 
 
 def _make_folder(path: str | None) -> None:
-    if path is None:
+    if path is None or scheme_of(path):  # TensorFlow makes the folder of another file system
         return
     try:
         os.makedirs(path, exist_ok=True)

@@ -78,13 +78,13 @@ def export_saved_model(
     ...     sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: [7]}).tolist()
     [14.0]
     """
-    where = path(WHAT, "folder", folder)
+    where = path(WHAT, "folder", folder, remote=True)
     home = tf.get_default_graph() if graph is None else graph
     if not isinstance(home, tf.Graph):
         refuse(WHAT, "graph", graph, "a tf.Graph or None")
     size = None if batch_size is None else whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
     fed, wanted = _tensors(home, "inputs", inputs), _tensors(home, "outputs", outputs)
-    saved = last_checkpoint(path(WHAT, "checkpoint", checkpoint))
+    saved = last_checkpoint(path(WHAT, "checkpoint", checkpoint, remote=True))
     if tf.gfile.Exists(where) and (not tf.gfile.IsDirectory(where) or tf.gfile.ListDirectory(where)):
         raise FileExistsError(f"{WHAT}: {where} exists and is not empty. Remove it, or choose another folder.")
     _check(home, fed, wanted)

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from staging_tf1 import arguments
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
@@ -108,7 +109,7 @@ def cache_dir() -> Path:
     """
     chosen = os.environ.get("STAGING_TF1_CACHE")
     if chosen:
-        return Path(chosen)
+        return Path(arguments.path("the environment", "STAGING_TF1_CACHE", chosen))
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "staging_tf1"
 
 

@@ -1,0 +1,138 @@
+"""A path with a scheme is refused at once by whatever opens files itself; nothing is written to a folder `s3:`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1 import data, sources
+from staging_tf1.cli.main import main
+
+PATHS = {
+    "s3": "s3://bucket/x",
+    "gs": "gs://bucket/x",
+    "memory": "memory://x",
+    "hdfs": "HDFS://host:9000/x",
+    "file": "file:///tmp/x",
+    "chained": "simplecache::s3://bucket/x",
+    "pathlib": Path("s3://bucket/x"),  # has one slash
+    "glob": "gs://bucket/*",
+}
+
+
+def _never() -> Any:
+    raise AssertionError("the data was read")
+
+
+# What a user calls with a path, and the argument or flag that the message names.
+WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "cached": (lambda path: sources.cached(_never, path, batch_size=1), "cached() got path="),
+    "cached files": (lambda path: sources.cached(_never, "c", files=[path], batch_size=1), "cached() got files="),
+    "CachedSource": (lambda path: sources.CachedSource(path, batch_size=1), "CachedSource got path="),
+    "TFRecordSource": (lambda path: sources.TFRecordSource(path, batch_size=1), "TFRecordSource got files="),
+    "TFRecordSource list": (lambda path: sources.TFRecordSource([path], batch_size=1), "TFRecordSource got files="),
+    "ArrayRecordSource": (lambda path: sources.ArrayRecordSource(path, batch_size=1), "ArrayRecordSource got files="),
+    "write_tfrecords": (lambda path: sources.write_tfrecords([b""], path), "write_tfrecords got out="),
+    "write_tfrecords shards": (
+        lambda path: sources.write_tfrecords({"x": np.ones(2)}, path, shards=2),
+        "write_tfrecords got out=",
+    ),
+    "write_array_records": (lambda path: sources.write_array_records([b""], path), "write_array_records got out="),
+    "load_images": (data.load_images, "load_images() got path="),
+    "trace_file of a session": (
+        lambda path: staging.StagingSession(trace_file=path),
+        "StagingSession got trace_file=",
+    ),
+    "trace_file of a hook": (lambda path: staging.StagingHook(trace_file=path), "StagingHook got trace_file="),
+}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "index": ("index PATH", "files="),
+    "index check": ("index --check PATH", "files="),
+    "index write": ("index --write PATH --from x.npz", "out="),
+    "index from": ("index --write out.tfrecord --from PATH", "argument --from: got path="),
+    "cache show": ("cache show PATH", "PATH="),
+    "cache remove": ("cache remove PATH", "PATH="),
+    "cache build": ("cache build data_of_schemes:never PATH", "path="),
+    "cache build files": ("cache build data_of_schemes:never c --files PATH", "files="),
+    "train data": ("train --data PATH", "argument --data: got path="),
+    "train trace": ("train --trace PATH", "--trace got path="),
+    "train plot": ("train --plot PATH", "--plot got path="),
+    "trace": ("trace PATH", "argument FILE: got path="),
+}
+REFUSAL = "expected a path of this machine, without '{scheme}'. Copy the files here, or mount the storage as a folder."
+
+
+def _scheme(path: Any) -> str:
+    return str(path)[: str(path).index("/")]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, beside the module that the commands name."""
+    (tmp_path / "data_of_schemes.py").write_text("def never():\n    raise AssertionError('the data was read')\n")
+    np.savez(tmp_path / "x.npz", x=np.ones(2))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.thinned
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_function_refuses_a_path_with_a_scheme(way: str, path: Any, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    call, named = WAYS[way]
+    with pytest.raises(ValueError) as caught:
+        call(path)
+    assert str(caught.value).startswith(f"{named}{str(path)!r}, ")
+    assert str(caught.value).endswith(REFUSAL.format(scheme=_scheme(path)))
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.thinned
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_refuses_a_path_with_a_scheme(
+    command: str, path: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+    words, named = COMMANDS[command]
+    try:
+        assert main(words.replace("PATH", str(path), 1).split(" ")) == 1
+    except SystemExit as exited:
+        assert exited.code == 2
+    err = capsys.readouterr().err
+    assert f"{named}{str(path)!r}, {REFUSAL.format(scheme=_scheme(path))}" in err
+    assert err.count("\n") == 1
+    assert {each.name for each in folder.iterdir()} - {"__pycache__"} == {each.name for each in before}
+
+
+@pytest.mark.parametrize("path", ["./s3:/x", "C:/x", "a/b://c", "12:/x", "a b:/x", ":/x", "s3:x"])
+def test_other_paths_with_a_colon_stay_local(path: str, folder: Path) -> None:
+    source = sources.cached([1, 2], path, batch_size=2, epochs=1)
+    assert source.batch(0).tolist() == [1, 2]
+    assert (folder / path).is_dir()
+
+
+@pytest.mark.slow  # trains for half a minute on a loaded machine; no other test has a remote --logdir
+def test_the_folder_of_checkpoints_may_have_a_scheme(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    staging.StagingSummaryHook(output_dir="gs://bucket/logs")
+    before = {each.name for each in folder.iterdir()}
+    assert main("train --epochs 1 --logdir ram://schemes".split()) == 0, capsys.readouterr().err
+    assert tf.train.latest_checkpoint("ram://schemes")
+    assert {each.name for each in folder.iterdir()} - {"__pycache__"} == before
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_the_folder_of_indexes_is_local(path: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGING_TF1_CACHE", str(path))
+    sources.write_tfrecords([b"a"], "a.tfrecord")
+    with pytest.raises(ValueError) as caught:
+        sources.TFRecordSource("a.tfrecord", batch_size=1).batch(0)
+    assert str(caught.value).startswith(f"the environment got STAGING_TF1_CACHE={str(path)!r}, ")
