@@ -71,11 +71,15 @@ def parser() -> argparse.ArgumentParser:
     add("--meta-graph", metavar="FILE", help="the saved graph (default: CHECKPOINT.meta)")
     add(
         "--batch-size",
-        type=whole_number(1, INT64_MAX),
+        type=_size,
         metavar="N",
-        help="the first dimension of the inputs (default: any)",
+        help="the first dimension of the inputs, or 'any' (default: as in the graph)",
     )
     return parser
+
+
+def _size(text: str) -> int | str:
+    return text if text == "any" else whole_number(1, INT64_MAX)(text)
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, only_known, path, refuse, whole
-from staging_tf1.errors import BuildError, CheckpointError
+from staging_tf1.arguments import INT64_MAX, choice, only_known, path, refuse, whole
+from staging_tf1.errors import BuildError, CheckpointError, StagingWarning, warn
 from staging_tf1.feed.checkpoint import shortened
-from staging_tf1.graph.dependencies import PYTHON_OPS, ancestors
+from staging_tf1.graph.dependencies import PYTHON_OPS, ancestors, functions_of
 
 WHAT = "export_saved_model()"
 _KEYS = tf.GraphKeys
@@ -20,6 +20,14 @@ _TAKING = re.compile(
 )
 # The ends of the names of a checkpoint's files.
 _OF_CHECKPOINT = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
+_DRAWS = re.compile(
+    r"(State(less|ful))?(Random(?!\w*(Queue|Dataset))\w*|(Parameterized)?TruncatedNormal\w*|StandardNormal\w*"
+    r"|Uniform(Int|FullInt)?|Multinomial|Shuffle|SampleDistortedBoundingBox\w*)|\w+CandidateSampler"
+)
+_CHANGES = re.compile(
+    r"Assign\w*|(Resource)?(Sparse)?(Apply|Scatter(?!Nd$|NdNonAliasingAdd$))\w*|(Resource)?StridedSliceAssign"
+    r"|(Resource)?CountUpTo|LookupTable(Insert|Import|Remove)\w*"
+)
 
 
 @only_known
@@ -29,7 +37,7 @@ def export_saved_model(
     outputs: Mapping[str, Any],
     *,
     checkpoint: str,
-    batch_size: int | None = None,
+    batch_size: int | Literal["any"] | None = None,
     graph: Any = None,
 ) -> str:
     """Write a SavedModel that computes `outputs` from `inputs`, with the variables of a checkpoint.
@@ -40,7 +48,8 @@ def export_saved_model(
     `tf.saved_model.load` of TensorFlow 2, with TensorFlow Serving, and with `tf.saved_model.loader`. Its signature is
     `serving_default`.
 
-    Build what is served as for evaluation: dropout and batch normalization behave as the graph's outputs do.
+    Build what is served as for evaluation: dropout and batch normalization behave as the graph's outputs do. A
+    `StagingWarning` names an op that draws random numbers, changes a variable or normalizes by its batch.
 
     Args:
       folder: where to write. It may exist if it is empty.
@@ -48,7 +57,9 @@ def export_saved_model(
       outputs: the same for what the model returns.
       checkpoint: the path of a checkpoint (`model.ckpt-100`) or of one of its files, or a folder, of which the last
         one is taken.
-      batch_size: the first dimension of the inputs, for a model that computes with a fixed one. None is any.
+      batch_size: the first dimension of all inputs, or "any". None is what the graph knows: `staged()` returns tensors
+        of a fixed one if all batches are equal. Such a model may have computed with that number, as in
+        `sum / x.shape[0]`, and nothing in the graph tells: "any" is for those that did not.
       graph: the training graph. None is the default graph.
 
     Returns:
@@ -82,20 +93,32 @@ def export_saved_model(
     home = tf.get_default_graph() if graph is None else graph
     if not isinstance(home, tf.Graph):
         refuse(WHAT, "graph", graph, "a tf.Graph or None")
-    size = None if batch_size is None else whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
+    if isinstance(batch_size, str):
+        choice(WHAT, "batch_size", batch_size, ("any",))
+    elif batch_size is not None:
+        batch_size = whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
     fed, wanted = _tensors(home, "inputs", inputs), _tensors(home, "outputs", outputs)
     saved = last_checkpoint(path(WHAT, "checkpoint", checkpoint, remote=True))
     if tf.gfile.Exists(where) and (not tf.gfile.IsDirectory(where) or tf.gfile.ListDirectory(where)):
         raise FileExistsError(f"{WHAT}: {where} exists and is not empty. Remove it, or choose another folder.")
     _check(home, fed, wanted)
+    _warn_of_training(home, fed, wanted)
     try:
-        serving = _serving_graph(home, fed, wanted, size)
+        serving = _serving_graph(home, fed, wanted, batch_size)
     except ValueError as error:
         raise BuildError(
-            f"{WHAT}: the model does not compute with inputs of batch_size={size}: {error}. Give the batch size that "
-            f"it was trained with."
+            f"{WHAT}: the model does not compute with inputs of batch_size={batch_size}: {error}. Give the batch size "
+            f"that it was trained with."
         ) from error
     _write(where, serving, saved)
+    firsts = [value.shape.rank and value.shape.dims[0].value for value in fed.values()]
+    if batch_size is None and any(firsts) and None not in firsts:
+        name, size = next((name, first) for name, first in zip(fed, firsts) if first)
+        warn(
+            f"{WHAT}: inputs[{name!r}] is {fed[name].shape} in the graph, so the model serves batches of {size}. Pass "
+            f"batch_size='any' unless it computes with that number, or batch_size={size}.",
+            StagingWarning,
+        )
     return where
 
 
@@ -128,27 +151,67 @@ def last_checkpoint(given: str) -> str:
 def _check(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     fed, used = _names_of(inputs.values()), set(_names_of(outputs.values()))
     for name, output in outputs.items():
-        for op in _needed_ops(graph, inputs, [output]).values():
-            used |= {tensor.name for tensor in op.inputs}
-            reason = _unserved(op)
+        ops = _needed_ops(graph, inputs, [output])
+        used |= _read_by(ops)
+        for op, node in _nodes(graph, ops):
+            reason = _unserved(node.op)
             if reason:
                 raise BuildError(
-                    f"{WHAT}: outputs[{name!r}] ('{_names_of([output])[0]}') depends on '{op.name}', which {reason}. "
-                    f"Give the tensors that the model computes with in inputs; they are "
-                    f"{', '.join(sorted(fed))} now."
+                    f"{WHAT}: outputs[{name!r}] ('{_names_of([output])[0]}') depends on '{op}', which {reason}. Give "
+                    f"the tensors that the model computes with in inputs; they are {', '.join(sorted(fed))} now."
                 )
     for name, value in inputs.items():
         if used.isdisjoint(_names_of([value])):
             raise BuildError(f"{WHAT}: no output depends on inputs[{name!r}]. Leave it out.")
 
 
-def _unserved(op: Any) -> str:
-    """Return why an op cannot be part of a served model; "" if it can."""
-    if _TAKING.match(op.type):
+def _unserved(kind: str) -> str:
+    """Return why an op of that type cannot be part of a served model; "" if it can."""
+    if _TAKING.match(kind):
         return "takes a batch"
-    if op.type in ("Placeholder", "PlaceholderV2"):
+    if kind in ("Placeholder", "PlaceholderV2"):
         return "must be fed"
-    return "runs Python code of this process" if op.type in PYTHON_OPS else ""
+    return "runs Python code of this process" if kind in PYTHON_OPS else ""
+
+
+def _warn_of_training(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Warn, once for each reason, of outputs that behave as in training."""
+    told = set[str]()
+    for name, output in outputs.items():
+        ops = {op.name: op for op in ancestors(_parts([output]), _names_of(inputs.values()))}
+        for op, node in _nodes(graph, ops):
+            reason = _trains(node)
+            if reason and reason not in told:
+                told.add(reason)
+                warn(
+                    f"{WHAT}: outputs[{name!r}] depends on '{op}' ({node.op}), which {reason}. So does the served "
+                    f"model. Give an output that was built for evaluation.",
+                    StagingWarning,
+                )
+
+
+def _trains(node: Any) -> str:
+    """Return what a node does that a model does in training only; "" if nothing."""
+    if _DRAWS.fullmatch(node.op):
+        return "draws random numbers, as dropout does"
+    if _CHANGES.fullmatch(node.op):
+        return "changes a variable or table"
+    training = node.op.startswith("FusedBatchNorm") and node.attr["is_training"].b
+    return "normalizes by the batch, as in training" if training else ""
+
+
+def _nodes(graph: Any, ops: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the nodes of some ops and of the functions that these call, each with the name of the op."""
+    library = {function.signature.name: function.node_def for function in graph.as_graph_def().library.function}
+    found = [(name, op.node_def) for name, op in ops.items()]
+    for name, node in found:
+        for function in functions_of(node):
+            found += [(name, inner) for inner in library.pop(function, ())]
+    return found
+
+
+def _read_by(ops: Mapping[str, Any]) -> set[str]:
+    return {tensor.name for op in ops.values() for tensor in op.inputs}
 
 
 def _write(folder: str, serving: _ServingGraph, checkpoint: str) -> None:
@@ -194,14 +257,17 @@ class _ServingGraph(NamedTuple):
 
 
 def _needed_ops(graph: Any, inputs: Mapping[str, Any], outputs: Iterable[Any]) -> dict[str, Any]:
-    """Return the ops, by name, that compute `outputs` from `inputs`, with those that initialize their variables."""
+    """Return the ops, by name, that compute `outputs` from `inputs`, with those that initialize tables and locals."""
     fed = set(_names_of(inputs.values()))
-    ops = {op.name: op for op in ancestors(_parts(outputs), fed)}
-    starts = _table_initializers(graph, ops)
-    for variable in _variables_in(graph, ops):
-        # A variable that is made from its proto looks for both.
-        starts += [variable.initializer, graph.as_graph_element(variable.to_proto().snapshot_name)]
-    return ops | {op.name: op for op in ancestors(starts, fed)}
+    ops: dict[str, Any] = {}
+    more = _parts(outputs)
+    # A local variable may start from another one.
+    while more:
+        ops |= {op.name: op for op in ancestors(more, fed)}
+        names = [name for _, proto in _variables(graph, ops) for name in (proto.initializer_name, proto.snapshot_name)]
+        starts = [*_table_initializers(graph, ops), *map(graph.as_graph_element, names)]
+        more = [start for start in starts if start.name.split(":")[0] not in ops]
+    return ops
 
 
 def _names_of(values: Iterable[Any]) -> list[str]:
@@ -209,14 +275,25 @@ def _names_of(values: Iterable[Any]) -> list[str]:
     return [part.name for part in _parts(values)]
 
 
-def _variables_in(graph: Any, ops: Mapping[str, Any]) -> list[Any]:
-    """Return the variables among some ops, by the collections of the graph."""
-    every = [*graph.get_collection(_KEYS.GLOBAL_VARIABLES), *graph.get_collection(_KEYS.LOCAL_VARIABLES)]
-    return list({variable.op.name: variable for variable in every if variable.op.name in ops}.values())
+def _variables(graph: Any, ops: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the protos of the variables among some ops, each with the key of its collection."""
+    protos = []
+    restored = {variable.op.name for variable in graph.get_collection(_KEYS.GLOBAL_VARIABLES)}
+    for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
+        for variable in graph.get_collection(key):
+            if variable.op.name not in ops:
+                continue
+            proto = variable.to_proto()
+            # What it begins with may be no op of this part: a batch, a placeholder, or another variable.
+            proto.initial_value_name = ""
+            if variable.op.name in restored:
+                proto.initializer_name = proto.snapshot_name
+            protos.append((key, proto))
+    return protos
 
 
 def _serving_graph(
-    graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], batch_size: int | None
+    graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], batch_size: int | str | None
 ) -> _ServingGraph:
     """Copy what `outputs` need into a new graph, where `inputs` are placeholders.
 
@@ -224,7 +301,7 @@ def _serving_graph(
       graph: the training graph. It stays as it is.
       inputs: the tensors to feed, by their names in the signature.
       outputs: the tensors to compute, by their names in the signature.
-      batch_size: the first dimension of the inputs; None is any.
+      batch_size: the first dimension of the inputs, "any", or None for what the graph knows.
 
     Raises:
       ValueError: the ops do not fit inputs of this batch size.
@@ -234,7 +311,8 @@ def _serving_graph(
     with tf.Graph().as_default() as served:
         fed = {name: _placeholder(value, f"{scope}/{name}", batch_size) for name, value in inputs.items()}
         parts = dict(zip(_names_of(inputs.values()), _parts(fed.values()), strict=True))
-        tf.train.import_meta_graph(_meta_graph(graph, ops), clear_devices=True, input_map=parts)
+        read = {name: parts[name] for name in _read_by(ops) & set(parts)}
+        tf.train.import_meta_graph(_meta_graph(graph, ops), clear_devices=True, input_map=read)
 
         def copied(value: Any) -> Any:
             there = [parts[name] if name in parts else served.as_graph_element(name) for name in _names_of([value])]
@@ -255,12 +333,12 @@ def _parts(values: Iterable[Any]) -> list[Any]:
     return parts
 
 
-def _placeholder(value: Any, name: str, batch_size: int | None) -> Any:
+def _placeholder(value: Any, name: str, batch_size: int | str | None) -> Any:
     shape = value.shape
-    if shape.rank:
-        shape = tf.TensorShape([batch_size, *shape[1:]])
+    if shape.rank and batch_size is not None:
+        shape = tf.TensorShape([None if batch_size == "any" else batch_size, *shape[1:]])
     if isinstance(value, tf.SparseTensor):
-        return tf.sparse_placeholder(value.dtype, shape, name)
+        return tf.sparse_placeholder(value.dtype, None if shape.rank is None else shape, name)
     return tf.placeholder(value.dtype, shape, name)
 
 
@@ -279,13 +357,8 @@ def _meta_graph(graph: Any, ops: Mapping[str, Any]) -> Any:
         together = node.attr["_class"].list.s if "_class" in node.attr else []
         together[:] = [name for name in together if name.decode().removeprefix("loc:@") in ops]
     meta = tf.MetaGraphDef(graph_def=part)
-    for key in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
-        for variable in graph.get_collection(key):
-            if variable.op.name in ops:
-                proto = variable.to_proto()
-                # The value that it begins with may be no op of this part.
-                proto.initial_value_name = ""
-                meta.collection_def[key].bytes_list.value.append(proto.SerializeToString())
+    for key, proto in _variables(graph, ops):
+        meta.collection_def[key].bytes_list.value.append(proto.SerializeToString())
     starts = [op.name for op in graph.get_collection(_KEYS.TABLE_INITIALIZERS) if op.name in ops]
     files = [file.name for file in graph.get_collection(_KEYS.ASSET_FILEPATHS) if file.op.name in ops]
     meta.collection_def[_KEYS.TABLE_INITIALIZERS].node_list.value.extend(starts)

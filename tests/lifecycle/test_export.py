@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from processes import RunPython
+from served import LOADER
 
 import staging_tf1 as staging
 from staging_tf1.cli.export import parser
@@ -22,15 +23,6 @@ from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.sources import ArraySource
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
-LOADER = """
-import json, sys
-import tensorflow as tf
-folder, given = sys.argv[1], json.loads(sys.argv[2])
-served = tf.saved_model.load(folder).signatures["serving_default"]
-spec = served.structured_input_signature[1]
-got = served(**{name: tf.constant(value, spec[name].dtype) for name, value in given.items()})
-print(json.dumps({name: value.numpy().tolist() for name, value in got.items()}))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +104,11 @@ def test_a_served_model_computes_what_the_trained_one_does(
     tensors = batch()
     out, expected = train(model, tensors, tmp_path / "training")
     folder = staging.export_saved_model(
-        str(tmp_path / "model"), {"x": tensors["x"]}, {"out": out}, checkpoint=str(tmp_path / "training")
+        str(tmp_path / "model"),
+        {"x": tensors["x"]},
+        {"out": out},
+        checkpoint=str(tmp_path / "training"),
+        batch_size="any",
     )
     got = served(run_python, folder, x=X)
     np.testing.assert_allclose(got["out"], expected, rtol=1e-5, atol=1e-6)
@@ -135,6 +131,7 @@ def test_tables_bring_their_files(tmp_path: Path, run_python: RunPython) -> None
         {"word": batch["word"]},
         {"number": tf.cast(number, tf.int32) * scale},
         checkpoint=str(tmp_path / "training"),
+        batch_size="any",
     )
     words.unlink()
     shutil.move(tmp_path / "model", tmp_path / "moved")
@@ -154,6 +151,7 @@ def test_sparse_inputs_and_outputs_that_are_inputs(tmp_path: Path) -> None:
         {"sparse": sparse},
         {"total": total, "again": sparse.values},
         checkpoint=tf.train.latest_checkpoint(str(tmp_path / "training")),
+        batch_size="any",
     )
     value = tf.SparseTensorValue([[0, 1], [1, 0]], [3.0, 4.0], [2, 2])
     with tf.Session(graph=tf.Graph()) as sess:
@@ -174,7 +172,7 @@ def test_the_training_graph_stays_as_it_is(tmp_path: Path, graph: Any) -> None:
     out, _ = train(dense, batch, tmp_path / "training")
     before = graph.as_graph_def().SerializeToString(deterministic=True)
     staging.export_saved_model(
-        str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(tmp_path / "training")
+        str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(tmp_path / "training"), batch_size=4
     )
     assert graph.as_graph_def().SerializeToString(deterministic=True) == before
 
@@ -259,7 +257,7 @@ def test_folders_are_checked(tmp_path: Path) -> None:
 def test_the_command_exports_a_meta_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch = staged()
     out, expected = train(dense, batch, tmp_path / "training")
-    words = ["export", str(tmp_path / "training"), str(tmp_path / "model")]
+    words = ["export", str(tmp_path / "training"), str(tmp_path / "model"), "--batch-size", "any"]
     tensors = ["--input", f"x={batch['x'].name}", "--output", f"out={out.op.name}"]
     assert main([*words, *tensors]) == 0
     assert re.fullmatch(r"exported \S+model.ckpt-3 to \S+model: x -> out\n", capsys.readouterr().out)
@@ -333,7 +331,9 @@ def test_a_file_of_a_checkpoint_stands_for_it(part: str, tmp_path: Path) -> None
     batch = staged()
     out, _ = train(dense, batch, tmp_path / "training")
     file, *_ = (tmp_path / "training").glob(f"model.ckpt-3.{part}")
-    staging.export_saved_model(str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(file))
+    staging.export_saved_model(
+        str(tmp_path / "model"), {"x": batch["x"]}, {"out": out}, checkpoint=str(file), batch_size=4
+    )
 
 
 def test_the_example_of_the_command_runs(
