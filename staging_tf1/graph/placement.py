@@ -47,9 +47,20 @@ def absent_devices_named(graph: Any) -> Iterator[None]:
             error.node_def,
             error.op,
             f"'{name}'{f' (made at {site})' if site else ''} is on {device}, and this process has "
-            f"{', '.join(re.findall(r'device:(.PU:[0-9]+)', there)) or there}. Use device=None or a device that is "
-            f"there, or let TensorFlow choose: config=tf.ConfigProto(allow_soft_placement=True).",
+            f"{', '.join(re.findall(r'device:(.PU:[0-9]+)', there)) or there}. {_cure(graph, device)}",
         ) from None
+
+
+def _cure(graph: Any, absent: str) -> str:
+    device = tf.DeviceSpec.from_string(absent)
+    if device.device_type != "CPU" or not device.device_index:
+        choose = "config=tf.ConfigProto(allow_soft_placement=True)"
+        return f"Use device=None or a device that is there, or let TensorFlow choose: {choose}."
+    specs = [tf.DeviceSpec.from_string(op.device) for op in graph.get_operations() if op.device]
+    count = 1 + max(spec.device_index or 0 for spec in specs if spec.device_type == "CPU")
+    return (
+        f"A process has one CPU device unless it asks for more: config=tf.ConfigProto(device_count={{'CPU': {count}}})."
+    )
 
 
 def check_device(what: str, device: Any) -> None:

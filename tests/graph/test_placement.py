@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from processes import RunPython
 
 import staging_tf1 as staging
 from staging_tf1.errors import PlacementWarning
@@ -119,7 +120,7 @@ def open_session(config: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", [start_by_hand, open_session])
-@pytest.mark.parametrize("device", ["/gpu:7", "/device:CPU:3", "/job:worker/task:1"])
+@pytest.mark.parametrize("device", ["/gpu:7", "/job:worker/task:1", "/job:worker/task:1/cpu:0"])
 def test_a_device_that_is_not_there_is_named_with_the_users_line(begin: Any, device: str) -> None:
     with tf.Graph().as_default():
         staging.staged(ArraySource(np.arange(8), batch_size=2, epochs=1), device=device, name="train")
@@ -131,6 +132,42 @@ def test_a_device_that_is_not_there_is_named_with_the_users_line(begin: Any, dev
         raised.value.message,
     )
     assert raised.value.__suppress_context__
+
+
+def towers(devices: list[str]) -> Any:
+    return staging.staged(ArraySource(np.arange(8), batch_size=2, epochs=1), devices=devices)
+
+
+@pytest.mark.parametrize("begin", [start_by_hand, open_session])
+@pytest.mark.parametrize(
+    ("devices", "count"), [(["/cpu:1"], 2), (["/cpu:0", "/cpu:1"], 2), (["/cpu:1", "/device:CPU:3"], 4)], ids=str
+)
+def test_more_cpu_devices_are_asked_for(begin: Any, devices: list[str], count: int) -> None:
+    with tf.Graph().as_default():
+        towers(devices)
+        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+            begin(None)
+    cure = f"config=tf.ConfigProto(device_count={{'CPU': {count}}})."
+    assert re.match(r"'staged/\S+' \(made at test_placement\.py:\d+\) is on \S+CPU:\d, and", raised.value.message)
+    assert raised.value.message.endswith(f"A process has one CPU device unless it asks for more: {cure}")
+
+
+def test_the_count_of_devices_is_the_cure_that_it_says(run_python: RunPython) -> None:
+    # A process keeps the devices of its first session.
+    got = run_python("-c", TOWERS)
+    assert got.stdout.splitlines()[-1] == "[[0, 2], [1, 3]]"
+
+
+TOWERS = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+tf.disable_v2_behavior()
+source = staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1)
+x = staging.staged(source, devices=["/cpu:0", "/cpu:1"])
+with staging.StagingSession(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
+    print([part.tolist() for part in sess.run(x)])
+"""
 
 
 def test_soft_placement_is_the_cure_that_it_says() -> None:
