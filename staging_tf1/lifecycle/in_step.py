@@ -95,11 +95,11 @@ class InStep:
         self._raise_if_over()
         if self._begin is None:
             self._wait(lambda: not self._slower_workers())
-            # One that has stopped while the positions were read is not among the slower ones.
-            self._raise_if_over()
-            return
-        # The positions, too: a run of a server that stands still is bounded here, and in the step it is not.
-        self._look_at_round([] if self._position is None else [self._position.saved[0]])
+        else:
+            # The positions, too: a run of a server that stands still is bounded here, and in the step it is not.
+            self._look_at_round([] if self._position is None else [self._position.saved[0]])
+        # The news may have come while the servers were read.
+        self._raise_if_over()
         self._sent += 1
 
     def after_step(self) -> None:
