@@ -276,7 +276,7 @@ def start_member(member: Any, secs: float) -> None:
         member.begin_run()
         member.mark_initialized()
     else:
-        member.await_run([], PATIENCE_SECS)
+        member.await_run({}, PATIENCE_SECS)
     member.take_fence()
 
 

@@ -4,7 +4,8 @@ Entries of the ledger, each written by one task only::
 
     run               the chief: the id and state of the run (starting, initialized, failed, ended), the cluster, and a
                       digest of its variables
-    ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right
+    ready/PIPELINE    the chief: the id of the run for which the position of that pipeline is right, and what its input
+                      must have in common in all workers
     fence/WORKER      that worker: a key that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
     task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds
@@ -30,7 +31,7 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
@@ -51,6 +52,8 @@ RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
 # How TensorFlow lists them if a step has several errors. It raises the first one, whichever that is.
 _ONE_OF_SEVERAL = re.compile(r"^(ABORTED|UNAVAILABLE): ", re.MULTILINE)
 _CHECK_SECS = 1.0
+# What the workers must have in common in the input of a pipeline: arguments and their values.
+Input = Mapping[str, Any]
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
 _SERVER_CURE = "Start {server} again, and then {task}: the chief restores the last checkpoint."
@@ -317,10 +320,39 @@ class Member:
             with self.pauses.pause(_BEGIN_SECS, only=stepping):
                 return
 
-    def mark_initialized(self, ready: Sequence[str] = ()) -> None:
-        """Tell the workers that the variables have their values, and that the positions of pipelines are right."""
-        self.ledger.write({f"ready/{name}": self.run_id for name in ready})
-        self._write_run("initialized")
+    def mark_initialized(self, ready: Mapping[str, Input] | None = None) -> None:
+        """Tell the workers that the variables have their values, and that the positions of pipelines are right.
+
+        Args:
+          ready: the names of the pipelines, each with what all workers must have in common.
+        """
+        told = {f"ready/{name}": {"run": self.run_id, "input": own} for name, own in (ready or {}).items()}
+        self.ledger.write({**told, "run": self._run("initialized")})
+
+    def check_inputs(self, inputs: Mapping[str, Input]) -> None:
+        """Check that pipelines of a chief that continues a run have the same input as the chief before.
+
+        Raises:
+          ClusterError: one has another.
+        """
+        entries = self.ledger.read([f"ready/{name}" for name in inputs])
+        for name, own in inputs.items():
+            self._has_same_input(name, own, entries, "the run that is under way")
+
+    def _has_same_input(self, name: str, own: Input, entries: dict[str, Any], other: str) -> bool:
+        """Check what the chief has told of a pipeline's input. Return whether it has told."""
+        told = entries.get(f"ready/{name}")
+        if told is None:
+            return False
+        for key, value in own.items():
+            # Another kind of source has none of it; that is found in the fingerprint.
+            theirs = told["input"].get(key, value)
+            if value != theirs:
+                raise ClusterError(
+                    f"pipeline '{name}': {other} has {key}={theirs!r}, and {self.task} has {key}={value!r}. Give the "
+                    f"source the same {key}= in every worker, so that no record is read twice or by nobody."
+                )
+        return True
 
     @contextmanager
     def telling_failures(self) -> Iterator[None]:
@@ -382,11 +414,15 @@ class Member:
 
     # Every worker.
 
-    def await_run(self, pipelines: Sequence[str], secs: float) -> str:
+    def await_run(self, pipelines: Mapping[str, Input], secs: float) -> str:
         """Wait until the chief has initialized the variables and the positions. Return the id of the run.
 
+        Args:
+          pipelines: the names of the pipelines, each with what all workers must have in common.
+          secs: how long to wait.
+
         Raises:
-          ClusterError: it takes longer than `secs` seconds, or the chief describes the cluster differently.
+          ClusterError: it takes longer, or the chief has another input or describes the cluster differently.
         """
         end = self.clock.now() + secs
 
@@ -397,7 +433,8 @@ class Member:
             self.check_chief(run)
             if run["state"] == "failed":
                 raise ClusterError(f"{self.layout.chief} could not begin: {run['why']}")
-            ready = [entries.get(f"ready/{name}") == run["id"] for name in pipelines]
+            current = {name: told for name, told in entries.items() if name == "run" or told["run"] == run["id"]}
+            ready = [self._has_same_input(name, own, current, "the chief") for name, own in pipelines.items()]
             return run["state"] == "initialized" and all(ready)
 
         chief = self.layout.chief

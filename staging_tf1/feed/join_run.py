@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
@@ -10,8 +10,10 @@ from staging_tf1.cluster.fence import fence_of
 from staging_tf1.feed.gated import gate_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.resume import Start, points_of_run, resume_points
+from staging_tf1.graph.position import SHARE
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
+from staging_tf1.sources.records import RecordSource
 
 
 def note_run(session: Any, *, continues: bool) -> None:
@@ -29,17 +31,20 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
     cluster = pipelines[0].cluster
     assert cluster is not None
     gate_runs(session, cluster)
+    inputs = {pipeline.name: _input_of(pipeline) for pipeline in pipelines if pipeline.position is not None}
     if cluster.is_chief:
+        if session_state_of(session).continues_run:
+            # Before anything that tells the others of an error: they train, and do not need this chief.
+            cluster.member.check_inputs(inputs)
         with cluster.member.telling_failures():
-            return _as_chief(pipelines, session)
-    names = [pipeline.name for pipeline in pipelines if pipeline.position is not None]
-    if not (names or cluster.sync):
+            return _as_chief(pipelines, session, inputs)
+    if not (inputs or cluster.sync):
         return points_of_run(pipelines, session)
     while True:
-        run = cluster.member.await_run(names, cluster.start_timeout_secs)
+        run = cluster.member.await_run(inputs, cluster.start_timeout_secs)
         if cluster.sync:
             cluster.member.await_everybody(cluster.start_timeout_secs)
-        if names:
+        if inputs:
             fence_of(cluster, session.graph).take(session)
         cluster.member.pauses.await_none()
         try:
@@ -52,7 +57,16 @@ def starts_in_cluster(pipelines: Sequence[Pipeline], session: Any) -> list[list[
             return starts
 
 
-def _as_chief(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
+def _input_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what must be the same in all workers, and is not in the fingerprint that they compare."""
+    source = pipeline.producers[0].source
+    is_own = pipeline.position is None or pipeline.position.fingerprint.get(SHARE) == "own"
+    if is_own or not isinstance(source, RecordSource):
+        return {}
+    return {"epochs": source.epochs, "transform": source.transform_name}
+
+
+def _as_chief(pipelines: Sequence[Pipeline], session: Any, inputs: Mapping[str, Any]) -> list[list[Start]]:
     cluster = pipelines[0].cluster
     assert cluster is not None
     member = cluster.member
@@ -65,10 +79,9 @@ def _as_chief(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
         # With sync tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
         run_unwrapped(session, sync_tokens.drain)
     starts = resume_points(pipelines, session, before_change=member.begin_run if continues else None)
-    positioned = [pipeline.name for pipeline in pipelines if pipeline.position is not None]
-    if positioned:
+    if inputs:
         fence_of(cluster, session.graph).take(session)
-    member.mark_initialized(positioned)
+    member.mark_initialized(inputs)
     if cluster.sync:
         member.await_everybody(cluster.start_timeout_secs)
     return starts

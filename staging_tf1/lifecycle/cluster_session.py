@@ -87,7 +87,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
 
     def _create_for_worker(self, manager: Any, target: str) -> Any:
         cluster, digest = self._cluster, digest_of_variables(tf.get_default_graph())
-        cluster.member.await_run((), cluster.start_timeout_secs)
+        cluster.member.await_run({}, cluster.start_timeout_secs)
         secs = cluster.start_timeout_secs
         if cluster.member.variables not in (None, digest):
             # The chief may have more variables than the others; fewer would make them wait in vain.

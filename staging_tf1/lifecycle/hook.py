@@ -176,7 +176,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         if cluster.is_chief:
             cluster.member.begin_run()
         else:
-            cluster.member.await_run((), cluster.start_timeout_secs)
+            cluster.member.await_run({}, cluster.start_timeout_secs)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery, and where a later hook was interrupted here."""

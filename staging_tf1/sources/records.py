@@ -268,6 +268,13 @@ class RecordSource(Composable):
         """The number of passes over the records. None if endless."""
         return self._batching.schedule.epochs
 
+    @property
+    def transform_name(self) -> str:
+        """The name of the function that transforms batches; "" if there is none."""
+        transform = self._batching.options.transform
+        named = getattr(transform, "__qualname__", None) or getattr(transform, "__name__", None)
+        return "" if transform is None else str(named or type(transform).__qualname__)
+
     def epoch_of(self, index: int) -> int:
         """Return the epoch, from 0, in which batch `index` starts. Raises IndexError if it is out of range."""
         return self._batching.schedule.epoch_of(self._checked_index(index))

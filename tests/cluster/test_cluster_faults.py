@@ -10,6 +10,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cluster_models import seen_in
 from clusters import TestCluster, long_form, until
@@ -223,6 +224,50 @@ def test_workers_with_different_shares_are_told(two: TestCluster, shares: tuple[
     (message,) = two.notes("worker1", "raised")
     said = f": the chief has share='{shares[0]}', and worker 1 has share='{shares[1]}'. Give staged() the same share="
     assert message.startswith("ClusterError: 'train' (made at ") and said in message
+
+
+INPUTS = [
+    ({"epochs": 1}, {"epochs": 2}, "epochs=1", "epochs=2"),
+    ({"epochs": 3}, {"epochs": 2}, "epochs=3", "epochs=2"),
+    ({}, {"transform": np.real}, "transform=''", "transform='real'"),
+    ({"transform": np.flipud}, {"transform": np.real}, "transform='flipud'", "transform='real'"),
+]
+
+
+@pytest.mark.slow_cases("static-[123]|dynamic-[012]")
+@pytest.mark.parametrize("number", range(len(INPUTS)))
+@pytest.mark.parametrize("share", ["static", "dynamic"])
+def test_workers_with_different_inputs_are_told(two: TestCluster, share: str, number: int) -> None:
+    *given, theirs, own = INPUTS[number]
+    start_servers(two)
+    for index, options in enumerate(given):
+        two.start_worker(index, two.gate(0), staged_options={"share": share}, **options)
+    two.await_notes("worker1", "raised")
+    (message,) = two.notes("worker1", "raised")
+    assert message == (
+        f"ClusterError: pipeline 'train': the chief has {theirs}, and worker 1 has {own}. Give the source the same "
+        f"{own.partition('=')[0]}= in every worker, so that no record is read twice or by nobody."
+    )
+    assert not two.notes("worker1", "got")
+
+
+def test_a_chief_that_returns_with_another_input_is_told_and_ends_nobody(two: TestCluster) -> None:
+    start_servers(two)
+    gates = [two.gate(1), two.gate(1)]
+    for index, gate in enumerate(gates):
+        two.start_worker(index, gate)
+    for index in range(2):
+        two.await_notes(f"worker{index}", "got")
+    two.kill("worker0")
+    two.start_worker(0, gates[0], epochs=2)
+    two.await_notes("worker0", "raised")
+    (message,) = two.notes("worker0", "raised")
+    assert "pipeline 'train': the run that is under way has epochs=1, and worker 0 has epochs=2. Give" in message
+    # With the right number it continues.
+    two.start_worker(0, gates[0])
+    for gate in gates:
+        gate.release(100)
+    two.join()
 
 
 def test_a_graph_without_a_global_step_is_told_to_all(two: TestCluster, tmp_path: Path) -> None:

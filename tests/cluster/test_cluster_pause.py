@@ -335,7 +335,7 @@ def test_a_chief_that_begins_does_not_wait_for_workers_that_have_not_begun(
     assert asked == []
     # A worker whose steps show no fence tells in its signs of life that it has joined a run.
     cluster.chief.mark_initialized()
-    run_id = cluster.worker.await_run([], 60.0)
+    run_id = cluster.worker.await_run({}, 60.0)
     until(lambda: cluster.chief.ledger.read()["task/worker 1"]["run"] == run_id, "it tells the run")
     cluster.chief.begin_run()
     assert asked == [[WORKER]]

@@ -15,11 +15,17 @@ from staging_tf1.graph.acked import Acked
 
 
 def ids_source(
-    num_records: int, batch_size: int, epochs: int = 1, seed: int | None = None
+    num_records: int, batch_size: int, epochs: int = 1, seed: int | None = None, transform: Any = None
 ) -> staging.sources.ArraySource:
     """The numbers of the records, shuffled."""
     return staging.sources.ArraySource(
-        np.arange(num_records), batch_size=batch_size, epochs=epochs, shuffle=True, seed=seed, across_epochs=False
+        np.arange(num_records),
+        batch_size=batch_size,
+        epochs=epochs,
+        shuffle=True,
+        seed=seed,
+        across_epochs=False,
+        transform=transform,
     )
 
 
