@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import socket
 import threading
 import uuid
@@ -39,6 +38,7 @@ from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.cluster.clock import TICK_SECS, Clock
+from staging_tf1.cluster.connection import RECOVERED
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Pauses
@@ -47,11 +47,9 @@ from staging_tf1.cluster.signs import Pulse, Signs, beat_secs
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
 from staging_tf1.errors import ClusterError
 
-# A MonitoredSession begins again after these.
-RECOVERED = (tf.errors.AbortedError, tf.errors.UnavailableError)
-# How TensorFlow lists them if a step has several errors. It raises the first one, whichever that is.
-_ONE_OF_SEVERAL = re.compile(r"^(ABORTED|UNAVAILABLE): ", re.MULTILINE)
 _CHECK_SECS = 1.0
+# How long a task that stood still for too long tries a parameter server whose process is gone.
+_LEFT_SECS = 1.0
 # What the workers must have in common in the input of a pipeline: arguments and their values.
 Input = Mapping[str, Any]
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
@@ -123,6 +121,8 @@ class Member:
         self.run_id: str | None = None
         self.variables: str | None = None
         self.fence_key = ""
+        # The parameter servers with which this task has broken, and for how long they had been silent then.
+        self._cut_off: dict[Task, float] = {}
         self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
         self._is_started = False
@@ -137,6 +137,7 @@ class Member:
         if was_started:
             return
         self.signs.forget()
+        self._cut_off.clear()
         # Until now nobody has looked at the clock.
         self._note_answer()
         self._ticks.start()
@@ -179,6 +180,9 @@ class Member:
         for server in self._silent_servers():
             if unreachable(self.layout, [server]):
                 # Otherwise a run that needs it would wait forever.
+                if server not in self._cut_off:
+                    self._cut_off[server] = self._silent_secs(server)
+                    logging.warning("%s breaks with %s, which does not answer.", self.task, server)
                 cut_off(self.layout, server)
 
     @property
@@ -264,20 +268,29 @@ class Member:
           ClusterError: one has.
         """
         for server in self._silent_servers():
+            silent = self._silent_secs(server)
             for said in unreachable(self.layout, [server]):
                 raise ClusterError(
-                    f"{self.task}: {said}, and has been silent for {self._silent_secs(server):.0f} s. "
+                    f"{self.task}: {said}, and has been silent for {silent:.0f} s. "
                     f"{self.patience().reason or _SERVER_CURE.format(server=server, task=self.task)}"
+                )
+            if server in self._cut_off:
+                raise ClusterError(
+                    f"{self.task}: {server} at {self.layout.address(server)} answers again, after it was silent for "
+                    f"{silent:.0f} s. Start {self.task} again. The batch of the step that was broken off may be "
+                    f"counted without its gradient."
                 )
 
     def _silent_servers(self) -> list[Task]:
         """Return the parameter servers that have been silent for longer than this task waits."""
         most = self.patience().secs
         others = [task for task in self.layout.servers if task != self.task and self._pulse.is_beating]
-        return [task for task in others if self._silent_secs(task) > most]
+        return [task for task in others if task in self._cut_off or self._silent_secs(task) > most]
 
     def _silent_secs(self, server: Task) -> float:
         """Return for how long a parameter server has been silent, as far as this task knows."""
+        if server in self._cut_off:
+            return self._cut_off[server]
         if server == self.layout.servers[0]:
             return self.clock.now() - self._answered
         # One that does not run this package gives no signs.
@@ -621,25 +634,9 @@ class Member:
             f"{self.silence_secs:g} s for a silent task: the run may have ended without it. Start the whole cluster "
             f"again to train what {self.task} has left."
         )
-        return Patience(max(self.silence_secs, FIRST_LOG_SECS), reason)
-
-
-def recovered_from(error: Exception) -> Exception | None:
-    """Return `error` as one after which a MonitoredSession begins again; None if it is none.
-
-    A step that a lost server interrupts may have been cancelled first.
-
-    >>> both = "=====\\nCANCELLED: RecvFromRemoteAsync is cancelled.\\nABORTED: Session handle is not found.\\n====="
-    >>> type(recovered_from(tf.errors.CancelledError(None, None, both))).__name__
-    'AbortedError'
-    """
-    if isinstance(error, RECOVERED):
-        lost: Exception = error
-        return lost
-    if isinstance(error, tf.errors.CancelledError) and _ONE_OF_SEVERAL.search(error.message):
-        aborted: Exception = tf.errors.AbortedError(error.node_def, error.op, error.message)
-        return aborted
-    return None
+        # A server that only stands still, too, may go on.
+        gone = not all(is_listening(self.layout, server) for server in self.layout.servers)
+        return Patience(min(self.silence_secs, _LEFT_SECS) if gone else max(self.silence_secs, FIRST_LOG_SECS), reason)
 
 
 def model_lost(task: Task, reason: str) -> str:

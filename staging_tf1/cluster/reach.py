@@ -8,23 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.cluster.clock import Clock
-from staging_tf1.cluster.connection import bounded_config
+from staging_tf1.cluster.connection import bounded_config, connect, is_refused, met
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.waiting import FIRST_LOG_SECS, LOG_SECS, Backoff, Patience
 from staging_tf1.errors import ClusterError
 
-_CONNECT_SECS = 2.0
 _PROBE_SECS = 5.0
 # What this process has open.
 _OPEN = "/proc/self/fd"
-# The hosts and ports to which each address of a task has led. A name may lead elsewhere later.
-_met: dict[str, set[tuple[Any, ...]]] = {}
 
 
 def await_servers(
@@ -69,7 +65,7 @@ def why_unreachable(layout: Layout, task: Task) -> str | None:
       ClusterError: the server there says that it is another task.
     """
     try:
-        _connect(layout.address(task))
+        connect(layout.address(task))
     except OSError as error:
         return error.strerror or str(error)
     try:
@@ -99,19 +95,7 @@ def unreachable(layout: Layout, tasks: Sequence[Task]) -> list[str]:
 
 def is_listening(layout: Layout, task: Task) -> bool:
     """Return False if nothing listens at the address of `task`, so that its process is gone; True if in doubt."""
-    try:
-        _connect(layout.address(task))
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _connect(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS) as connected:
-        _met.setdefault(address, set()).add(connected.getpeername()[:2])
+    return not is_refused(f"grpc://{layout.address(task)}")
 
 
 class Probe:
@@ -140,7 +124,7 @@ def cut_off(layout: Layout, task: Task) -> None:
     A run cannot be ended otherwise: `Session.close` waits for the servers, and the run for the close.
     """
     host, _, port = layout.address(task).rpartition(":")
-    found = set(_met.get(layout.address(task), ()))
+    found = set(met.get(layout.address(task), ()))
     # A host may be unknown by now.
     with suppress(OSError):
         resolved = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)

@@ -10,7 +10,7 @@ from absl import logging
 
 from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout
-from staging_tf1.cluster.reach import unreachable
+from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
 from staging_tf1.feed.lock_probe import LockProbe
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
@@ -234,6 +234,10 @@ class SessionRuntime:
             self._cluster.finish()
 
 
+# The same if the process of a parameter server is gone.
+_GONE_SECS = 0.5
+
+
 def _close_within(secs: float, close: Callable[[], None], layout: Layout | None) -> None:
     """Call `close`, and return after `secs` at the latest: a warning then names what does not answer.
 
@@ -258,7 +262,11 @@ def _close_within(secs: float, close: Callable[[], None], layout: Layout | None)
 
     thread = threading.Thread(target=run, name="staging:close", daemon=True)
     thread.start()
-    thread.join(secs)
+    thread.join(min(secs, _GONE_SECS))
+    if layout is not None and not all(is_listening(layout, server) for server in layout.servers):
+        secs = min(secs, _GONE_SECS)
+    else:
+        thread.join(max(0.0, secs - _GONE_SECS))
     if errors:
         raise errors[0]
     if thread.is_alive():

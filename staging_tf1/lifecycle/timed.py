@@ -9,8 +9,8 @@ from typing import Any
 
 from staging_tf1._tf import free_run_lock, tf
 from staging_tf1.cluster.cluster import Cluster, check_not_left_behind
+from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
-from staging_tf1.cluster.member import recovered_from
 from staging_tf1.errors import StallError
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption

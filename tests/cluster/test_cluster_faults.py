@@ -101,10 +101,10 @@ def test_a_worker_that_goes_on_after_the_end_says_so_and_fails(two: TestCluster,
     two.join("worker0", "ps0", "ps1")
     gates[1].release(100)
     two.kill("worker1", signal.SIGCONT)
-    # It tries the parameter servers for a while; TensorFlow itself never ends the close of its session.
+    # TensorFlow itself never ends the close of its session.
     two.await_notes("worker1", "raised")
     (message,) = two.notes("worker1", "raised")
-    assert re.match(r"ClusterError: worker 1: ps \d at \S+ does not answer after 4 s \(Connection refused\)\.", message)
+    assert re.match(r"ClusterError: worker 1: ps \d at \S+ does not answer after 1 s \(Connection refused\)\.", message)
     assert re.search(r"stood still for \d+ s .* the run may have ended without it\. Start the whole cluster", message)
     assert two.processes["worker1"].wait() == 1
 
@@ -174,6 +174,7 @@ def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluste
     [
         (1, "static"),
         (0, "in step"),
+        (1, "goes on"),
         pytest.param(0, "dynamic", marks=long_form),
         pytest.param(1, "in step", marks=long_form),
         pytest.param(1, "by hand", marks=long_form),
@@ -198,6 +199,11 @@ def test_a_parameter_server_that_stands_still_for_good_ends_the_workers(
     two.kill(f"ps{server}", signal.SIGSTOP)
     for gate in gates:
         gate.release(200)
+    if how == "goes on":
+        # The steps have been broken off by then, and nobody has seen yet why.
+        for index in range(2):
+            two.await_log(f"worker{index}", "breaks with ps 1")
+        two.kill(f"ps{server}", signal.SIGCONT)
     for index in range(2):
         two.await_notes(f"worker{index}", "raised")
         (message,) = two.notes(f"worker{index}", "raised")

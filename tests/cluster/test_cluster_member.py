@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tensorflow.compat.v1 as tf
 
-from staging_tf1.cluster import member
+from staging_tf1.cluster import connection, member
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.server import await_end
@@ -188,8 +188,8 @@ Session handle is not found: b8269f1382b680d3. Possibly this worker ("/job:ps/re
 )
 def test_a_step_that_a_lost_server_has_cancelled_begins_again(kind: Any, message: str, recovers: bool) -> None:
     error = kind(None, None, message)
-    found = member.recovered_from(error)
+    found = connection.recovered_from(error)
     assert (found is not None) == recovers
     # What a MonitoredSession begins again after.
-    assert found is None or isinstance(found, member.RECOVERED)
-    assert found is error or not isinstance(error, member.RECOVERED)
+    assert found is None or isinstance(found, connection.RECOVERED)
+    assert found is error or not isinstance(error, connection.RECOVERED)
