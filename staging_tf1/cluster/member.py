@@ -42,19 +42,17 @@ from staging_tf1.cluster.connection import RECOVERED
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Pauses
-from staging_tf1.cluster.reach import await_servers, cut_off, is_listening, unreachable
+from staging_tf1.cluster.reach import await_servers, is_listening
+from staging_tf1.cluster.server_watch import ServerWatch
 from staging_tf1.cluster.signs import Pulse, Signs, beat_secs
-from staging_tf1.cluster.waiting import FIRST_LOG_SECS, Patience, wait_until
+from staging_tf1.cluster.waiting import Patience, wait_until
 from staging_tf1.errors import ClusterError
 
 _CHECK_SECS = 1.0
-# How long a task that stood still for too long tries a parameter server whose process is gone.
-_LEFT_SECS = 1.0
 # What the workers must have in common in the input of a pipeline: arguments and their values.
 Input = Mapping[str, Any]
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
-_SERVER_CURE = "Start {server} again, and then {task}: the chief restores the last checkpoint."
 
 
 class SharedInput(Protocol):
@@ -109,20 +107,24 @@ class Member:
         self.gate = self.pauses.gate
         self.ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
-        self._beat_secs = secs
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._beat)
+        self._servers = ServerWatch(
+            layout,
+            self.signs,
+            self.clock,
+            self._pulse,
+            silence_secs=silence_secs,
+            start_secs=start_secs,
+            beat_secs=secs,
+        )
         # A thread of its own: that of the signs waits for the ledger.
         self._ticks = Pulse("cluster:clock", TICK_SECS, lambda number: self.clock.now())
         # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
         self._jobs, self._different = layout.to_json(), ""
-        # When the ledger answered last, and for how long this process had stood still then.
-        self._answered, self._still_secs = self.clock.now(), 0.0
         self._process = uuid.uuid4().hex
         self.run_id: str | None = None
         self.variables: str | None = None
         self.fence_key = ""
-        # The parameter servers with which this task has broken, and for how long they had been silent then.
-        self._cut_off: dict[Task, float] = {}
         self._inputs: dict[str, SharedInput] = {}
         self._finished: set[str] = set()
         self._is_started = False
@@ -137,9 +139,8 @@ class Member:
         if was_started:
             return
         self.signs.forget()
-        self._cut_off.clear()
         # Until now nobody has looked at the clock.
-        self._note_answer()
+        self._servers.restart()
         self._ticks.start()
         self._pulse.start()
         if self.task in self.layout.workers:
@@ -177,13 +178,7 @@ class Member:
                 on_news(entries)
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
-        for server in self._silent_servers():
-            if unreachable(self.layout, [server]):
-                # Otherwise a run that needs it would wait forever.
-                if server not in self._cut_off:
-                    self._cut_off[server] = self._silent_secs(server)
-                    logging.warning("%s breaks with %s, which does not answer.", self.task, server)
-                cut_off(self.layout, server)
+        self._servers.break_with_silent()
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -196,15 +191,12 @@ class Member:
         """
         entries = self.ledger.read()
         self.signs.note(entries)
-        self._note_answer()
+        self._servers.note_answer()
         self._finished = {
             str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self.run_id is not None
         }
         self._different = self._different_layout(entries)
         return entries
-
-    def _note_answer(self) -> None:
-        self._answered, self._still_secs = self.clock.now(), self.clock.stood_still_secs
 
     def _different_layout(self, entries: dict[str, Any]) -> str:
         for server in self.layout.servers:
@@ -267,34 +259,7 @@ class Member:
         Raises:
           ClusterError: one has.
         """
-        for server in self._silent_servers():
-            silent = self._silent_secs(server)
-            for said in unreachable(self.layout, [server]):
-                raise ClusterError(
-                    f"{self.task}: {said}, and has been silent for {silent:.0f} s. "
-                    f"{self.patience().reason or _SERVER_CURE.format(server=server, task=self.task)}"
-                )
-            if server in self._cut_off:
-                raise ClusterError(
-                    f"{self.task}: {server} at {self.layout.address(server)} answers again, after it was silent for "
-                    f"{silent:.0f} s. Start {self.task} again. The batch of the step that was broken off may be "
-                    f"counted without its gradient."
-                )
-
-    def _silent_servers(self) -> list[Task]:
-        """Return the parameter servers that have been silent for longer than this task waits."""
-        most = self.patience().secs
-        others = [task for task in self.layout.servers if task != self.task and self._pulse.is_beating]
-        return [task for task in others if task in self._cut_off or self._silent_secs(task) > most]
-
-    def _silent_secs(self, server: Task) -> float:
-        """Return for how long a parameter server has been silent, as far as this task knows."""
-        if server in self._cut_off:
-            return self._cut_off[server]
-        if server == self.layout.servers[0]:
-            return self.clock.now() - self._answered
-        # One that does not run this package gives no signs.
-        return self.signs.silent_secs(server) if self.signs.knows(server) else 0.0
+        self._servers.check()
 
     def has_finished(self, task: Task) -> bool:
         """Return whether `task` has finished the present run, as far as this task knows."""
@@ -304,7 +269,7 @@ class Member:
 
     def continues_run(self) -> bool:
         """Whether a run is under way, whose variables a restarted chief must not touch."""
-        run = self.ledger.read().get("run")
+        run = self.ledger.read(["run"]).get("run")
         if run is None or run["state"] != "initialized" or self.layout.differences(run["cluster"]):
             return False
         self.run_id, self.variables = run["id"], run.get("variables")
@@ -322,7 +287,7 @@ class Member:
         self.variables = variables or self.variables
         entries = self.ledger.read()
         self.ledger.remove([name for name in entries if not name.startswith(("task/", "layout/"))])
-        self._write_run("starting")
+        self.ledger.write({"run": self._run("starting")})
         stepping = [
             task
             for task in self.layout.workers
@@ -384,10 +349,7 @@ class Member:
         if run is not None and run["state"] == "initialized" and run["id"] != self.run_id:
             # The others train in a run of an earlier chief, and do not need this one.
             return
-        self._write_run("failed", f"{type(error).__name__}: {error}")
-
-    def _write_run(self, state: str, why: str = "") -> None:
-        self.ledger.write({"run": self._run(state, why)})
+        self.ledger.write({"run": self._run("failed", f"{type(error).__name__}: {error}")})
 
     def _run(self, state: str, why: str = "") -> dict[str, Any]:
         told = {"why": why, "cluster": self._jobs, "variables": self.variables}
@@ -497,7 +459,7 @@ class Member:
 
     def is_current(self, run_id: str) -> bool:
         """Whether the run is still under way."""
-        run = self.ledger.read().get("run")
+        run = self.ledger.read(["run"]).get("run")
         return run is not None and run["id"] == run_id and run["state"] == "initialized"
 
     def take_fence(self) -> str:
@@ -526,7 +488,7 @@ class Member:
 
     def rival(self) -> str | None:
         """Return another process that steps for this task; None if there is none."""
-        sign = self.ledger.read().get(f"task/{self.task}")
+        sign = self.ledger.read([f"task/{self.task}"]).get(f"task/{self.task}")
         if sign is None or sign["process"] == self._process:
             return None
         return f"process {sign['pid']} on {sign['host']}"
@@ -625,18 +587,7 @@ class Member:
 
     def patience(self) -> Patience:
         """Return how long this task waits for a parameter server that does not answer."""
-        still = self.clock.stood_still_secs - self._still_secs
-        # Its last sign of life was older than the moment from which it stood still.
-        if still <= self.silence_secs - self._beat_secs:
-            return Patience(self._start_secs)
-        reason = (
-            f"This process stood still for {still:.0f} s before, and the others do not wait longer than "
-            f"{self.silence_secs:g} s for a silent task: the run may have ended without it. Start the whole cluster "
-            f"again to train what {self.task} has left."
-        )
-        # A server that only stands still, too, may go on.
-        gone = not all(is_listening(self.layout, server) for server in self.layout.servers)
-        return Patience(min(self.silence_secs, _LEFT_SECS) if gone else max(self.silence_secs, FIRST_LOG_SECS), reason)
+        return self._servers.patience()
 
 
 def model_lost(task: Task, reason: str) -> str:
