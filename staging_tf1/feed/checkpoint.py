@@ -20,6 +20,7 @@ from absl import logging
 from staging_tf1._tf import run_unwrapped, saver_without, tf
 from staging_tf1.cluster.snapshot import is_save, saver_of
 from staging_tf1.errors import CheckpointError
+from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.graph.dependencies import ancestors
@@ -50,12 +51,13 @@ def guard_savers(graph: Any) -> None:
 
 
 def guard_restores() -> None:
-    """Guard the restores of graphs with pipelines.
+    """Guard the restores and saves of graphs with pipelines.
 
     Each saver restores a model whose pipelines have changed. That of a monitored session raises CheckpointError.
     """
     # On the classes: a plain session has a saver that no collection has, and no hook sees the scaffold.
     _wrap(tf.train.Saver, "restore", _guarded)
+    _wrap(tf.train.Saver, "save", _explained)
     _wrap(tf.train.Scaffold, "finalize", _noted)
 
 
@@ -101,6 +103,18 @@ def _guarded(restore: Any) -> Any:
             _explain(restoration.path, error)
 
     return guarded
+
+
+def _explained(save: Any) -> Any:
+    def explained(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return save(self, sess, save_path, global_step, *args, **kwargs)
+        except NO_ROOM as error:
+            if not _is_guarded(sess.graph):
+                raise
+            raise after_failed_save(sess, save_path, global_step, shortened(error)) from error
+
+    return explained
 
 
 def check_state_file(folder: str) -> None:
