@@ -10,11 +10,10 @@ from staging_tf1.watch.trace_report import TraceFormatError, as_text, read_trace
 
 _PROG = "staging-tf1 trace"
 _EPILOG = """
-Write a timeline with trace_file= of StagingSession or StagingHook, or with `staging-tf1 train --trace`. To look at it,
-open it in https://ui.perfetto.dev or chrome://tracing.
+Write a timeline with trace_file= of StagingSession or StagingHook. To look at it, open
+it in https://ui.perfetto.dev or chrome://tracing.
 
 examples:
-  staging-tf1 train --epochs 2 --trace trace.json
   staging-tf1 trace trace.json
   staging-tf1 trace trace.json --slowest 20
   staging-tf1 trace trace.json --json

@@ -1,55 +1,182 @@
-"""`staging-tf1 train`: parses the flags, trains and prints the results."""
+"""`staging-tf1 train`: a small training program, to read as an example. It uses only public names of the package.
+
+TensorFlow is imported within the functions, because `--help` should not wait for it. Other programs import it at the
+top.
+"""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import logging
+import math
 import os
-import sys
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
+import staging_tf1 as staging
 from staging_tf1.arguments import scheme_of
-from staging_tf1.cli.arguments import OneLineParser, complain, local_path, problem_of_output, whole_number
+from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
 from staging_tf1.errors import ClusterError, StagingError
 from staging_tf1.progress import is_terminal
 from staging_tf1.quiet import import_quietly
-from staging_tf1.recipes.settings import LogdirError, Settings, WorkflowError
-from staging_tf1.recipes.workflows import WORKFLOWS, check_workflow, examples_of
-
-if TYPE_CHECKING:
-    from staging_tf1 import Cluster
-    from staging_tf1.recipes.training import Result
 
 _PROG = "staging-tf1 train"
-_DEFAULTS = Settings()
-# The flag, its type and its help. The upper bounds only protect the memory from typing errors.
-_NUMBERS = (
-    ("--batch-size", whole_number(1, 10**6), "examples per batch"),
-    ("--epochs", whole_number(1, 10**6), "passes over the training data"),
-    ("--threads", whole_number(1, 256), "feed threads"),
-    ("--processes", whole_number(0, 256), "worker processes, in place of feed threads; 0 uses threads"),
-    ("--capacity", whole_number(1, 10_000), "capacity of the staging area, in batches"),
-    ("--seed", whole_number(0, 2**31 - 1), "random seed; with one thread, the same seed gives the same losses"),
-)
-# Seconds between updates of the progress bar where each one remains: in a file, and under `staging-tf1 launch`.
-_SECS_PER_LINE = 2.0
-# What matplotlib writes without further libraries.
-_PICTURES = (".png", ".svg", ".pdf")
-_EPILOG = """
-On a cluster that TF_CONFIG describes, each worker trains on its share of the examples. The chief tests and reports.
+_SEED = 0
+_HIDDEN_UNITS = 128
+# With Adam's usual 0.001, the digits need three times as many steps.
+_LEARNING_RATE = 0.003
+# Images per test run; more would only use more memory.
+_TEST_BATCH = 1000
 
-examples:
-  staging-tf1 train
-  staging-tf1 train --workflow classic --threads 2
-  staging-tf1 train --epochs 2 --trace trace.json --plot curve.png
-  staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist
-  staging-tf1 launch --workers 2 --ps 1 -- staging-tf1 train --trace {task}.json
-"""
+
+def classic(source: Any, batch_size: int) -> tuple[dict[str, Any], Any]:
+    """Use a feed thread, a queue that shuffles the images, and a staging area. The training loop runs its put."""
+    batch = staging.CustomRunner(source, seed=_SEED, name="classic").get_inputs(batch_size)
+    area = staging.StagingArea.from_tensors(batch, capacity=2)
+    put = area.put(batch)
+    return area.get(), put
+
+
+def staged(source: Any, batch_size: int) -> tuple[dict[str, Any], None]:
+    """Use `staged()`: the same in one call. The source shuffles and makes the batches."""
+    return staging.staged(source, capacity=2, name="staged"), None
+
+
+# Each returns the tensors of one batch, and the put that the training loop runs by hand, if any.
+WORKFLOWS: dict[str, Callable[[Any, int], tuple[dict[str, Any], Any]]] = {"classic": classic, "staged": staged}
+
+
+def classifier(images: Any, labels: Any, num_classes: int, scale: float) -> tuple[Any, Any]:
+    """Return the mean cross-entropy of two dense layers, and how many of the labels they predict.
+
+    Images are [B, ...] and are divided by `scale`; labels are int32 [B]. `tf.layers` would be shorter, but it raises
+    with Keras 3, which is part of TensorFlow 2.16 and later.
+    """
+    from staging_tf1._tf import tf
+
+    def dense(name: str, inputs: Any, units: int) -> Any:
+        with tf.variable_scope(name):
+            weights = tf.get_variable("weights", [inputs.shape[1], units], initializer=tf.initializers.glorot_uniform())
+            return tf.matmul(inputs, weights) + tf.get_variable("bias", [units], initializer=tf.initializers.zeros())
+
+    pixels = tf.cast(images, tf.float32) / scale
+    flat = tf.reshape(pixels, [-1, pixels.shape[1:].num_elements()])
+    logits = dense("logits", tf.nn.relu(dense("hidden", flat, _HIDDEN_UNITS)), num_classes)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    right = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
+    return loss, tf.reduce_sum(tf.cast(right, tf.int32))
+
+
+@dataclass(frozen=True)
+class Result:
+    """The mean cross-entropy of each batch, the time in seconds, and the numbers of images.
+
+    `examples` counts the training images once per epoch; `correct` of the `tested` images are classified correctly.
+    """
+
+    losses: list[float]
+    secs: float
+    examples: int
+    tested: int
+    correct: int
+    pipelines: list[staging.PipelineStats]
+
+
+class LogdirError(StagingError, ValueError):
+    """The folder for checkpoints cannot be used."""
+
+
+def train(
+    data: LabelledImages,
+    workflow: str = "staged",
+    batch_size: int = 32,
+    epochs: int = 30,
+    logdir: str | None = None,
+    on_step: Callable[[int, float], None] = lambda count, loss: None,
+) -> Result:
+    """Train a classifier on `data` and test it. If `logdir` holds a checkpoint, the training resumes from it.
+
+    `on_step` is called after each step with the number of images in the batch and their mean loss. Raises LogdirError
+    if `logdir` holds the checkpoint of another model.
+    """
+    from staging_tf1._tf import tf
+
+    source = staging.sources.ArraySource(
+        {"image": data.x_train, "label": data.y_train},
+        batch_size=batch_size,
+        # The queue of the classic workflow shuffles.
+        shuffle=workflow != "classic",
+        seed=_SEED,
+        epochs=epochs,
+    )
+    with tf.Graph().as_default():
+        tf.set_random_seed(_SEED)
+        batch, put = WORKFLOWS[workflow](source, batch_size)
+        images, labels = batch["image"], batch["label"]
+        loss, right = classifier(images, labels, data.num_classes, data.scale)
+        global_step = tf.train.get_or_create_global_step()
+        train_op = tf.train.AdamOptimizer(_LEARNING_RATE).minimize(loss, global_step=global_step)
+        tf.summary.scalar("loss", loss)
+        _check_checkpoint(logdir)
+        step, losses, examples = [tf.size(labels), loss, train_op], [], 0
+        with staging.StagingSession(checkpoint_dir=logdir) as sess:
+            start = time.perf_counter()
+            num_batches = math.ceil(len(data.x_train) * epochs / batch_size)
+            steps = _until_the_end(sess, step) if put is None else _by_hand(sess, step, put, num_batches)
+            for count, mean, _ in steps:
+                examples += int(count)
+                losses.append(float(mean))
+                on_step(int(count), float(mean))
+            secs, correct = time.perf_counter() - start, 0
+            for first in range(0, len(data.x_test), _TEST_BATCH):
+                part = np.s_[first : first + _TEST_BATCH]
+                # Feeding the tensors of the batch bypasses the staging area.
+                correct += int(sess.run(right, {images: data.x_test[part], labels: data.y_test[part]}))
+            pipelines = sess.stats()
+    return Result(losses, secs, examples, len(data.x_test), correct, pipelines)
+
+
+def _until_the_end(sess: Any, step: list[Any]) -> Iterator[list[Any]]:
+    """Run steps until the end of the data. The session stages the batches."""
+    from staging_tf1._tf import tf
+
+    try:
+        while not sess.should_stop():
+            yield sess.run(step)
+    except tf.errors.OutOfRangeError:
+        return
+
+
+def _by_hand(sess: Any, step: list[Any], put: Any, num_batches: int) -> Iterator[list[Any]]:
+    """Run steps that put the next batch. The number of batches must be known: the last step has none to put."""
+    # The warm-up, without hooks: the hook that saves summaries fetches the loss in its first run, which takes a batch.
+    sess.run_step_fn(lambda step_context: step_context.session.run(put))
+    for _ in range(num_batches - 1):
+        yield sess.run([*step, put])[:-1]
+    yield sess.run(step)
+
+
+def _check_checkpoint(logdir: str | None) -> None:
+    """Compare the variables by name and shape. TensorFlow's own error comes late and is long."""
+    from staging_tf1._tf import tf
+
+    checkpoint = logdir and tf.train.latest_checkpoint(logdir)
+    if not checkpoint:
+        return
+    saved = dict(tf.train.list_variables(checkpoint))
+    for variable in tf.trainable_variables():
+        name, shape = variable.op.name, variable.shape.as_list()
+        if saved.get(name) != shape:
+            raise LogdirError(
+                f"--logdir {logdir!r} holds the checkpoint of another model: variable {name} has shape "
+                f"{saved.get(name, 'none')}, expected {shape}. Use another folder."
+            )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,60 +185,35 @@ def parser() -> argparse.ArgumentParser:
         prog=_PROG,
         description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
         "the input pipeline kept up with it.",
-        epilog=_EPILOG,
+        epilog="examples:\n  staging-tf1 train\n  staging-tf1 train --workflow classic --epochs 10\n"
+        "  staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist\n",
     )
-    add = parser.add_argument
-    add(
-        "--workflow",
-        choices=list(WORKFLOWS),
-        default=_DEFAULTS.workflow,
-        help="how batches get into the graph. classic: feed threads, a shuffle queue and a staging area with a "
-        "hand-written put; staged: staged(); lockstep: staged(lockstep=True), without threads (default: %(default)s)",
-    )
-    add(
-        "--data",
-        type=local_path,
-        metavar="FILE.npz",
-        help="an .npz file with x_train, y_train, x_test and y_test (default: the 1,797 UCI digits)",
-    )
-    for flag, kind, help_text in _NUMBERS:
-        default = getattr(_DEFAULTS, flag.strip("-").replace("-", "_"))
-        add(flag, type=kind, default=default, metavar="N", help=f"{help_text} (default: {default})")
+    add, count = parser.add_argument, whole_number(1, 10**6)
+    workflows = "classic: a feed thread, a shuffle queue, a staging area and its put; staged: staged()"
+    add("--workflow", choices=list(WORKFLOWS), default="staged", help=f"{workflows} (default: %(default)s)")
+    columns = "x_train, y_train, x_test and y_test"
+    add("--data", type=local_path, metavar="FILE.npz", help=f"an .npz file with {columns} (default: the 1,797 UCI digits)")
+    add("--epochs", type=count, default=30, metavar="N", help="passes over the training data (default: %(default)s)")
+    add("--batch-size", type=count, default=32, metavar="N", help="examples per batch (default: %(default)s)")
     add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
-    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or ui.perfetto.dev")
-    add("--plot", metavar="FILE.png", help="draw loss, accuracy, examples/s and waiting (needs the extra 'bench')")
     return parser
 
 
 def main(argv: list[str]) -> int:
     """Train and print the results. Return 1 if a file or folder cannot be used, 130 if interrupted."""
-    words = parser()
-    flags = vars(words.parse_args(argv))
-    path = flags.pop("data")
-    settings = Settings(**flags)
-    try:
-        settings.check()
-    except ValueError as error:
-        words.error(str(error))
+    flags = vars(parser().parse_args(argv))
     try:
         # Before TensorFlow is imported, which takes seconds.
-        layout = Layout.from_tf_config(os.environ.get("TF_CONFIG"))
-        job = None if layout.task is None else layout.task.job
-        if job == "evaluator":
+        if Layout.from_tf_config(os.environ.get("TF_CONFIG")).is_distributed:
             raise ClusterError(
-                f"TF_CONFIG makes this process {layout.task}, but the chief tests the model. Leave it out."
+                "TF_CONFIG describes a cluster, but each task would train a model of its own. Unset TF_CONFIG; "
+                "examples/cluster.py trains one model on a cluster."
             )
-        if job == "ps":
-            _cluster(settings).serves()
-            return 0
-        data = load_images(path)
-        if layout.is_chief:
-            _make_folder(settings.logdir)
-        _check_output("--trace", settings.trace)
-        if layout.is_chief:
-            _check_plot(settings.plot)
-        _train(data, settings)
-    except (ClusterError, DataFileError, LogdirError, WorkflowError, _OutputError) as error:
+        data = load_images(flags.pop("data"))
+        _make_folder(flags["logdir"])
+        import_quietly()
+        _train(data, **flags)
+    except (ClusterError, DataFileError, LogdirError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:
@@ -131,90 +233,24 @@ def _make_folder(path: str | None) -> None:
         raise LogdirError(f"--logdir {path!r} is not writable. Choose another folder.")
 
 
-class _OutputError(StagingError):
-    """A file of the run cannot be written; the message names its flag."""
+def _train(data: LabelledImages, *, workflow: str, epochs: int, **options: Any) -> None:
+    """Train with a progress bar, and print the results: the pipelines first, the accuracy last."""
+    from staging_tf1._tf import tf
 
-
-def _check_output(flag: str, path: str | None) -> None:
-    if path is not None and (problem := problem_of_output(flag, path)) is not None:
-        raise _OutputError(problem)
-
-
-def _check_plot(path: str | None) -> None:
-    if path is None:
-        return
-    if importlib.util.find_spec("matplotlib") is None:
-        raise _OutputError("--plot needs matplotlib: pip install 'staging-tf1[bench]'.")
-    _check_output("--plot", path)
-    if not path.lower().endswith(_PICTURES):
-        raise _OutputError(f"--plot got {path!r}, expected a name that ends with {', '.join(_PICTURES)}.")
-
-
-def _train(data: LabelledImages, settings: Settings) -> None:
-    cluster = _cluster(settings)
-    from staging_tf1.recipes.training import train
-
-    total = examples_of(data, settings, cluster)
-    every = _SECS_PER_LINE if cluster.is_distributed or not is_terminal() else 0.1
-    quiet = not cluster.is_chief
-    with tqdm(
-        total=total, desc=settings.workflow, unit=" examples", unit_scale=True, mininterval=every, disable=quiet
-    ) as bar:
+    # In graph mode TensorFlow warns at length that its queue runners are deprecated, which does not help here.
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    # In a file, each state of the bar remains.
+    every = 0.1 if is_terminal() else 2.0
+    total = len(data.x_train) * epochs
+    with tqdm(total=total, desc=workflow, unit=" examples", unit_scale=True, mininterval=every) as bar:
 
         def on_step(count: int, loss: float) -> None:
             bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
             bar.update(count)
 
-        result = train(data, settings, on_step, cluster)
-    if settings.plot is not None and cluster.is_chief:
-        from staging_tf1.recipes.curve import draw
-
-        draw(result.points, f"{settings.workflow}, batches of {settings.batch_size}", settings.plot)
-    report(result, cluster, len(data.x_train) * settings.epochs)
-
-
-def _cluster(settings: Settings) -> Cluster:
-    """Import TensorFlow, keep it quiet, and return this process's cluster."""
-    # Importing TensorFlow takes seconds, which --help should not.
-    import_quietly()
-    import staging_tf1
-    from staging_tf1._tf import tf
-
-    # In graph mode TensorFlow warns at length that its queue runners are deprecated, which does not help here.
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    cluster = staging_tf1.Cluster.from_environment()
-    check_workflow(settings, cluster)
-    if cluster.is_distributed:
-        _log_waiting()
-    return cluster
-
-
-def _log_waiting() -> None:
-    """Print which task this one waits for, and other information, which Python drops by default."""
-    logger = logging.getLogger("absl")
-    logger.addHandler(_AboveTheBar())
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-
-
-class _AboveTheBar(logging.Handler):
-    """Prints on stderr, and the progress bar again below."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(f"{_PROG}: {self.format(record)}", file=sys.stderr)
-
-
-def report(result: Result, cluster: Cluster, total: int) -> None:
-    """Print the results of a training run: the pipelines first, the accuracy last. A worker prints one line.
-
-    `total` is the number of examples of all workers.
-    """
-    trained = f"trained on {result.examples:,}{f' of {total:,}' if cluster.is_distributed else ''} examples"
-    if not cluster.is_chief:
-        print(f"{cluster.job} {cluster.index} {trained} in {result.secs:.1f} s")
-        return
+        result = train(data, workflow, epochs=epochs, on_step=on_step, **options)
     for pipeline in result.pipelines:
         print(pipeline)
     rate = result.examples / result.secs
-    print(f"{trained} in {result.secs:.1f} s ({rate:,.0f} examples/s)")
-    print(f"test accuracy {result.accuracy:.3f} ({result.correct} of {result.tested})")
+    print(f"trained on {result.examples:,} examples in {result.secs:.1f} s ({rate:,.0f} examples/s)")
+    print(f"test accuracy {result.correct / result.tested:.3f} ({result.correct} of {result.tested})")

@@ -101,7 +101,7 @@ def read_trace(path: str) -> dict[str, Any]:
         or not isinstance(trace.get("otherData"), dict)
         or "legend" not in trace["otherData"]
     ):
-        raise TraceFormatError("is not a timeline of staging_tf1; write one with trace_file=, or with train --trace")
+        raise TraceFormatError("is not a timeline of staging_tf1; write one with trace_file=")
     return trace
 
 

@@ -36,7 +36,7 @@ def script(run_python: RunPython) -> str:
         (["tr"], {"train"}),
         ([""], set(COMMANDS)),
         (["train", "--work"], {"--workflow"}),
-        (["train", "--workflow", "l"], {"lockstep"}),
+        (["train", "--workflow", "c"], {"classic"}),
         (["completion", "z"], {"zsh"}),
         (["index", "dig"], {"digits.npz"}),
         (["run", "dig"], {"digits.npz"}),

@@ -55,7 +55,7 @@ def test_nothing_of_ours_gets_the_number_of_a_closed_stream(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_train_with_closed_streams(closed: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "staging_tf1", "train", "--epochs", "1", "--processes", "1", "--logdir", "log"]
+    words = [sys.executable, "-m", "staging_tf1", "train", "--epochs", "1", "--logdir", "log"]
     done = subprocess.run(
         ["bash", "-c", f'exec "$@" {closed}', "bash", *words],
         cwd=tmp_path,

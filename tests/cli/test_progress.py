@@ -1,4 +1,4 @@
-"""Progress bars and pictures: bars on a real terminal (pty) only, and the picture of a training run."""
+"""Progress bars: on a real terminal (pty) only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ import pytest
 from processes import RunPython
 
 from staging_tf1.cli.main import main
-from staging_tf1.data import load_images
-from staging_tf1.recipes.curve import Curve
-from staging_tf1.recipes.settings import Settings
-from staging_tf1.recipes.training import train
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -123,71 +119,6 @@ def test_building_an_index_in_a_program_is_silent_if_it_is_quick(folder: Path) -
         left.unlink()
     _, terminal, code = _on_a_terminal(("-c", _SOURCE.replace("p.SILENT_SECS = 0.0", "pass")), folder)
     assert (terminal, code) == ("", 0)
-
-
-# train --plot
-
-
-def test_train_draws_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "curve.png"
-    assert main(["train", "--epochs", "1", "--plot", str(path)]) == 0
-    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n") and path.stat().st_size > 10_000
-    assert "test accuracy" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("workflow", ["classic", "staged", "lockstep"])
-def test_the_points_are_those_of_the_run(workflow: str) -> None:
-    digits = load_images()
-    result = train(digits, Settings(workflow, epochs=1, plot="curve.png"))
-    assert [point.step for point in result.points] == list(range(1, len(result.losses) + 1))
-    assert [point.loss for point in result.points] == result.losses
-    assert all(0 <= point.waited_share <= 1 and point.examples_per_sec > 0 for point in result.points)
-    # It learns: the first batch is guessed, the last ones are not.
-    assert result.points[0].accuracy < 0.5 < np.mean([point.accuracy for point in result.points[-5:]])
-
-
-def test_without_a_picture_there_are_no_points() -> None:
-    assert train(load_images(), Settings("staged", batch_size=128, epochs=1)).points == []
-
-
-def test_a_long_run_has_a_bounded_number_of_points() -> None:
-    curve = Curve(1000, list)
-    for step in range(1000):
-        curve.add(examples=4, loss=float(step), correct=step % 5)
-    assert len(curve.points) == 200
-    assert (curve.points[0].step, curve.points[0].loss, curve.points[0].accuracy) == (5, 2.0, 0.5)
-    assert curve.points[-1].step == 1000
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("absent/curve.png", "--plot '{}' cannot be written: No such file or directory. Choose a writable folder."),
-        ("curve.gif", "--plot got '{}', expected a name that ends with .png, .svg, .pdf."),
-    ],
-)
-def test_a_picture_that_cannot_be_written_is_refused_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, message: str
-) -> None:
-    pytest.importorskip("matplotlib")
-    wanted = str(tmp_path / path)
-    assert main(["train", "--plot", wanted]) == 1
-    assert capsys.readouterr().err == f"staging-tf1 train: {message.format(wanted)}\n"
-    assert not os.path.exists(wanted)
-
-
-def test_without_matplotlib_the_error_names_the_extra(run_python: RunPython) -> None:
-    code = (
-        "import importlib.util, sys\n"
-        "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *rest: None if name == 'matplotlib' else find(name, *rest)\n"
-        "from staging_tf1.cli.main import main\n"
-        "sys.exit(main(['train', '--plot', 'curve.png']))\n"
-    )
-    done = run_python("-c", code)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "staging-tf1 train: --plot needs matplotlib: pip install 'staging-tf1[bench]'.\n"
 
 
 KILLED = """

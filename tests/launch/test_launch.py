@@ -29,6 +29,7 @@ from staging_tf1.launch.process import name_of
 from staging_tf1.launch.supervisor import Signals
 from staging_tf1.launch.tasks import Program, ProgramError, fill, find_program, free_ports, make_cluster, make_tasks
 
+ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Launched]
 # Told by every task that is ready, in the order of `facts`.
 TWO_AND_ONE = ["chief 0", "ps 0", "worker 0"]
@@ -364,6 +365,17 @@ def test_a_command_of_this_package_can_be_launched() -> None:
     code, out, err = run_program("--workers", "1", "--", "-m", "staging_tf1", "run", "--help")
     assert (code, err) == (0, "")
     assert "[chief 0] usage: staging-tf1 run [options]" in out
+
+
+@pytest.mark.slow
+def test_an_example_trains_as_a_cluster() -> None:
+    """Real processes, each with its own TensorFlow."""
+    code, out, err = run_program("--workers", "2", "--ps", "1", "--", str(ROOT / "examples" / "cluster.py"))
+    assert code == 0, err
+    assert out.count(" of 2: trained on 7210 of 14420 digits\n") == 2
+    accuracy = re.search(r"^\[chief 0\]  accuracy on 355 other digits: (\d\.\d+)$", out, re.MULTILINE)
+    assert accuracy is not None and float(accuracy[1]) >= 0.9, out
+    assert "Traceback" not in err
 
 
 def test_signals_that_python_ignores_have_their_default_in_the_tasks() -> None:

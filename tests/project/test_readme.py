@@ -67,7 +67,7 @@ def test_the_links_lead_to_files(page: Path) -> None:
 def test_the_training_commands_in_the_readme_are_understood() -> None:
     lines = "\n".join(_blocks(ROOT / "README.md", "console")).splitlines()
     commands = [line.split("staging-tf1 train")[1] for line in lines if "staging-tf1 train" in line]
-    assert len(commands) == 4
+    assert len(commands) == 3
     for command in commands:
         train.parser().parse_args(shlex.split(command))
 

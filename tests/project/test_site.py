@@ -64,7 +64,7 @@ def test_the_sections_are_the_tasks(tool: Load) -> None:
         ("docs/a.md", "[x](../README.md)", "[x](readme.md)"),
         ("docs/a.md", "![plot](images/scaling.png)", "![plot](images/scaling.png)"),
         ("docs/rules/STG101.md", "[x](../sources.md)", "[x](../sources.md)"),
-        ("README.md", "[four files](staging_tf1/recipes)", "four files"),
+        ("README.md", "[digits](staging_tf1/data)", "digits"),
         ("README.md", "[x](docs/rules/README.md)", "[x](rules/index.md)"),
         ("README.md", "[x](https://pypi.org) and [y](#here)", "[x](https://pypi.org) and [y](#here)"),
         ("examples/README.md", "[x](cluster.py)", "[x](cluster.py.md)"),

@@ -215,17 +215,16 @@ def cluster_of_one(folder: Path) -> Figures:
     return train(batch, folder, cluster=cluster)
 
 
-def recipes(folder: Path) -> Figures:
+def example(folder: Path) -> Figures:
     """What `staging-tf1 train` runs."""
+    from staging_tf1.cli.train import train as fit
     from staging_tf1.data import load_images
-    from staging_tf1.recipes.settings import Settings
-    from staging_tf1.recipes.training import train as fit
 
-    result = fit(load_images(), Settings(workflow="staged", epochs=1, plot=str(folder / "curve.png")))
+    result = fit(load_images(), epochs=1)
     return {
         "batches": [f"{loss:.3f}" for loss in result.losses],
         "wait_secs": [each.wait_secs for each in result.pipelines],
-        "waited_share": [each.waited_share for each in result.points],
+        "waited_share": [each.waited_share for each in result.pipelines],
     }
 
 
@@ -248,7 +247,7 @@ WORKFLOWS: list[Callable[[Path], Figures]] = [
     monitored,
     repair,
     cluster_of_one,
-    recipes,
+    example,
 ]
 
 

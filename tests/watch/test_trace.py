@@ -363,24 +363,6 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(graph: Any, tmp_path: 
         staging.StagingHook(trace_file=str(tmp_path / "absent" / "trace.json"))
 
 
-def test_the_training_command_writes_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "trace.json"
-    assert main(["train", "--epochs", "1", "--trace", str(path)]) == 0
-    assert "batches" in capsys.readouterr().out
-    names = {event["name"] for event in _events(path)}
-    assert {"source", "put", "get", "step"} <= names
-
-
-def test_the_training_command_refuses_a_file_that_cannot_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "absent" / "trace.json"
-    assert main(["train", "--trace", str(path)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    why = "cannot be written: No such file or directory. Choose a writable folder."
-    assert line == f"staging-tf1 train: --trace {str(path)!r} {why}"
-
-
 def test_no_arrow_leads_to_a_step_that_ended_before_the_put() -> None:
     # Two steps at the same time, of which each is told the other's batch.
     feed = Feed("train", True, itertools.count())
@@ -517,9 +499,9 @@ def test_the_command_prints_the_report(graph: Any, tmp_path: Path, capsys: pytes
         (None, "cannot be read: No such file or directory. Check the path and its permissions."),
         ("", "is empty: a timeline is written when its session is closed."),
         ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)."),
-        ("[]", "is not a timeline of staging_tf1; write one with trace_file=, or with train --trace."),
-        ('{"otherData": {}}', "is not a timeline of staging_tf1; write one with trace_file=, or with train --trace."),
-        ('{"otherData": []}', "is not a timeline of staging_tf1; write one with trace_file=, or with train --trace."),
+        ("[]", "is not a timeline of staging_tf1; write one with trace_file=."),
+        ('{"otherData": {}}', "is not a timeline of staging_tf1; write one with trace_file=."),
+        ('{"otherData": []}', "is not a timeline of staging_tf1; write one with trace_file=."),
     ],
 )
 def test_the_command_refuses_what_is_no_timeline(
