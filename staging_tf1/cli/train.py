@@ -183,8 +183,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `train`."""
     parser = OneLineParser(
         prog=_PROG,
-        description="Trains a small model in graph mode on images of handwritten digits, and reports how well "
-        "the input pipeline kept up with it.",
+        description="Trains a small model on images of handwritten digits, and reports how well its input kept up.",
         epilog="examples:\n  staging-tf1 train\n  staging-tf1 train --workflow classic --epochs 10\n"
         "  staging-tf1 train --data mnist.npz --epochs 2 --batch-size 128 --logdir /tmp/mnist\n",
     )
