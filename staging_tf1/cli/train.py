@@ -191,7 +191,12 @@ def parser() -> argparse.ArgumentParser:
     workflows = "classic: a feed thread, a shuffle queue, a staging area and its put; staged: staged()"
     add("--workflow", choices=list(WORKFLOWS), default="staged", help=f"{workflows} (default: %(default)s)")
     columns = "x_train, y_train, x_test and y_test"
-    add("--data", type=local_path, metavar="FILE.npz", help=f"an .npz file with {columns} (default: the 1,797 UCI digits)")
+    add(
+        "--data",
+        type=local_path,
+        metavar="FILE.npz",
+        help=f"an .npz file with {columns} (default: the 1,797 UCI digits)",
+    )
     add("--epochs", type=count, default=30, metavar="N", help="passes over the training data (default: %(default)s)")
     add("--batch-size", type=count, default=32, metavar="N", help="examples per batch (default: %(default)s)")
     add("--logdir", metavar="FOLDER", help="write checkpoints and TensorBoard summaries to FOLDER")
