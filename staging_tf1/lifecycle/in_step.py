@@ -35,8 +35,8 @@ _SHORT = tf.RunOptions(timeout_in_ms=1000)
 class InStep:
     """Lets no worker run ahead of the others, and wakes a step whose gradients nobody else will complete.
 
-    A round of `SyncReplicasOptimizer` is complete with as many gradients as there are workers, whoever has sent them.
-    So a worker sends one gradient a round: its next step begins when the round has been applied. When others have
+    A round of `SyncReplicasOptimizer` is complete with as many gradients as there are workers, from any of them. So a
+    worker sends one gradient a round: its next step begins when the round has been applied. When others have
     ended, the rest share their gradients, so that the rounds stay complete. The sync tokens alone do not keep this
     order: the optimizer's hook adds some at the start, a worker that is killed leaves one, and a step that is woken had
     one too many. For each of these, the optimizer drops a gradient as too old.
