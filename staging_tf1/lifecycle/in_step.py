@@ -85,6 +85,11 @@ class InStep:
         """Whether a `SyncReplicasOptimizer` collects the gradients."""
         return self._begin is not None
 
+    @property
+    def waits_for(self) -> list[Any]:
+        """What the wait after a step waits for, as the fetches of a run: the sync tokens of its round."""
+        return [] if self._take is None else [self._take]
+
     def before_step(self) -> None:
         """Wait until this worker may begin a step that sends gradients.
 

@@ -269,7 +269,7 @@ class Steps:
         for lockstep, towers in demand.lockstep:
             lockstep.after(towers)
         if demand.sends and self.in_step is not None:
-            self.timed.run([], None, self.in_step.after_step)
+            self.timed.run(self.in_step.waits_for, None, self.in_step.after_step)
         return result
 
     def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:

@@ -96,7 +96,9 @@ def _gradients(store: StoreView, snapshot: Snapshot) -> Diagnosis:
 
 def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if store.is_sync:
-        return _gradients(store, snapshot) if store.wanted and not store.size else None
+        # What wants nothing else waits after its step, and may have had a token that was too many.
+        only = not any(other.wanted for other in snapshot.stores if other is not store)
+        return _gradients(store, snapshot) if store.wanted and (only or not store.size) else None
     if store.step_puts and not store.wanted and _is_full(store):
         return _full(store)
     if store.lockstep and store.feeders:
