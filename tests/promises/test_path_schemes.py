@@ -61,8 +61,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache build": ("cache build data_of_schemes:never PATH", "path="),
     "cache build files": ("cache build data_of_schemes:never c --files PATH", "files="),
     "train data": ("train --data PATH", "argument --data: got path="),
-    "train trace": ("train --trace PATH", "--trace got path="),
-    "train plot": ("train --plot PATH", "--plot got path="),
     "trace": ("trace PATH", "argument FILE: got path="),
 }
 REFUSAL = "expected a path of this machine, without '{scheme}'. Copy the files here, or mount the storage as a folder."
