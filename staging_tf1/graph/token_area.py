@@ -86,16 +86,16 @@ class TokenArea:
                 self.repair = self._repair()
                 self.close = self.tokens.close(name="close")
                 cancelled = self.tokens.close(cancel_pending_enqueues=True)
-                slots = tf.ones([capacity, 1], tf.int32)
+                slots, cleared = tf.ones([capacity, 1], tf.int32), self.area.clear()
                 # Run before the first put of a session, and after `renew`.
                 self.fill = self.slots.enqueue_many(slots, name="refill")
                 # Opens and empties it, so that its input can be read again. Nothing may put or take meanwhile.
-                self.renew = tf.group(discarded(self.tokens), discarded(self.slots), self.area.clear(), name="renew")
+                self.renew = tf.group(discarded(self.tokens), discarded(self.slots), cleared, name="renew")
                 # After that, because a put that gets the slot earlier would succeed.
                 with tf.control_dependencies([cancelled]):
                     self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
             # Cleared, because a server keeps areas between sessions.
-            self.reset = tf.group(self.fill, self.area.clear(), self.stats.reset, name="reset")
+            self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
 
     def _repair(self) -> Repair:
         return Repair(
