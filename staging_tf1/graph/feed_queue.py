@@ -54,7 +54,7 @@ class FeedQueue:
             self.close = self.queue.close(name="close")
             cancels = [self.queue.close(cancel_pending_enqueues=True)]
             self.cancel = tf.group(*cancels, *(self.handshake.cancels if self.handshake else ()), name="cancel")
-            inner = () if self.handshake is None else (self.handshake.grants, self.handshake.taken)
+            inner = [] if self.handshake is None else self.handshake.queues
             self._renew = tf.group(*map(discarded, (self.queue, *inner)), name="renew")
             self._shapes = shapes
 

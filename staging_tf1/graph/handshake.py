@@ -16,6 +16,7 @@ class Handshake:
     the threads interleave, even with a seed. With it, the taker takes only from a queue that the feeder has filled.
 
     Attributes:
+      queues: the two queues of which it is made.
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.
       grant, pending: the op that lets the taker take once, and the number of unused grants (a scalar int32).
       wait_taken: waits until the taker has taken, or `wake` wakes the feeder.
@@ -30,6 +31,7 @@ class Handshake:
         self.grants = tf.FIFOQueue(1, tf.int32, [], name="grants")
         # Unbounded and never closed: a taker that has its elements must neither wait nor fail here.
         self.taken = tf.FIFOQueue(-1, tf.int32, [], name="taken")
+        self.queues = [self.grants, self.taken]
         self.grant = self.grants.enqueue(0, name="grant")
         self.pending = self.grants.size(name="pending")
         self.wait_taken = self.taken.dequeue(name="wait_taken")

@@ -65,7 +65,7 @@ class Sink:
     @property
     def inner_queues(self) -> list[Any]:
         """The queues that are invisible to the user."""
-        pair = [] if self.handshake is None else [self.handshake.grants, self.handshake.taken]
+        pair = [] if self.handshake is None else self.handshake.queues
         return pair if self.slots is None else [self.slots, *pair]
 
 
