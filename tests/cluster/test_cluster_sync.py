@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
@@ -140,6 +141,39 @@ def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCl
     assert two.notes("worker0", "stats") == [[[10, 10]]]
     # TensorFlow's thread that applies the gradients ends without a word.
     assert "Traceback" not in two.log("worker0") and "threads still running" not in two.log("worker0")
+
+
+@pytest.mark.slow_cases("(?!last shortest).*")
+@pytest.mark.parametrize(
+    ("streams", "step_secs"),
+    [
+        pytest.param((7, 12), (0.02, 0.02), id="chief shortest"),
+        pytest.param((12, 7), (0.3, 0.3), id="last shortest"),
+        pytest.param((12, 7), (0.02, 0.7), id="shortest slow"),
+        pytest.param((12, 7), (0.7, 0.02), id="longest slow"),
+        pytest.param((12, 7, 9), (0.3, 0.02, 0.02), id="three"),
+        pytest.param((7, 8, 7), (0.02, 0.3, 0.7), id="two at once"),
+    ],
+)
+def test_streams_of_unequal_length_lose_at_most_the_step_that_was_begun(
+    fork_server: ForkServer, tmp_path: Path, streams: tuple[int, ...], step_secs: tuple[float, ...]
+) -> None:
+    cluster = TestCluster(fork_server, tmp_path, workers=len(streams))
+    try:
+        cluster.start_ps()
+        for index, secs in enumerate(step_secs):
+            start_counting(cluster, index, secs, sum(streams) * BATCH, share="own", streams=streams)
+        cluster.join()
+        latest = tf.train.latest_checkpoint(str(cluster.folder / "model"))
+        positions, counts = (tf.train.load_variable(latest, name) for name in ("train/position", "z_counts"))
+    finally:
+        cluster.close()
+    of_batches = np.split(counts.reshape(-1, BATCH)[:, 0], np.cumsum(streams)[:-1])
+    trained = [each.tolist() for each in of_batches]
+    common = min(streams)
+    assert all(position in (common, common + 1) for position in positions.reshape(-1)), positions
+    for each, length in zip(trained, streams):
+        assert each == [1.0] * common + [0.0] * (length - common)
 
 
 def test_the_shortest_stream_ends_all(two: TestCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ def ids_source(
         across_epochs=False,
         transform=transform,
     )
+
+
+def ids_stream(batches: Sequence[int], index: int, batch_size: int) -> staging.sources.GeneratorSource:
+    """The stream of worker `index`, which has `batches[index]` batches: no number is in two streams."""
+    first = sum(batches[:index])
+    own = [np.arange(batch_size) + batch_size * number for number in range(first, first + batches[index])]
+    return staging.sources.GeneratorSource(lambda: iter(own), resume="skip")
 
 
 def counting_model(ids: Any, num_records: int, megabytes: int, *, use_resource: bool) -> Any:

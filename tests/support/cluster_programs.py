@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import logging
-from cluster_models import count_in_step, counting_model, ids_source, slowed
+from cluster_models import count_in_step, counting_model, ids_source, ids_stream, slowed
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
@@ -160,19 +160,20 @@ def count(
     keep: int | None = None,
     sync: bool = False,
     step_secs: float = 0.0,
+    streams: tuple[int, ...] = (),
     options: dict[str, Any] | None = None,
 ) -> None:
     """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all.
 
-    Each step takes at least `step_secs`, between its batch and its gradients.
+    Each step takes at least `step_secs`, between its batch and its gradients. With `streams`, each worker has a stream
+    of so many batches.
     """
     cluster = staging.Cluster(jobs, "worker", index, sync=sync, **(options or {}))
     hooks = []
+    source: Any = ids_stream(streams, index, batch_size) if streams else ids_source(num_records, batch_size)
     with tf.Graph().as_default():
         with cluster.device_scope():
-            ids = staging.staged(
-                ids_source(num_records, batch_size), cluster=cluster, name="train", share=share, capacity=4
-            )
+            ids = staging.staged(source, cluster=cluster, name="train", share=share, capacity=4)
             if step_secs:
                 ids = slowed(ids, step_secs)
             if sync:
