@@ -1,15 +1,13 @@
-"""Runs the rules on files: in several processes when that pays, with a progress bar when it takes long."""
+"""Runs the rules on files, with a progress bar when it takes long."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from staging_tf1.cores import usable_cores
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.module import Module
@@ -27,16 +25,13 @@ _OURS = ("tensorflow", "staging_tf1")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # What one file yields: its findings, or the message why it cannot be checked.
 Result = list[Finding] | str
-# Below this size the start of other processes takes longer than they save.
-_WORTH_A_PROCESS_BYTES = 3_000_000
-_MOST_PROCESSES = 8
 
 
 def check_all(paths: Sequence[str], configuration: Configuration) -> Iterator[Result]:
     """Yield the result of each file at and below `paths`, in order."""
     entries = list(source_files.find(paths, configuration.exclude))
     files = [entry for entry in entries if isinstance(entry, str)]
-    results = _checked(files, configuration)
+    results = (check_file(path, configuration) for path in files)
     if len(files) > 1:
         results = with_progress(results, len(files), "check")
     for entry in entries:
@@ -49,28 +44,6 @@ def check_file(path: str, configuration: Configuration) -> Result:
         return check(source_files.read(path), configuration)
     except UnreadableError as error:
         return str(error)
-
-
-def _checked(files: Sequence[str], configuration: Configuration) -> Iterator[Result]:
-    processes = min(usable_cores(), _MOST_PROCESSES, sum(map(_size, files)) // _WORTH_A_PROCESS_BYTES + 1)
-    if processes < 2:
-        yield from (check_file(path, configuration) for path in files)
-        return
-    import concurrent.futures  # here, because they take a quarter of the start-up time
-    import multiprocessing
-
-    # A fork copies the locks of other threads as they are, so each process starts afresh.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(processes, context) as pool:
-        given = [configuration] * len(files)
-        yield from pool.map(check_file, files, given, chunksize=max(1, min(16, len(files) // (4 * processes))))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
