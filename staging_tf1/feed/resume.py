@@ -47,7 +47,8 @@ def resume_points(
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
     # A pipeline that starts again in a session continues its own position.
-    new = [] if before_change is not None else [start.pipeline for start in starts if not _was_started(start, session)]
+    started = session_state_of(session).started
+    new = [start.pipeline for start in starts if before_change is None and start.pipeline not in started]
     loaded = _load([start.pipeline for start in positioned], session, new)
     for start, saved in zip(positioned, loaded, strict=True):
         start.resume(saved)
@@ -74,10 +75,6 @@ def points_of_run(pipelines: Sequence[Pipeline], session: Any) -> list[list[Star
     for start, saved in zip(positioned, run_unwrapped(session, wanted) if wanted else (), strict=True):
         start.follow(saved)
     return [start.starts for start in starts]
-
-
-def _was_started(start: _Resumption, session: Any) -> bool:
-    return start.pipeline in session_state_of(session).started
 
 
 def _load(pipelines: Sequence[Pipeline], session: Any, new: Sequence[Pipeline]) -> list[Any]:

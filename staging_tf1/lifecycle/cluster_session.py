@@ -171,12 +171,8 @@ def checkpoint_interval(monitored: Mapping[str, Any]) -> tuple[int | None, float
 
 
 def _given(monitored: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in monitored.items() if not _is_default(name, value)}
-
-
-def _is_default(name: str, value: Any) -> bool:
     # The defaults of some arguments are sentinel objects.
-    return type(value) is object or name not in _CHIEF_ARGUMENTS
+    return {name: value for name, value in monitored.items() if name in _CHIEF_ARGUMENTS and type(value) is not object}
 
 
 _CHIEF_ARGUMENTS = frozenset(

@@ -120,7 +120,8 @@ class _Copy:
     def __init__(self, variant: Any, element_spec: Any, what: str) -> None:
         home = variant.graph
         nodes = _behind([variant.op])
-        tables = [op for op in home.get_collection(tf.GraphKeys.TABLE_INITIALIZERS) if _fills_one_of(op, nodes)]
+        initializers = home.get_collection(tf.GraphKeys.TABLE_INITIALIZERS)
+        tables = [op for op in initializers if op.inputs and op.inputs[0].op in nodes]
         nodes |= _behind(tables)
         _refuse_sessions_values(nodes, what)
         wanted = {op.name for op in nodes}
@@ -171,11 +172,6 @@ def _behind(ops: Sequence[Any]) -> set[Any]:
         reached |= earlier
         todo += earlier
     return reached
-
-
-def _fills_one_of(op: Any, nodes: set[Any]) -> bool:
-    """Whether an op initializes a table that is one of the nodes."""
-    return bool(op.inputs) and op.inputs[0].op in nodes
 
 
 def _refuse_sessions_values(nodes: set[Any], what: str) -> None:

@@ -31,7 +31,7 @@ def check_all(paths: Sequence[str], configuration: Configuration) -> Iterator[Re
     """Yield the result of each file at and below `paths`, in order."""
     entries = list(source_files.find(paths, configuration.exclude))
     files = [entry for entry in entries if isinstance(entry, str)]
-    results = (check_file(path, configuration) for path in files)
+    results: Iterator[Result] = (check_file(path, configuration) for path in files)
     if len(files) > 1:
         results = with_progress(results, len(files), "check")
     for entry in entries:
