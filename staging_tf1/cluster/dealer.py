@@ -33,6 +33,8 @@ class Dealer:
         self._member, self._run_id = member, member.run_id
         self._names = Names(pipeline)
         self._workers = {str(task): task for task in member.layout.workers}
+        of_each = (self._names.ask, self._names.fence)
+        self._read = ["run", *(name(worker) for name in of_each for worker in self._workers)]
         self._variable = _Variable(member.layout, variable)
         self._num_batches = num_batches
         # None before the first round, and after an error: what is written is then uncertain, and is read again.
@@ -70,7 +72,8 @@ class Dealer:
     def _round(self) -> bool:
         """Deal once. Return whether there is nothing left to deal."""
         member, ledger = self._member, self._member.ledger
-        entries = member.read()
+        # All entries only at first: the signs of life are not looked at more often for it.
+        entries = member.read() if self._dealing is None else ledger.read(self._read)
         if not member.leads(entries, self._run_id):
             self._dealing = None
             return False

@@ -6,9 +6,10 @@ parameter server restarts, the ledger is empty, as the variables are uninitializ
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Ledger:
             self._find = tf.raw_ops.LookupTableFindV2(
                 table_handle=table, keys=self._keys, default_value=tf.constant("")
             )
+            with tf.control_dependencies([self._insert]):
+                self._others = tf.placeholder(tf.int64, [None])
+                self._insert_and_find = tf.raw_ops.LookupTableFindV2(
+                    table_handle=table, keys=self._others, default_value=tf.constant("")
+                )
             with tf.control_dependencies([tf.no_op()]):
                 self._export = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
 
@@ -50,19 +56,25 @@ class Ledger:
         if names is None:
             texts = self._run(self._export).values
         else:
-            texts = self._run(self._find, {self._keys: [key(name) for name in names]})
-        return dict(json.loads(text) for text in texts if text)
+            texts = self._run(self._find, {self._keys: list(map(key, names))})
+        return _parsed(texts)
 
     def write(self, entries: Mapping[str, Any]) -> None:
         """Set entries, each a value that JSON can hold."""
-        names = list(entries)
-        texts = [text_of(name, entries[name]) for name in names]
-        self._run(self._insert, {self._keys: [key(name) for name in names], self._texts: texts})
+        self._run(self._insert, self._fed(entries))
+
+    def write_and_read(self, entries: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        """Set entries, and then return those with `names` that exist. Costs the server one run."""
+        return _parsed(self._run(self._insert_and_find, {**self._fed(entries), self._others: list(map(key, names))}))
+
+    def _fed(self, entries: Mapping[str, Any]) -> dict[Any, Any]:
+        texts = [text_of(name, value) for name, value in entries.items()]
+        return {self._keys: list(map(key, entries)), self._texts: texts}
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove entries. Names without an entry are ignored."""
         if names:
-            self._run(self._remove, {self._keys: [key(name) for name in names]})
+            self._run(self._remove, {self._keys: list(map(key, names))})
 
     def close(self) -> None:
         """Close the connection. A later access opens it again."""
@@ -83,6 +95,11 @@ def find_op(name: str) -> Any:
     return tf.raw_ops.LookupTableFindV2(table_handle=table_op(), keys=keys, default_value=none)[0]
 
 
+def _parsed(texts: Iterable[bytes]) -> dict[str, Any]:
+    return dict(json.loads(text) for text in texts if text)
+
+
+@functools.cache
 def key(name: str) -> int:
     """Return the key of an entry. TensorFlow has no table from strings to strings."""
     return int(np.frombuffer(hashlib.blake2b(name.encode(), digest_size=8).digest(), "<i8")[0])

@@ -8,7 +8,8 @@ Entries of the ledger, each written by one task only::
                       must have in common in all workers
     fence/WORKER      that worker: a key that its steps must show; the chief removes it when a new run begins, and
                       when it gives the worker's batches to others
-    task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds
+    task/TASK         each task: its process, the id of its run, and a number that counts up every few seconds; the
+                      chief's tells for how long which workers have been silent
     joined/WORKER     each worker, in synchronous training: the id of the run that it has joined
     ended/WORKER      each worker, in synchronous training: the id of the run in which its data has ended
     done/WORKER       each worker: the id of the run that it has finished
@@ -37,6 +38,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.cluster.addresses import Addresses
 from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.connection import RECOVERED
 from staging_tf1.cluster.layout import Layout, Task
@@ -78,13 +80,14 @@ class Member:
 
     Attributes:
       ledger, silence_secs, clock: the same.
+      addresses: whether other tasks have the same ones.
       run_id: the id of the run that this task has begun, continued or joined.
       variables: the digest of the variables in the chief's graph, as of the run; None if unknown.
       fence_key: that of `take_fence`.
       signs: when each task last gave a sign of life.
       pauses: in which the cluster stands still.
       gate: where the runs of this task's sessions wait meanwhile.
-      on_news: called with the ledger's entries every few seconds, or None.
+      on_news: called with all entries of the ledger every few seconds, or None.
     """
 
     def __init__(
@@ -119,8 +122,8 @@ class Member:
         )
         # A thread of its own: that of the signs waits for the ledger.
         self._ticks = Pulse("cluster:clock", TICK_SECS, lambda number: self.clock.now())
-        # The addresses of all tasks, and how a parameter server's differ from them; "" if they do not.
-        self._jobs, self._different = layout.to_json(), ""
+        self.addresses = Addresses(layout)
+        self._silent_secs = 2 * secs
         self._process = uuid.uuid4().hex
         self.run_id: str | None = None
         self.variables: str | None = None
@@ -167,18 +170,36 @@ class Member:
 
     def _beat(self, number: int) -> None:
         """Give a sign of life, and pass on the news."""
+        sign = {**self._identity, "beat": number, "run": self.run_id}
         try:
-            self.ledger.write({f"task/{self.task}": {**self._identity, "beat": number, "run": self.run_id}})
-            entries = self.read()
-            if self.task.job == "ps" and f"layout/{self.task}" not in entries:
-                # Not in each sign of life, because it is long in a large cluster.
-                self.ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self._jobs}})
-            on_news = self.on_news
-            if on_news is not None:
-                on_news(entries)
+            if self._reads_all:
+                self.ledger.write({f"task/{self.task}": {**sign, "silent": self._silent()}})
+                entries = self.read()
+                if self.task == self.layout.chief:
+                    self.pauses.meet()
+                on_news = self.on_news
+                if on_news is not None:
+                    on_news(entries)
+            else:
+                # Most tasks are workers: if each read the signs of all, the work of the server would be quadratic.
+                watched = [f"task/{task}" for task in (self.layout.chief, *self.layout.servers)]
+                watched += self.addresses.wanted()
+                self._note(self.ledger.write_and_read({f"task/{self.task}": sign}, watched))
+            if self.task.job == "ps" and not self.addresses.have_told(self.task, self._process):
+                self.ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self.addresses.jobs}})
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
         self._servers.break_with_silent()
+
+    @property
+    def _reads_all(self) -> bool:
+        """Whether each sign of life of this task reads those of all others."""
+        return self.task == self.layout.chief or self.on_news is not None
+
+    def _silent(self) -> dict[str, float]:
+        """Return which workers have begun and are silent, for those tasks that do not read the signs of all."""
+        known = {task: self.signs.silent_secs(task) for task in self.layout.workers if self.signs.knows(task)}
+        return {str(task): secs for task, secs in known.items() if secs > self._silent_secs and task != self.task}
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -190,31 +211,21 @@ class Member:
         Each entry costs the server time. To wait for a few of them, use `await_entries` with their names.
         """
         entries = self.ledger.read()
-        self.signs.note(entries)
-        self._servers.note_answer()
+        self._note(entries)
         self._finished = {
             str(task) for task in self.layout.workers if entries.get(f"done/{task}") == self.run_id is not None
         }
-        self._different = self._different_layout(entries)
         return entries
 
-    def _different_layout(self, entries: dict[str, Any]) -> str:
-        for server in self.layout.servers:
-            told = entries.get(f"layout/{server}")
-            if told is not None and told["jobs"] != self._jobs:
-                return self._differs(f"{server} (process {told['pid']} on {told['host']})", told["jobs"])
-        return ""
-
-    def _differs(self, other: str, jobs: dict[str, dict[str, str]]) -> str:
-        return (
-            f"{self.task} and {other} describe the cluster differently: {self.layout.differences(jobs)}. Give all "
-            f"processes the same addresses, in the same order."
-        )
+    def _note(self, entries: dict[str, Any]) -> None:
+        """Take note of the signs of life, and of the addresses that parameter servers have told."""
+        chief = entries.get(f"task/{self.layout.chief}", {})
+        self.signs.note(entries, None if self._reads_all else chief.get("silent"))
+        self._servers.note_answer()
+        self.addresses.note(entries)
 
     def check_layout(self, *, read: bool = False) -> None:
         """Check that the parameter servers have the same addresses for all tasks, as far as they have told.
-
-        Otherwise they would get the tensors of one worker from another.
 
         Args:
           read: whether to read first what they have told.
@@ -226,11 +237,8 @@ class Member:
             # It compares with the chief's; see `await_end`.
             return
         if read:
-            entries = self.ledger.read([f"layout/{server}" for server in self.layout.servers])
-            self._different = self._different_layout(entries)
-        different = self._different
-        if different:
-            raise ClusterError(different)
+            self.addresses.note(self.ledger.read([f"layout/{server}" for server in self.layout.servers]))
+        self.addresses.check()
 
     def await_servers(self) -> None:
         """Wait until the parameter servers answer. The other workers are told if the chief waits in vain.
@@ -352,7 +360,7 @@ class Member:
         self.ledger.write({"run": self._run("failed", f"{type(error).__name__}: {error}")})
 
     def _run(self, state: str, why: str = "") -> dict[str, Any]:
-        told = {"why": why, "cluster": self._jobs, "variables": self.variables}
+        told = {"why": why, "cluster": self.addresses.jobs, "variables": self.variables}
         return {"id": self.run_id, "state": state, **told, **self._identity}
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
@@ -405,7 +413,7 @@ class Member:
             run = entries.get("run")
             if run is None or run["state"] == "ended":
                 return False
-            self.check_chief(run)
+            self.addresses.check_chief(run)
             if run["state"] == "failed":
                 raise ClusterError(f"{self.layout.chief} could not begin: {run['why']}")
             current = {name: told for name, told in entries.items() if name == "run" or told["run"] == run["id"]}
@@ -423,15 +431,6 @@ class Member:
         entries = self.await_entries(is_ready, said, ["run", *(f"ready/{name}" for name in pipelines)])
         self.run_id, self.variables = entries["run"]["id"], entries["run"].get("variables")
         return str(self.run_id)
-
-    def check_chief(self, run: dict[str, Any]) -> None:
-        """Check that the chief, as it has told of its `run`, has the same addresses for all tasks.
-
-        Raises:
-          ClusterError: it has others.
-        """
-        if run["cluster"] != self._jobs:
-            raise ClusterError(self._differs(f"the chief (process {run['pid']} on {run['host']})", run["cluster"]))
 
     def await_everybody(self, secs: float) -> None:
         """Wait until all workers have joined the run. Otherwise the first would make the steps of the others.

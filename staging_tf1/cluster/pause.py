@@ -47,8 +47,9 @@ _JOIN_SECS = 0.02
 # How long the chief waits for a worker whose step did not end in the pause before. Its step may wait for one of the
 # workers that stand still, as with a queue of the program's own.
 _STUCK_SECS = 0.5
-# When the chief looks whether anything listens where a worker should be that has not answered.
-_PROBE_AFTER_SECS = 0.05
+# When the chief looks whether anything listens where a worker should be that has not answered. And for how long it then
+# waits if that machine has answered before: it does so within milliseconds, also for a process that is stopped.
+_PROBE_AFTER_SECS, _VANISHED_SECS = 0.05, 0.4
 
 
 class Bells:
@@ -141,6 +142,8 @@ class Pauses:
         self._thread: threading.Thread | None = None
         # Workers whose step did not end in the last pause.
         self._stuck: set[Task] = set()
+        # One for each worker that has begun.
+        self._met: dict[Task, Probe] = {}
         # One pause at a time.
         self._lock = threading.RLock()
 
@@ -226,6 +229,12 @@ class Pauses:
 
     # The chief.
 
+    def meet(self) -> None:
+        """Connect to the workers that have begun since the last call: a firewall may prevent that for good."""
+        for task in self._layout.workers:
+            if task not in self._met and task != self._layout.task and self._signs.knows(task):
+                self._met[task] = Probe(self._layout, task)
+
     @contextmanager
     def pause(
         self,
@@ -304,12 +313,16 @@ class Pauses:
                 if passed > _PROBE_AFTER_SECS and task not in probes:
                     probes[task] = Probe(layout, task)
                 refused = task in probes and probes[task].is_refused
-                if passed > patience or refused:
+                if passed > patience or refused or (passed > _VANISHED_SECS and self._has_vanished(probes[task], task)):
                     given_up.add(task)
                     self._give_up(task, None if answered else asked[task], refused=refused)
             waiting = [task for task in waiting if task not in still | given_up]
             if waiting and not still:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
+
+    def _has_vanished(self, probe: Probe, task: Task) -> bool:
+        """Whether the machine of a worker does not answer as it did before."""
+        return not (probe.is_answered or probe.is_refused) and task in self._met and self._met[task].is_answered
 
     def _give_up(self, task: Task, fence: Any = None, *, refused: bool = False) -> None:
         """Do without a worker. If it has not answered, its steps must fail: it may go on at any moment."""

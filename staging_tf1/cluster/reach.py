@@ -106,16 +106,22 @@ class Probe:
       task: the task.
 
     Attributes:
-      is_refused: whether it is known that nothing listens there.
+      is_answered, is_refused: whether it is known that something listens there, or that nothing does.
     """
 
     def __init__(self, layout: Layout, task: Task) -> None:
-        self.is_refused = False
-        self._layout, self._task = layout, task
+        self.is_answered = self.is_refused = False
+        self._address = layout.address(task)
         threading.Thread(target=self._look, name=f"cluster:probe:{task}", daemon=True).start()
 
     def _look(self) -> None:
-        self.is_refused = not is_listening(self._layout, self._task)
+        try:
+            connect(self._address)
+            self.is_answered = True
+        except ConnectionRefusedError:
+            self.is_refused = True
+        except OSError:
+            return
 
 
 def cut_off(layout: Layout, task: Task) -> None:

@@ -90,7 +90,7 @@ def await_end(member: Member) -> None:
         gone[:] = [task for task in workers if task not in finished]
         all_gone = all(map(signs.is_gone, gone))
         if "cluster" in run:
-            member.check_chief(run)
+            member.addresses.check_chief(run)
         if run["state"] != "failed" or not all(member.has_left(task, entries) for task in workers):
             ended_at = None
         elif ended_at is None:

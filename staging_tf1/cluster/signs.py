@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from staging_tf1.cluster.clock import Clock
@@ -18,8 +18,7 @@ _MOST_BETWEEN = 0.25
 def beat_secs(workers: int, *, sync: bool = False) -> float:
     """Return the seconds between two signs of life of a task, in a cluster with so many workers.
 
-    Each task reads the signs of all others, so what they cost the server grows with the square of their number. From
-    100 workers on they come less often.
+    The first parameter server pays for each, so from 100 workers on they come less often.
     """
     return (_SYNC_BEAT_SECS if sync else _BEAT_SECS) * max(1.0, workers / 100)
 
@@ -90,8 +89,13 @@ class Signs:
             self._listened = 0.0
             self._heard_at = self._clock.now()
 
-    def note(self, entries: dict[str, Any]) -> None:
-        """Take note of the signs among the entries that the ledger has just answered."""
+    def note(self, entries: Mapping[str, Any], silent: Mapping[str, float] | None = None) -> None:
+        """Take note of the signs among the entries that the ledger has just answered.
+
+        Args:
+          entries: what it answered.
+          silent: for how many seconds tasks have been silent, as another task knows that hears them all the time.
+        """
         with self._lock:
             now = self._clock.now()
             self._listened += min(now - self._heard_at, _MOST_BETWEEN * self._silence_secs)
@@ -100,7 +104,7 @@ class Signs:
                 sign = entries.get(f"task/{task}")
                 # The clocks of two machines differ, so a sign counts as of when it is seen.
                 if sign is not None and (task not in self._seen or self._seen[task][0] != sign):
-                    self._seen[task] = (sign, self._listened)
+                    self._seen[task] = (sign, self._listened - (silent or {}).get(str(task), 0.0))
 
     def silent_secs(self, task: Task) -> float:
         """Return for how many seconds this task has listened without a sign of life of `task`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from staging_tf1._tf import has_one_op_thread, run_unwrapped, runner_threads, tf
@@ -291,6 +292,9 @@ def _key_of(runner: Any) -> str:
 def _tasks_of(cluster: Cluster) -> tuple[TaskView, ...]:
     """Ask the parameter servers, and return the views of all other tasks."""
     layout = cluster.layout
+    # Without it, what a worker knows of the others may be old.
+    with suppress(tf.errors.OpError):
+        cluster.member.read()
     others = [task for task in (*layout.servers, *layout.workers) if task != layout.task]
     return tuple(_task(cluster, task) for task in others)
 
