@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from staging_tf1.errors import CheckpointError
 from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
-from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.dependencies import ancestors, elements_of
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.state import state_of
 
@@ -59,6 +60,7 @@ def guard_restores() -> None:
     _wrap(tf.train.Saver, "restore", _guarded)
     _wrap(tf.train.Saver, "save", _explained)
     _wrap(tf.train.Scaffold, "finalize", _noted)
+    _wrap(tf.train.SessionManager, "prepare_session", _initializing)
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
@@ -82,6 +84,31 @@ def _noted(finalize: Any) -> Any:
         return scaffold
 
     return finalized
+
+
+def _initializing(prepare: Any) -> Any:
+    """Also initialize the positions that the program's own `init_op` leaves out, before its `init_fn`."""
+    signature = inspect.signature(prepare)
+
+    def initializing(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        init_op, init_fn = call.arguments.get("init_op"), call.arguments.get("init_fn")
+
+        def initialize(session: Any) -> None:
+            # It may restore them.
+            set_by_program = {op.name for op in ancestors(elements_of(session.graph, init_op or []))}
+            variables = [variable for each in pipelines_of(session.graph) for variable in each.position_variables]
+            left_out = [each.initializer for each in variables if each.handle.op.name not in set_by_program]
+            if left_out:
+                run_unwrapped(session, left_out)
+            if init_fn is not None:
+                init_fn(session)
+
+        if init_op is not None or init_fn is not None:
+            call.arguments["init_fn"] = initialize
+        return prepare(*call.args, **call.kwargs)
+
+    return initializing
 
 
 def _guarded(restore: Any) -> Any:
