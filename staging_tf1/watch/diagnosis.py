@@ -108,7 +108,10 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         return None
     rules: tuple[Callable[[StoreView, Snapshot], Diagnosis | None], ...]
     if store.feeders:
-        rules = (_dead, _other_tower, _not_started, _ended, _shortfall, _in_share, _in_service, _in_source, _in_graph)
+        rules = (
+            *(_dead, _other_tower, _not_started, _ended, _starting, _shortfall),
+            *(_in_share, _in_service, _in_source, _in_graph),
+        )
     else:
         rules = (
             *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input, _no_op_thread),
@@ -190,6 +193,21 @@ def _ended(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     return Diagnosis(
         f"{store.name} has {_holding(store)}, and its feed threads have ended without closing it",
         "Look in the log for what ended them; create a new session to start them again",
+    )
+
+
+def _starting(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    """The worker processes cannot make a batch yet."""
+    waiting = [feeder for feeder in store.feeders if feeder.starting]
+    if not waiting:
+        return None
+    longest = max(waiting, key=lambda feeder: feeder.secs)
+    named = ", ".join(dict.fromkeys(feeder.starting for feeder in waiting))
+    return Diagnosis(
+        f"{store.name} has {_holding(store)}, because what makes its batches is still starting, for "
+        f"{longest.secs:.1f} s{longest.location}: {named}",
+        "Wait: a worker process imports the modules of the source and loads the source. Import what takes long, such "
+        "as TensorFlow, only in the functions that use it; or use num_threads= instead",
     )
 
 

@@ -25,6 +25,7 @@ from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.watch.thread_location import users_location
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
+from staging_tf1.workers.process import starting_for
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000
@@ -242,6 +243,7 @@ def _closed(session: Any, probe: Probe | None) -> bool | None:
 
 def _feeder(state: ThreadState) -> FeederView:
     done = max(1, state.batches)
+    ident = state.thread.ident if state.thread is not None else None
     return FeederView(
         name=state.name,
         doing=state.doing,
@@ -250,7 +252,8 @@ def _feeder(state: ThreadState) -> FeederView:
         batches=state.batches,
         mean_source_secs=state.source_secs / done,
         mean_put_secs=state.put_secs / done,
-        location=users_location(state.thread.ident if state.thread is not None else None),
+        location=users_location(ident),
+        starting=starting_for(ident),
     )
 
 

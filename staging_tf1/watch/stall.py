@@ -228,4 +228,5 @@ def _store(store: StoreView) -> str:
 
 def _feeder(feeder: FeederView) -> str:
     batch = "" if feeder.batch < 0 else f", batch {feeder.batch}"
-    return f"{feeder.name}: {feeder.doing} for {feeder.secs:.1f} s{batch}, {feeder.batches} delivered{feeder.location}"
+    doing = f"waiting for the start of {feeder.starting}" if feeder.starting else feeder.doing
+    return f"{feeder.name}: {doing} for {feeder.secs:.1f} s{batch}, {feeder.batches} delivered{feeder.location}"

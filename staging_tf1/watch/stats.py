@@ -50,6 +50,7 @@ class PipelineStats:
         second or one step, whichever is longer, oldest first. Their median makes the verdict.
       autotune: whether `num_threads=AUTOTUNE` decides their number.
       processes: worker processes that make its batches; 0 if the feed threads do.
+      starting: "worker processes 'train:0', 'train:1'" as long as none of them has begun to serve; empty elsewhere.
       shared_bytes: the most memory that it shared with them at a time, in bytes.
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
         those of each tower, worker by worker. One number for all workers with share="dynamic". Empty elsewhere, and
@@ -72,6 +73,7 @@ class PipelineStats:
     kind: str = "source"
     threads: int = 0
     processes: int = 0
+    starting: str = ""
     shared_bytes: int = 0
     positions: tuple[int, ...] = ()
     source_cpu_secs: float = 0.0
@@ -92,6 +94,8 @@ class PipelineStats:
 
         It goes by the last half minute: the median of `recent_waited_shares`.
         """
+        if self.starting:
+            return f"input-bound: {self.starting} are still starting"
         of_run = self.waited_share
         if of_run is None:
             return f"bottleneck unknown: {NOT_MEASURED}"
@@ -210,6 +214,7 @@ def stats_of(
                 threads=run.threads_of(tower) if run is not None else 0,
                 autotune=any(producer.autotune for producer in pipeline.producers),
                 processes=sum(pool.processes for pool in pools),
+                starting=", ".join(filter(None, (pool.starting for pool in pools))),
                 shared_bytes=sum(pool.memory_bytes for pool in pools),
                 lock_share=lock_share(pipeline),
                 recent_waited_shares=waited(sink),

@@ -54,6 +54,8 @@ class FeederView:
     mean_source_secs: float
     mean_put_secs: float
     location: str
+    # What it waits for that is still starting: "worker process 'train:0'". Empty for nothing.
+    starting: str = ""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,17 @@ class WorkerPool:
         with self._lock:
             return [worker.pid for worker in self._workers]
 
+    @property
+    def starting(self) -> str:
+        """What is still starting, for messages; empty if a worker has begun to serve, or could not be started."""
+        with self._lock:
+            begun = self._stopped or not all(worker.starting for worker in self._workers)
+        return "" if begun else f"worker processes {', '.join(map(repr, self.workers))}"
+
+    def stack(self) -> str:
+        """Return nothing, for a thread that waits until the source is shipped to all of them."""
+        return ""
+
     def draw(self, number: int) -> None:
         """Note that batch `number` is the next one in the order of delivery.
 
@@ -117,11 +128,12 @@ class WorkerPool:
 
     def _request(self, number: int) -> MadeBatch:
         if not self._started:
-            self._start()
+            with waiting_for(self):
+                self._start()
         while True:
             lane = self._take_lane()
             try:
-                with waiting_for(lane.worker.stack):
+                with waiting_for(lane.worker):
                     batch = self._requests.request(lane, number)
                 self._deaths.forgive(number)
                 return batch

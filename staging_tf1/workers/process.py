@@ -10,13 +10,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from staging_tf1.workers.channel import Channel
-from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Status, trace_signal
+from staging_tf1.workers.setup import LANES, LIFE, STARTING, STATUS, TRACES, Status, trace_signal
 
-__all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "waiting_for"]
+__all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "starting_for", "waiting_for"]
 
 # One batch is made while the request for the next one waits in its channel.
 LANES_EACH = 2
@@ -59,6 +58,11 @@ class WorkerProcess:
             ours.pop_all()
         self.channels = [Channel(end) for end, _ in lanes]
         self._exit_status: int | None = None
+
+    @property
+    def starting(self) -> str:
+        """What is still starting, for messages; empty if it has begun to serve."""
+        return f"worker process '{self.name}'" if self.status.doing == STARTING else ""
 
     def stop(self) -> None:
         """Ask it to end, and wake the threads that wait for it. Does not wait."""
@@ -182,26 +186,41 @@ class Frame(NamedTuple):
     function: str
 
 
-_stacks: dict[int, Callable[[], str]] = {}
+class _Awaited(Protocol):
+    @property
+    def starting(self) -> str:
+        """What is still starting, for messages; empty if it has begun to serve."""
+
+    def stack(self) -> str:
+        """Return its stack as text."""
+
+
+_awaited: dict[int, _Awaited] = {}
 
 
 class waiting_for:
-    """Notes, while the block runs, that this thread waits for a process. `stack` returns its stack as text."""
+    """Notes, while the block runs, that this thread waits for one process, or for the start of all."""
 
-    def __init__(self, stack: Callable[[], str]) -> None:
-        self._stack = stack
+    def __init__(self, awaited: _Awaited) -> None:
+        self._awaited = awaited
 
     def __enter__(self) -> None:
-        _stacks[threading.get_ident()] = self._stack
+        _awaited[threading.get_ident()] = self._awaited
 
     def __exit__(self, *_: object) -> None:
-        _stacks.pop(threading.get_ident(), None)
+        _awaited.pop(threading.get_ident(), None)
+
+
+def starting_for(ident: int | None) -> str:
+    """Return what a thread waits for that is still starting, for messages; empty if there is nothing."""
+    awaited = _awaited.get(ident) if ident is not None else None
+    return "" if awaited is None else awaited.starting
 
 
 def frames_for(ident: int | None) -> list[Frame] | None:
     """Return the stack of the process that a thread waits for, the innermost line first; None if it waits for none."""
-    stack = _stacks.get(ident) if ident is not None else None
-    return None if stack is None else frames_in(stack())
+    awaited = _awaited.get(ident) if ident is not None else None
+    return None if awaited is None else frames_in(awaited.stack())
 
 
 def frames_in(text: str) -> list[Frame]:

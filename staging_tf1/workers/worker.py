@@ -99,6 +99,7 @@ class _Worker:
             self._source = unloaded(shipped)[self._setup.source_index]
         except BaseException as error:
             self._cannot = described(error)
+        self._status.making(None)
 
     def serve(self) -> None:
         while True:

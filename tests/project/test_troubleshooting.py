@@ -28,6 +28,7 @@ _ENTRIES = {
     "_idle_runner": ["The queue runner was never started"],
     "_from_input": ["The thread that fills the queue is waiting"],
     "_incomplete": ["A barrier has incomplete elements"],
+    "_starting": ["The worker processes are still starting"],
     "_other_tower": ["A tower is never fetched"],
     "_not_started": ["The feed threads were never started"],
     "_ended": ["The feed threads ended without closing the queue"],

@@ -319,3 +319,22 @@ def one_of_eight(index: int) -> Any:
 def as_floats(batch: Any) -> Any:
     """A transform that quadruples the bytes of a batch."""
     return {"x": batch["x"].astype(np.float32)}
+
+
+class LongImport:
+    """A transform whose module takes long to import, in a worker process: until the test opens the pipe."""
+
+    def __init__(self, pipe: str) -> None:
+        self._pipe = pipe
+
+    def __reduce__(self) -> Any:
+        return importing, (self._pipe,)
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+
+def importing(pipe: str) -> LongImport:
+    """Wait for the other end of the pipe, as an import waits for a disk."""
+    os.close(os.open(pipe, os.O_RDONLY))
+    return LongImport(pipe)
