@@ -46,13 +46,12 @@ from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.pause import PAUSE, Pauses
 from staging_tf1.cluster.reach import await_servers, is_listening
 from staging_tf1.cluster.server_watch import ServerWatch
+from staging_tf1.cluster.shared_input import Input, check_same_input
 from staging_tf1.cluster.signs import Pulse, Signs, beat_secs
 from staging_tf1.cluster.waiting import Patience, wait_until
 from staging_tf1.errors import ClusterError
 
 _CHECK_SECS = 1.0
-# What the workers must have in common in the input of a pipeline: arguments and their values.
-Input = Mapping[str, Any]
 # How long a chief that restores the model waits for a step that is under way. It may hang on a server that is lost.
 _BEGIN_SECS = 2.0
 
@@ -328,17 +327,9 @@ class Member:
     def _has_same_input(self, name: str, own: Input, entries: dict[str, Any], other: str) -> bool:
         """Check what the chief has told of a pipeline's input. Return whether it has told."""
         told = entries.get(f"ready/{name}")
-        if told is None:
-            return False
-        for key, value in own.items():
-            # Another kind of source has none of it; that is found in the fingerprint.
-            theirs = told["input"].get(key, value)
-            if value != theirs:
-                raise ClusterError(
-                    f"pipeline '{name}': {other} has {key}={theirs!r}, and {self.task} has {key}={value!r}. Give the "
-                    f"source the same {key}= in every worker, so that no record is read twice or by nobody."
-                )
-        return True
+        if told is not None:
+            check_same_input(name, own, told["input"], str(self.task), other)
+        return told is not None
 
     @contextmanager
     def telling_failures(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.fence import fence_of
+from staging_tf1.cluster.shared_input import CONTENT
 from staging_tf1.feed.gated import gate_runs
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.resume import Start, points_of_run, resume_points
@@ -63,7 +64,7 @@ def _input_of(pipeline: Pipeline) -> dict[str, Any]:
     is_own = pipeline.position is None or pipeline.position.fingerprint.get(SHARE) == "own"
     if is_own or not isinstance(source, RecordSource):
         return {}
-    return {"epochs": source.epochs, "transform": source.transform_name}
+    return {"epochs": source.epochs, "transform": source.transform_name, CONTENT: source.content_sample()}
 
 
 def _as_chief(pipelines: Sequence[Pipeline], session: Any, inputs: Mapping[str, Any]) -> list[list[Start]]:

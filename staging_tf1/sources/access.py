@@ -19,6 +19,7 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.sources.content import Content, content_of_columns, content_of_items
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.spec.arrays import checked_array, is_named, kind_of
@@ -50,6 +51,9 @@ class Access(Protocol):
 
     def paths(self) -> list[str]:
         """Return the string, such as a path, that each record is or begins with. Empty if one has none."""
+
+    def content(self) -> Content:
+        """Return what identifies a sample of the records, as far as they are in memory."""
 
 
 def access_to(what: str, dataset: Any) -> Access:
@@ -156,6 +160,9 @@ class _Columns:
     def paths(self) -> list[str]:
         return _paths_in(self._columns)
 
+    def content(self) -> Content:
+        return content_of_columns(self._columns)
+
 
 def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     if isinstance(column, np.ndarray):
@@ -189,6 +196,9 @@ class _HuggingFace:
 
     def paths(self) -> list[str]:
         return []
+
+    def content(self) -> Content:
+        return {}
 
 
 class _Items:
@@ -260,6 +270,9 @@ class _Items:
 
     def paths(self) -> list[str]:
         return _paths_in(self._dataset)
+
+    def content(self) -> Content:
+        return content_of_items(self._dataset)
 
     @contextlib.contextmanager
     def _naming_a_change(self) -> Any:

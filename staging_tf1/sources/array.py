@@ -9,6 +9,7 @@ import numpy as np
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.batches import Options
+from staging_tf1.sources.content import Content, content_of_columns
 from staging_tf1.sources.files.mapped import MappedFile, file_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import take_rows
@@ -78,6 +79,12 @@ class ArraySource(RecordSource):
                 f"{now}. Make a new source for each state of the arrays."
             )
         return pack(self._specs, [take_rows(array, records) for array in self._arrays])
+
+    def content_sample(self) -> Content:
+        """See `RecordSource.content_sample`."""
+        for file in self._files:
+            file.check()
+        return content_of_columns(pack(self._specs, self._arrays))
 
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:

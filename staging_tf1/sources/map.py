@@ -17,6 +17,7 @@ from staging_tf1.arguments import MOST_THREADS, only_known
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.access import Fetched, access_to, joined
 from staging_tf1.sources.batches import Layout, Memo, Options
+from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
@@ -153,6 +154,10 @@ class MapSource(RecordSource):
             return stacked
         paired = zip(numbers.tolist(), fetched.listed, strict=True)
         return stack_records(specs, paired, len(numbers), self._describe)
+
+    def content_sample(self) -> Content:
+        """See `RecordSource.content_sample`."""
+        return self._access.content()
 
     def _read_files(self) -> list[ReadFile]:
         return [(path, 1) for path in self._access.paths()]

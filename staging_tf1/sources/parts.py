@@ -11,6 +11,7 @@ from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.base import Source, check_parsed
 from staging_tf1.sources.batches import Arrangement, Options
+from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import component_name, flatten_with_paths
@@ -40,6 +41,14 @@ class Combination(RecordSource):
         self._parts = parts
         self._depth = 1 + max(part._depth for part in parts)
         self._set_up(num_records, options, arrangement=arrangement)
+
+    def content_sample(self) -> Content:
+        """See `RecordSource.content_sample`."""
+        return {
+            f"{named} of source {number}": sample
+            for number, part in enumerate(self._parts)
+            for named, sample in part.content_sample().items()
+        }
 
     def _read_files(self) -> list[ReadFile]:
         return [file for part in self._parts for file in part._read_files()]

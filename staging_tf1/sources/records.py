@@ -16,6 +16,7 @@ from staging_tf1.arguments import INT64_MAX, only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Arrangement, Batches, Layout, Options
 from staging_tf1.sources.composable import Composable
+from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile, file_list
 from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.selection import Chosen, Records
@@ -274,6 +275,10 @@ class RecordSource(Composable):
         transform = self._batching.options.transform
         named = getattr(transform, "__qualname__", None) or getattr(transform, "__name__", None)
         return "" if transform is None else str(named or type(transform).__qualname__)
+
+    def content_sample(self) -> Content:
+        """Return what identifies a sample of the records, by component; empty if they are not in memory."""
+        return {}
 
     def epoch_of(self, index: int) -> int:
         """Return the epoch, from 0, in which batch `index` starts. Raises IndexError if it is out of range."""

@@ -12,6 +12,7 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
+from staging_tf1.sources.content import Content, content_of_items
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import aligned_batch
@@ -79,6 +80,10 @@ class SequenceSource(RecordSource):
         if batch is None:
             raise SpecError(f"{self._owner}: batch {number} is None, expected a nest of arrays.")
         return aligned_batch(batch, f"{self._owner}: batch {number}")
+
+    def content_sample(self) -> Content:
+        """See `RecordSource.content_sample`."""
+        return content_of_items(self._sequence)
 
     @property
     def bytes_per_batch(self) -> int | None:

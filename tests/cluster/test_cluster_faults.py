@@ -257,6 +257,20 @@ def test_workers_with_different_inputs_are_told(two: TestCluster, share: str, nu
     assert not two.notes("worker1", "got")
 
 
+@pytest.mark.slow_cases("dynamic")
+@pytest.mark.parametrize("share", ["static", "dynamic"])
+def test_workers_with_other_records_are_told(two: TestCluster, share: str) -> None:
+    start_servers(two)
+    for index in range(2):
+        two.start_worker(index, two.gate(0), rotated_by=index, staged_options={"share": share})
+    two.await_notes("worker1", "raised")
+    (message,) = two.notes("worker1", "raised")
+    assert message.startswith(
+        "ClusterError: pipeline 'train': the array of the source of worker 1 differs from that of "
+    )
+    assert not two.notes("worker1", "got")
+
+
 def test_a_chief_that_returns_with_another_input_is_told_and_ends_nobody(two: TestCluster) -> None:
     start_servers(two)
     gates = [two.gate(1), two.gate(1)]

@@ -16,11 +16,16 @@ from staging_tf1.graph.acked import Acked
 
 
 def ids_source(
-    num_records: int, batch_size: int, epochs: int = 1, seed: int | None = None, transform: Any = None
+    num_records: int,
+    batch_size: int,
+    epochs: int = 1,
+    seed: int | None = None,
+    transform: Any = None,
+    rotated_by: int = 0,
 ) -> staging.sources.ArraySource:
     """The numbers of the records, shuffled."""
     return staging.sources.ArraySource(
-        np.arange(num_records),
+        np.roll(np.arange(num_records), rotated_by),
         batch_size=batch_size,
         epochs=epochs,
         shuffle=True,

@@ -115,12 +115,13 @@ def train(
     by_hand: bool = False,
     fails_at_start: bool = False,
     transform: Any = None,
+    rotated_by: int = 0,
     options: dict[str, Any] | None = None,
     staged_options: dict[str, Any] | None = None,
 ) -> None:
     """A worker. Each step waits for `go`, if there is one. With `fails_at_start`, its session is created twice."""
     cluster = staging.Cluster(jobs, job, index, **(options or {}))
-    source = ids_source(num_records, batch_size, epochs, seed, transform)
+    source = ids_source(num_records, batch_size, epochs, seed, transform, rotated_by)
     with tf.Graph().as_default():
         with cluster.device_scope():
             towers = staging.staged(

@@ -1,0 +1,61 @@
+"""What the workers of a cluster must have in common of an input that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from staging_tf1.errors import ClusterError
+
+__all__ = ["CONTENT", "Input", "check_same_input"]
+
+# Arguments and their values; and, by component, the hash and the sums of a sample of the records.
+Input = Mapping[str, Any]
+CONTENT = "content"
+# Machines compute floats with other instructions.
+_TOLERANCE = 1e-3
+
+
+def check_same_input(pipeline: str, own: Input, told: Input, task: str, other: str) -> None:
+    """Check that `task` has the input that the chief has told of.
+
+    Args:
+      pipeline: its name.
+      own: what this task has.
+      told: what the chief has.
+      task: this task, for messages.
+      other: what has the other input, for messages.
+
+    Raises:
+      ClusterError: it has another one.
+    """
+    for key, value in own.items():
+        # Another kind of source has none of it; that is found in the fingerprint.
+        theirs = told.get(key, value)
+        if key == CONTENT:
+            _check_content(pipeline, value, theirs, task, other)
+        elif value != theirs:
+            raise ClusterError(
+                f"pipeline '{pipeline}': {other} has {key}={theirs!r}, and {task} has {key}={value!r}. Give the "
+                f"source the same {key}= in every worker, so that no record is read twice or by nobody."
+            )
+
+
+def _check_content(pipeline: str, own: Input, told: Input, task: str, other: str) -> None:
+    differing = [part for part, sample in own.items() if not _agree(sample, told.get(part, sample))]
+    if differing:
+        raise ClusterError(
+            f"pipeline '{pipeline}': {', '.join(differing)} of the source of {task} differs from that of {other}, in a "
+            f"sample of the records. Give every worker the same records in the same order (shuffle=True with a seed= "
+            f"shuffles them in the source), or share='own' if each has records of its own."
+        )
+
+
+def _agree(sample: Any, told: Any) -> bool:
+    (digest, sums), (their_digest, their_sums) = sample, told
+    if digest != their_digest or len(sums) != len(their_sums):
+        return False
+    size = np.abs(np.nan_to_num(their_sums, posinf=0.0, neginf=0.0)).mean() if sums else 0.0
+    return bool(np.allclose(sums, their_sums, rtol=_TOLERANCE, atol=_TOLERANCE * size, equal_nan=True))
