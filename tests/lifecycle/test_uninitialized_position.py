@@ -49,6 +49,8 @@ SCAFFOLDS: dict[str, Callable[[Model], dict[str, Any]]] = {
     "init_op, by name": lambda model: {"init_op": model.init.name},
     "init_op, a list": lambda model: {"init_op": [model.init, [model.local_init]]},
     "init_op, all": lambda model: {"init_op": tf.global_variables_initializer()},
+    "local_init_op": lambda model: {"local_init_op": model.local_init},
+    "ready_op": lambda model: {"ready_op": model.ready},
     "init_op and local_init_op": lambda model: {"init_op": model.init, "local_init_op": model.local_init},
     "init_op and ready_op": lambda model: {"init_op": model.init, "ready_op": model.ready},
     "init_op and ready_for_local_init_op": lambda model: {
