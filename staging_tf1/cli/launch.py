@@ -6,7 +6,7 @@ import argparse
 
 from staging_tf1.cli.arguments import OneLineParser, complain, seconds, split_program, whole_number
 from staging_tf1.launch.supervisor import supervise
-from staging_tf1.launch.tasks import HOST, ProgramError, find_program, free_ports, make_cluster, make_tasks
+from staging_tf1.launch.tasks import HOST, ProgramError, find_program, free_ports, make_tasks
 
 _PROG = "staging-tf1 launch"
 _EPILOG = """
@@ -74,5 +74,5 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         complain(_PROG, f"no free ports for {options.workers + options.ps} tasks: {error.strerror}")
         return 1
-    tasks = make_tasks(program, make_cluster(options.workers, options.ps, ports), options.sync)
+    tasks = make_tasks(program, options.workers, options.ps, ports, options.sync)
     return supervise(_PROG, tasks, restarts=options.restarts, grace_secs=options.grace)

@@ -11,12 +11,12 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 HOST = "127.0.0.1"
 # The job names of TF_CONFIG. A cluster with one worker has only a chief.
 CHIEF, WORKER, PS = "chief", "worker", "ps"
 _PLACEHOLDER = re.compile(r"\{(ps_hosts|worker_hosts|job_name|task_index|task)\}")
-Cluster = Mapping[str, Sequence[str]]
 # PYTHONUNBUFFERED, which the tasks also get, is for programs that start Python themselves.
 _PYTHON = (sys.executable, "-u")
 
@@ -25,8 +25,7 @@ class ProgramError(ValueError):
     """The program does not exist or cannot be executed."""
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """A command, and the arguments in which placeholders are replaced."""
 
     command: tuple[str, ...]
@@ -50,22 +49,18 @@ def find_program(words: Sequence[str]) -> Program:
         if not os.path.isfile(first):
             raise ProgramError(f"file {first!r} does not exist; check its path")
         return Program((*_PYTHON, first), tuple(rest))
-    return Program((_on_path(first),), tuple(rest))
-
-
-def _on_path(name: str) -> str:
     # The programs of this Python's environment, such as staging-tf1, are on PATH only while it is activated.
-    path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    path = shutil.which(first) or shutil.which(first, path=os.path.dirname(sys.executable))
+    if path is None and os.path.isfile(first):
+        cure = f"it is not an executable file on PATH; run ./{first} after chmod +x, or name a script with .py"
+        raise ProgramError(f"program {first!r} cannot be run: {cure}")
     if path is None:
-        if os.path.isfile(name):
-            cure = f"it is not an executable file on PATH; run ./{name} after chmod +x, or name a script with .py"
-            raise ProgramError(f"program {name!r} cannot be run: {cure}")
-        raise ProgramError(f"program {name!r} was not found on PATH; give its path")
-    return path
+        raise ProgramError(f"program {first!r} was not found on PATH; give its path")
+    return Program((path,), tuple(rest))
 
 
 @dataclass(frozen=True, eq=False)
-class TaskCommand:
+class Task:
     """One process of the cluster. `environment` is added to that of this process."""
 
     job: str
@@ -100,30 +95,32 @@ def free_ports(host: str, count: int) -> list[int]:
         return [listener.getsockname()[1] for listener in bound]
 
 
-def make_cluster(workers: int, servers: int, ports: Sequence[int]) -> Cluster:
-    """Return the addresses of a chief, `workers` - 1 workers and `servers` parameter servers, by job.
+def make_tasks(program: Program, workers: int, servers: int, ports: Sequence[int], sync: bool = False) -> list[Task]:
+    """Return a chief, `workers` - 1 workers and `servers` parameter servers, one for each port.
 
-    >>> make_cluster(1, 1, [4000, 4001])
-    {'chief': ['127.0.0.1:4000'], 'ps': ['127.0.0.1:4001']}
+    Each has its TF_CONFIG, and the placeholders in its arguments are replaced.
     """
     hosts = [f"{HOST}:{port}" for port in ports]
-    cluster = {CHIEF: hosts[:1], WORKER: hosts[1:workers], PS: hosts[workers : workers + servers]}
+    cluster = {CHIEF: hosts[:1], WORKER: hosts[1:workers], PS: hosts[workers:]}
     # TensorFlow refuses a job without tasks.
-    return {job: addresses for job, addresses in cluster.items() if addresses}
-
-
-def make_tasks(program: Program, cluster: Cluster, sync: bool = False) -> list[TaskCommand]:
-    """Return the tasks of `cluster`, each with its TF_CONFIG and with the placeholders in its arguments replaced."""
+    cluster = {job: addresses for job, addresses in cluster.items() if addresses}
     tasks = []
-    for job, hosts in cluster.items():
-        for index in range(len(hosts)):
-            arguments = fill(program.arguments, _values(cluster, job, index))
-            environment = {
-                "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}),
-                "PYTHONUNBUFFERED": "1",
-                **({"STAGING_TF1_SYNC": "1"} if sync else {}),
-            }
-            tasks.append(TaskCommand(job, index, (*program.command, *arguments), environment))
+    for job, index in [(job, index) for job, addresses in cluster.items() for index in range(len(addresses))]:
+        values = {
+            "ps_hosts": ",".join(hosts[workers:]),
+            # Programs with these flags have no chief: it is the worker with index 0.
+            "worker_hosts": ",".join(hosts[:workers]),
+            "job_name": PS if job == PS else WORKER,
+            "task_index": str(index + 1 if job == WORKER else index),
+            # Without the space of the task's name, because this is for names of files.
+            "task": f"{job}-{index}",
+        }
+        environment = {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}),
+            "PYTHONUNBUFFERED": "1",
+            **({"STAGING_TF1_SYNC": "1"} if sync else {}),
+        }
+        tasks.append(Task(job, index, (*program.command, *fill(program.arguments, values)), environment))
     return tasks
 
 
@@ -134,16 +131,3 @@ def fill(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     ['--index=1', "{'task': worker-1}", '{other}']
     """
     return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in arguments]
-
-
-def _values(cluster: Cluster, job: str, index: int) -> dict[str, str]:
-    # Programs with these flags have no chief: it is the worker with index 0.
-    workers = [*cluster[CHIEF], *cluster.get(WORKER, ())]
-    return {
-        "ps_hosts": ",".join(cluster[PS]),
-        "worker_hosts": ",".join(workers),
-        "job_name": PS if job == PS else WORKER,
-        "task_index": str(index + 1 if job == WORKER else index),
-        # Without the space of the task's name, because this is for names of files.
-        "task": f"{job}-{index}",
-    }

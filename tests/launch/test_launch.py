@@ -22,12 +22,9 @@ from launching import LAUNCH, PATIENCE_SECS, Launched, environment, ignore_hangu
 from load import slowdown
 from processes import RunPython
 
-import staging_tf1.launch as launch_room
 from staging_tf1.cli.main import main
-from staging_tf1.launch.output import MOST_IN_LINE, LineSplitter, Printer, make_tags, wants_colour
-from staging_tf1.launch.process import name_of
-from staging_tf1.launch.supervisor import Signals
-from staging_tf1.launch.tasks import Program, ProgramError, fill, find_program, free_ports, make_cluster, make_tasks
+from staging_tf1.launch.supervisor import MOST_IN_LINE, LineSplitter, Printer, make_tags
+from staging_tf1.launch.tasks import Program, ProgramError, fill, find_program, free_ports, make_tasks
 
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Launched]
@@ -57,44 +54,24 @@ def names(facts: list[tuple[str, Any]]) -> list[str]:
 # What each task is: without processes.
 
 
+@pytest.mark.parametrize("sync", [False, True])
 @pytest.mark.parametrize(("workers", "servers"), [(1, 1), (2, 1), (4, 3)])
-def test_each_task_has_its_place_in_the_same_cluster(workers: int, servers: int) -> None:
-    cluster = make_cluster(workers, servers, range(5000, 5000 + workers + servers))
-    tasks = make_tasks(Program(("run",), ("now",)), cluster)
-    configs = [json.loads(task.environment["TF_CONFIG"]) for task in tasks]
+def test_each_task_has_its_place_in_the_same_cluster(workers: int, servers: int, sync: bool) -> None:
+    words = ("{ps_hosts}", "{worker_hosts}", "{job_name}", "{task_index}", "{task}")
+    tasks = make_tasks(Program(("{task}.py",), words), workers, servers, range(5000, 5000 + workers + servers), sync)
+    hosts = [f"127.0.0.1:{port}" for port in range(5000, 5000 + workers + servers)]
+    cluster = {"chief": hosts[:1], "worker": hosts[1:workers], "ps": hosts[workers:]}
+    if workers == 1:
+        del cluster["worker"]
     places = [("chief", 0), *(("worker", i) for i in range(workers - 1)), *(("ps", i) for i in range(servers))]
-    assert [(config["task"]["type"], config["task"]["index"]) for config in configs] == places
     assert [task.name for task in tasks] == [f"{job} {index}" for job, index in places]
-    assert all(config["cluster"] == cluster for config in configs)
-    assert {job: len(hosts) for job, hosts in cluster.items()} == {
-        "chief": 1,
-        **({"worker": workers - 1} if workers > 1 else {}),
-        "ps": servers,
-    }
-    hosts = [host for job in cluster.values() for host in job]
-    assert hosts == [f"127.0.0.1:{port}" for port in range(5000, 5000 + workers + servers)]
-    assert all(task.command == ("run", "now") for task in tasks)
-
-
-def test_sync_is_one_more_variable() -> None:
-    cluster = make_cluster(1, 1, [1, 2])
-    for task in make_tasks(Program(("run",), ()), cluster, sync=True):
-        assert task.environment["STAGING_TF1_SYNC"] == "1"
-    for task in make_tasks(Program(("run",), ()), cluster):
-        assert set(task.environment) == {"TF_CONFIG", "PYTHONUNBUFFERED"}
-
-
-def test_placeholders_are_replaced_in_the_arguments_of_each_task() -> None:
-    words = ("--ps={ps_hosts}", "--workers={worker_hosts}", "{job_name}", "{task_index}", "{task}")
-    tasks = make_tasks(Program(("{task}.py",), words), make_cluster(3, 2, [1, 2, 3, 4, 5]))
-    hosts = ["--ps=127.0.0.1:4,127.0.0.1:5", "--workers=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"]
-    assert [list(task.command) for task in tasks] == [
-        ["{task}.py", *hosts, "worker", "0", "chief-0"],
-        ["{task}.py", *hosts, "worker", "1", "worker-0"],
-        ["{task}.py", *hosts, "worker", "2", "worker-1"],
-        ["{task}.py", *hosts, "ps", "0", "ps-0"],
-        ["{task}.py", *hosts, "ps", "1", "ps-1"],
-    ]
+    for task, (job, index) in zip(tasks, places, strict=True):
+        flags = ["ps", str(index)] if job == "ps" else ["worker", str(index + (job == "worker"))]
+        filled = [",".join(hosts[workers:]), ",".join(hosts[:workers]), *flags, f"{job}-{index}"]
+        assert list(task.command) == ["{task}.py", *filled]
+        environment = dict(task.environment)
+        assert json.loads(environment.pop("TF_CONFIG")) == {"cluster": cluster, "task": {"type": job, "index": index}}
+        assert environment == {"PYTHONUNBUFFERED": "1", **({"STAGING_TF1_SYNC": "1"} if sync else {})}
 
 
 @pytest.mark.parametrize(
@@ -158,13 +135,13 @@ def test_a_file_that_cannot_be_executed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_lines_do_not_depend_on_how_the_bytes_arrive(data: list[bytes], cuts: st.DataObject) -> None:
     text = b"".join(data)
     whole, parts = LineSplitter(), LineSplitter()
-    expected = whole.feed(text) + whole.close()
+    expected = (whole.feed(text) if text else []) + whole.feed(b"")
     found, start = [], 0
     while start < len(text):
         size = cuts.draw(st.integers(1, len(text) - start))
         found += parts.feed(text[start : start + size])
         start += size
-    assert found + parts.close() == expected
+    assert found + parts.feed(b"") == expected
     assert b"".join(expected) == text.replace(b"\r", b"").replace(b"\n", b"")
 
 
@@ -184,7 +161,7 @@ def test_lines_do_not_depend_on_how_the_bytes_arrive(data: list[bytes], cuts: st
 )
 def test_what_ends_a_line(text: bytes, lines: list[bytes]) -> None:
     splitter = LineSplitter()
-    assert splitter.feed(text) + splitter.close() == lines
+    assert (splitter.feed(text) if text else []) + splitter.feed(b"") == lines
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -196,7 +173,7 @@ def test_a_long_line_comes_in_pieces_of_whole_characters(character: str, ended: 
     for start in range(0, len(text), 999):
         found += splitter.feed(text[start : start + 999])
     assert len(splitter._rest) <= MOST_IN_LINE
-    found += splitter.feed(b"\n" * ended) + splitter.close()
+    found += [*(splitter.feed(b"\n") if ended else ()), *splitter.feed(b"")]
     assert b"".join(found) == text
     assert all(MOST_IN_LINE - 3 <= len(piece) <= MOST_IN_LINE for piece in found[:-1])
     assert all(piece.decode() for piece in found)
@@ -204,7 +181,7 @@ def test_a_long_line_comes_in_pieces_of_whole_characters(character: str, ended: 
 
 def test_a_long_line_that_is_no_text_comes_in_pieces() -> None:
     splitter = LineSplitter()
-    found = splitter.feed(b"\x80" * (2 * MOST_IN_LINE + 1)) + splitter.close()
+    found = splitter.feed(b"\x80" * (2 * MOST_IN_LINE + 1)) + splitter.feed(b"")
     assert [len(piece) for piece in found] == [MOST_IN_LINE, MOST_IN_LINE, 1]
 
 
@@ -219,54 +196,19 @@ def test_tags_have_the_same_width_and_their_own_colours() -> None:
     assert [re.sub(rb"\x1b\[\d+m", b"", tag) for tag in coloured.values()] == list(plain.values())
 
 
-def test_colours_need_a_terminal_and_can_be_turned_off() -> None:
-    master, terminal = pty.openpty()
-    try:
-        assert wants_colour(terminal, {})
-        assert wants_colour(terminal, {"NO_COLOR": "", "TERM": "xterm"})
-        assert not wants_colour(terminal, {"NO_COLOR": "1"})
-        assert not wants_colour(terminal, {"TERM": "dumb"})
-    finally:
-        os.close(master)
-        os.close(terminal)
-    reader, writer = os.pipe()
-    assert not wants_colour(writer, {})
-    os.close(reader)
-    os.close(writer)
+# The printer.
 
 
-# The printer and the signals.
-
-
-def test_the_printer_waits_for_nobody() -> None:
-    reader, writer = os.pipe()
-    printer, line = Printer(), b"x" * 99_999 + b"\n"
-    count = 0
-    while not printer.full:
-        printer.add(writer, line)
-        printer.write()
-        count += 1
-    assert count > 10
-    received = b""
-    while printer.waiting_for == writer:
-        received += os.read(reader, 100_000)
-        printer.write()
-    os.close(writer)
-    while data := os.read(reader, 100_000):
-        received += data
-    os.close(reader)
-    assert received == line * count
-    assert not printer.full
-
-
-def test_the_printer_writes_files_and_keeps_the_order(tmp_path: Path) -> None:
+def test_the_printer_keeps_the_order_and_its_bounds(tmp_path: Path) -> None:
     with open(tmp_path / "out", "wb") as out:
-        printer = Printer()
-        for number in range(1000):
-            printer.add(out.fileno(), b"%d " % number * 100 + b"\n")
-        printer.write()
-        assert printer.waiting_for is None
-    assert (tmp_path / "out").read_bytes().split() == [b"%d" % (number // 100) for number in range(100_000)]
+        printer, count = Printer(), 0
+        while not printer.full:
+            printer.add(out.fileno(), b"%d " % count * 1000 + b"\n")
+            count += 1
+        while printer.waiting_for is not None:
+            printer.write()
+        assert not printer.full
+    assert (tmp_path / "out").read_bytes().split() == [b"%d" % (number // 1000) for number in range(1000 * count)]
 
 
 def test_a_descriptor_without_a_reader_gets_nothing_more(tmp_path: Path) -> None:
@@ -280,30 +222,10 @@ def test_a_descriptor_without_a_reader_gets_nothing_more(tmp_path: Path) -> None
         with pytest.raises(BrokenPipeError):
             printer.write()
         printer.add(writer, b"three\n")
-        printer.write()
-        assert printer.waiting_for is None
+        while printer.waiting_for is not None:
+            printer.write()
     os.close(writer)
     assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
-
-
-def test_signals_are_put_back() -> None:
-    def state() -> list[Any]:
-        descriptor = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(descriptor)
-        return [descriptor, *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD))]
-
-    before = state()
-    with Signals() as signals:
-        assert signals.take() == []
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGINT)
-        assert sorted(signals.take()) == [signal.SIGINT, signal.SIGTERM]
-    assert state() == before
-
-
-def test_every_signal_has_a_name() -> None:
-    assert name_of(9) == "SIGKILL"
-    assert name_of(signal.SIGRTMIN + 3) == f"signal {signal.SIGRTMIN + 3}"
 
 
 # Real processes: the environment and the arguments.
@@ -359,12 +281,6 @@ def test_a_module_runs_and_the_dashes_may_be_left_out(tmp_path: Path) -> None:
     code, out, err = run_program("--workers=1", "-m", "mod", "{task_index}", "--ps", cwd=tmp_path)
     assert sorted(out.splitlines()) == ["[chief 0] ['0', '--ps'] __main__", "[ps 0]    ['0', '--ps'] __main__"]
     assert (code, err) == (0, "")
-
-
-def test_a_command_of_this_package_can_be_launched() -> None:
-    code, out, err = run_program("--workers", "1", "--", "-m", "staging_tf1", "run", "--help")
-    assert (code, err) == (0, "")
-    assert "[chief 0] usage: staging-tf1 run [options]" in out
 
 
 @pytest.mark.slow
@@ -474,8 +390,9 @@ def test_the_names_are_coloured_on_a_terminal(tmp_path: Path) -> None:
     coloured = on_terminal(tmp_path, program, {})
     chief, server = "\x1b[36m[chief 0]\x1b[0m ", "\x1b[33m[ps 0]\x1b[0m    "
     assert sorted(coloured.splitlines()) == sorted(tag + word for tag in (chief, server) for word in ("out", "err"))
-    plain = on_terminal(tmp_path, program, {"NO_COLOR": "1"})
-    assert plain and "\x1b" not in plain
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        plain = on_terminal(tmp_path, program, env)
+        assert plain and "\x1b" not in plain
 
 
 def test_a_reader_that_leaves_ends_the_tasks(launch: Launch) -> None:
@@ -667,11 +584,8 @@ def test_a_program_that_cannot_be_executed_fails(tmp_path: Path) -> None:
     program = tmp_path / "prog"
     program.write_bytes(b"\x7fELF, but not really")
     program.chmod(0o755)
-    code, _, err = run_program("--workers", "1", "--", str(program))
-    assert code == 126
-    # The first task that fails ends the other one, perhaps before it has said the same.
-    said = f"] +cannot run {re.escape(repr(str(program)))}: Exec format error$"
-    assert re.search(said, err, re.MULTILINE), err
+    done = run_program("--workers", "1", "--", str(program))
+    assert done == (126, "", "staging-tf1 launch: chief 0 cannot be started: Exec format error\n")
 
 
 def test_arguments_that_are_too_long_fail() -> None:
@@ -938,11 +852,11 @@ def test_tasks_die_with_launch(launch: Launch) -> None:
     assert run.end() == (-signal.SIGKILL, "", "")
 
 
-def test_a_task_whose_parent_has_died_before_it_starts_does_not_start(tmp_path: Path) -> None:
-    tether = Path(launch_room.__file__).with_name("tether.py")
-    command = [sys.executable, "-I", "-S", str(tether), str(os.getppid()), "/bin/touch", str(tmp_path / "started")]
-    assert subprocess.run(command, check=False).returncode == 137
-    assert not (tmp_path / "started").exists()
+def test_a_task_whose_parent_has_died_before_it_starts_does_not_start(run_python: RunPython) -> None:
+    code = "from staging_tf1.launch.supervisor import die_with; die_with({}); print('started')"
+    assert run_python("-c", code.format(os.getpid())).stdout == "started\n"
+    done = run_python("-c", code.format(1))
+    assert (done.returncode, done.stdout) == (137, "")
 
 
 # Bad arguments.
