@@ -431,39 +431,6 @@ def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-# What other libraries call it.
-_ALSO_CALLED = {
-    "prefetch": ("capacity",),
-    "prefetch_factor": ("capacity",),
-    "buffer_size": ("capacity",),
-    "num_parallel_calls": ("num_threads",),
-    "num_parallel_reads": ("num_threads",),
-    "num_workers": ("num_processes",),
-    "worker_count": ("num_processes",),
-    "num_epochs": ("epochs",),
-    "num_samples": ("num_records",),
-    "num_shards": ("count",),
-    "drop_last": ("drop_remainder",),
-    "map_func": ("transform",),
-    "collate_fn": ("collate", "transform"),
-    "output_signature": ("spec",),
-    "output_types": ("spec",),
-    "output_shapes": ("spec",),
-    "DataLoader": ("MapSource",),
-    "from_tensor_slices": ("ArraySource",),
-    "from_generator": ("GeneratorSource",),
-    "zip": ("zip_records",),
-    "sample_from_datasets": ("mix",),
-}
-# What other libraries pass where the data is defined, and staged() takes.
-_OF_STAGED = ("num_parallel_calls", "num_parallel_reads", "num_workers", "prefetch", "prefetch_factor")
-# By the only value that a function takes: what it is, what several of them are passed as, and an example.
-_SEVERAL = {
-    "arrays": ("one nest of arrays", "several arrays as one tuple or dict", "(x, y)"),
-    "values": ("one nest of tensors, or one source", "several tensors as one tuple or dict", "(x, y)"),
-    "files": ("one path, or one list of paths", "several paths as one list", "[a, b]"),
-    "sources": ("one tuple of sources", "several sources as one tuple", "(a, b)"),
-}
 
 
 def close_to(name: str, names: Iterable[str]) -> str:
@@ -472,8 +439,7 @@ def close_to(name: str, names: Iterable[str]) -> str:
     >>> close_to("StagingAera", ["StagingArea", "staged"])
     " Did you mean 'StagingArea'?"
     """
-    known = list(names)
-    close = [ours for ours in _ALSO_CALLED.get(name, ()) if ours in known] or difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, list(names), 1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
@@ -520,10 +486,8 @@ class _Takes:
         known = [*self._values, *self._options]
         unknown = next((argument for argument in named if argument not in known), None)
         if unknown is not None:
-            hint = close_to(unknown, known)
-            if not hint and unknown in _OF_STAGED:
-                hint = f" Pass {_ALSO_CALLED[unknown][0]}= to staged()."
-            return f"got unknown argument {unknown!r}.{hint or ' It takes ' + ', '.join(known) + '.'}"
+            hint = close_to(unknown, known) or f" It takes {', '.join(known)}."
+            return f"got unknown argument {unknown!r}.{hint}"
         if given > len(self._values):
             return self._too_many(name, given)
         missing = [argument for argument in self._needed if argument not in {*named, *self._values[:given]}]
@@ -531,40 +495,12 @@ class _Takes:
         return f"got no {' and '.join(missing)}, which it needs: {self._call(name, values)}." if missing else ""
 
     def _too_many(self, name: str, given: int) -> str:
-        listed = ", ".join(self._values)
-        expected, several, example = _SEVERAL.get(listed, (f"{len(self._values)}: {listed}", "", listed))
-        cure = ", and ".join(filter(None, [several, "options by name" if self._options else ""]))
-        cure = f" Pass {cure}: {self._call(name, [example], self._options[:1])}." if cure else ""
-        return f"got {given} values, expected {expected}.{cure}"
+        call = self._call(name, self._values, self._options[:1])
+        cure = f" Pass options by name: {call}." if self._options else ""
+        return f"got {given} values, expected {len(self._values)}: {', '.join(self._values)}.{cure}"
 
     def _call(self, name: str, values: Sequence[str], options: Sequence[str] = ()) -> str:
         """Return a call with these values, and with the options that it needs, or else with these."""
         options = [option for option in self._options if option in self._needed] or options
         written = [f"{option}={32 if option == 'batch_size' else '...'}" for option in options]
         return f"{name}({', '.join([*values, *written])})"
-
-
-class Elsewhere:
-    """A name that people try who know other libraries, as an attribute of a class: says what to use instead.
-
-    >>> class Area:
-    ...     enqueue = Elsewhere("Use put().")
-    >>> Area().enqueue
-    Traceback (most recent call last):
-    ...
-    AttributeError: Area has no enqueue(). Use put().
-    """
-
-    def __init__(self, cure: str) -> None:
-        self._cure = cure
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = {"__len__": "len()", "__getitem__": "[]", "__contains__": "`in`"}.get(name, f"{name}()")
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        # An AttributeError, so that hasattr() says that there is no such method.
-        raise AttributeError(f"{owner.__name__} has no {self._name}. {self.cure_in(owner)}")
-
-    def cure_in(self, owner: type) -> str:
-        """Return what to use with an instance of `owner`."""
-        return self._cure

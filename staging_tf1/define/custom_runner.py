@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from staging_tf1._tf import deterministic_ops, tf
 from staging_tf1.arguments import (
@@ -14,7 +14,6 @@ from staging_tf1.arguments import (
     MOST_QUEUED,
     MOST_THREADS,
     NAMED_AUTOTUNE,
-    Elsewhere,
     choice,
     having,
     only_known,
@@ -93,10 +92,6 @@ class CustomRunner:
     ...         coord.join(threads)
     [[0, 1, 2, 3], [4]]
     """
-
-    if not TYPE_CHECKING:
-        dequeue, get_next = (Elsewhere("get_inputs() returns the tensors of the next batch.") for _ in range(2))
-        create_threads = Elsewhere("start_threads(sess, coord) starts its feed threads; a StagingSession does it.")
 
     @only_known
     def __init__(

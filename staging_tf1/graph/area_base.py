@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
-from staging_tf1.arguments import Elsewhere, only_known, op_name, shown
+from staging_tf1.arguments import only_known, op_name, shown
 from staging_tf1.errors import BuildError
 from staging_tf1.graph import declared, stores
 from staging_tf1.graph.elements import to_tensors
@@ -39,10 +39,6 @@ class BaseStagingArea:
 
     # Whether one that is built again on the same line only warns.
     warns_of_repeats = False
-
-    if not TYPE_CHECKING:
-        enqueue = Elsewhere("area.put(values) returns the op that adds an element.")
-        dequeue, get_next = (Elsewhere("area.get() returns the tensors of the next element.") for _ in range(2))
 
     @only_known
     def __init__(

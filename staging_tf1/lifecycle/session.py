@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import Elsewhere, flag, folder, function, output_file, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, folder, function, output_file, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning, warn
 from staging_tf1.feed.picture import html_of
@@ -90,10 +90,6 @@ class StagingSession:
 
     # On the class, because __del__ also runs if the __init__ of a subclass fails before this one.
     _session: Any = None
-
-    if not TYPE_CHECKING:
-        fit = Elsewhere("Write the loop: `while not sess.should_stop(): sess.run(train_op)`.")
-        save, restore = (Elsewhere("StagingSession(checkpoint_dir=...) saves and restores.") for _ in range(2))
 
     def __init__(
         self,

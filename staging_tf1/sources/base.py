@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from staging_tf1 import arguments, display
-from staging_tf1.arguments import Elsewhere
 from staging_tf1.spec import bytes_per_batch, describe, flatten_with_paths
 from staging_tf1.spec.composite import is_composite_spec
 
@@ -33,46 +32,13 @@ class _OnRecords:
         )
 
 
-class _Elsewhere(Elsewhere):
-    """Says it also for a stream."""
-
-    def __init__(
-        self, cure: str, in_stream: str = "A stream is read in order: do it where its batches are made."
-    ) -> None:
-        super().__init__(cure)
-        self._in_stream = in_stream
-
-    def cure_in(self, owner: type) -> str:
-        return self._in_stream if issubclass(owner, StreamSource) else super().cure_in(owner)
-
-
 class _Batched:
     """What both kinds of sources have in common."""
 
     # A __getattr__ would also replace the message of an AttributeError in a property of the user's source.
     if not TYPE_CHECKING:
-        __len__ = _Elsewhere(
-            "source.num_records counts records, source.num_batches batches.", "The length of a stream is unknown."
-        )
-        __getitem__ = _Elsewhere("source.batch(i) returns batch i. For record i: source.select([i]).batch(0).")
         # Without it, `in` would read all batches, of an endless source forever.
-        __contains__ = _Elsewhere("It is an iterable of batches: compare them one by one.", "Compare its batches.")
-        map = _Elsewhere("Pass the function to the source: transform= gets batches, load= or parse_fn= records.")
-        filter = _Elsewhere("source.select(mask) chooses records.")
-        shuffle = _Elsewhere("Pass shuffle=True to the source, or source.with_options(shuffle=True).")
-        repeat = _Elsewhere("Pass epochs= to the source, or source.with_options(epochs=...). None is endless.")
-        cache = _Elsewhere("sources.cached(path, source) keeps the records in files.")
-        concatenate = _Elsewhere("sources.concatenate([source, other]) joins records.")
-        zip = _Elsewhere("sources.zip_records((source, other)) pairs records.")
-        interleave = _Elsewhere("sources.mix([source, other]) mixes records.")
-        padded_batch = _Elsewhere("source.pad() pads the records of each batch to one size.")
-        unbatch = _Elsewhere("source.with_options(batch_size=...) changes the batches.")
-        cardinality = _Elsewhere("source.num_batches counts batches, None if endless.", "Its length is unknown.")
-        prefetch = Elsewhere("staged(source) prefetches: see its capacity= and num_threads=.")
-        as_numpy_iterator = Elsewhere("iter(source) reads its batches.")
-        make_one_shot_iterator, make_initializable_iterator, get_next = (
-            Elsewhere("staged(source) returns the tensors of the next batch.") for _ in range(3)
-        )
+        __contains__ = None
         take, skip, select, split, pad, ragged, packed = (_OnRecords() for _ in range(7))
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 
