@@ -1,4 +1,4 @@
-"""Arrays as in numpy 1.18, the numpy of TensorFlow 1.15: how they print, and the methods that numpy 2 removed."""
+"""Arrays as in numpy 1.18, the numpy of TensorFlow 1.15: how they print and are made, and their `tostring()`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,15 +18,12 @@ _log = logging.getLogger("staging_tf1")
 
 
 def attach(numpy: ModuleType, origin: Origin) -> None:
-    """Change the loaded numpy: printing for the whole process, methods and functions for user code."""
+    """Change the loaded numpy: printing for the whole process, functions and `tostring` for user code."""
     _print_as_before(numpy)
-    for name, function in _methods(numpy).items():
-        for kind in (numpy.ndarray, numpy.generic):
-            if not hasattr(numpy.zeros(1) if kind is numpy.ndarray else numpy.float64(0), name):
-                _set(kind, name, _RemovedMethod(name, function, origin))
+    if not hasattr(numpy.ndarray, "tostring"):
+        _lend_tostring([numpy.ndarray, numpy.generic], origin)
     _read_bytes_from_strings(numpy, origin)
     _arrays_as_before(numpy, origin)
-    _convert_arrays_of_one_element(numpy, origin)
 
 
 def _print_as_before(numpy: ModuleType) -> None:
@@ -38,53 +35,26 @@ def _print_as_before(numpy: ModuleType) -> None:
         defaults["legacy"] = 121
 
 
-def _methods(numpy: ModuleType) -> dict[str, Callable[..., Any]]:
-    def tostring(self: Any, order: Any = "C") -> Any:
-        return self.tobytes(order)
+class _ToString:
+    """`tostring` of numpy's types, which exists for user code only. The first use is logged."""
 
-    def itemset(self: Any, *args: Any) -> None:
-        *index, value = args
-        place = index[0] if len(index) == 1 else tuple(index)
-        if isinstance(place, tuple):
-            self[place] = value
-        else:
-            self.flat[place] = value
-
-    def newbyteorder(self: Any, new_order: str = "S") -> Any:
-        return self.view(self.dtype.newbyteorder(new_order))
-
-    def ptp(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return numpy.ptp(self, *args, **kwargs)
-
-    return {"tostring": tostring, "itemset": itemset, "newbyteorder": newbyteorder, "ptp": ptp}
-
-
-class _RemovedMethod:
-    """A method of numpy's types that exists for user code only. The first use is logged."""
-
-    def __init__(self, name: str, function: Callable[..., Any], origin: Origin) -> None:
-        self._name = name
-        self._function = function
+    def __init__(self, origin: Origin) -> None:
         self._origin = origin
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if not self._origin.sees_old_names(sys._getframe(1)):
-            raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}")
-        _log_once(self._name)
-        return self._function if instance is None else types.MethodType(self._function, instance)
+            raise AttributeError(f"{owner.__name__!r} object has no attribute 'tostring'")
+        _log_once()
+        return _tostring if instance is None else types.MethodType(_tostring, instance)
 
 
-_INSTEAD = {
-    "tostring": "tobytes()",
-    "itemset": "an assignment",
-    "newbyteorder": "a view of the new dtype",
-    "ptp": "numpy.ptp()",
-}
+def _tostring(self: Any, order: Any = "C") -> Any:
+    return self.tobytes(order)
 
 
 @functools.cache
-def _log_once(name: str) -> None:
-    _log.warning("numpy.ndarray.%s was removed; using %s instead.", name, _INSTEAD[name])
+def _log_once() -> None:
+    _log.warning("numpy.ndarray.tostring was removed; using tobytes() instead.")
 
 
 # Where a type of CPython keeps its flags, and the one that setattr() respects.
@@ -92,37 +62,24 @@ _FLAGS_OFFSET = 21 * ctypes.sizeof(ctypes.c_void_p)
 _IMMUTABLE = 1 << 8
 
 
-def _set(kind: type, name: str, value: Any) -> None:
-    """Set an attribute of a type that is written in C, which Python marks as immutable.
+def _lend_tostring(kinds: Sequence[type], origin: Origin) -> None:
+    """Set `tostring` on types that are written in C, which Python marks as immutable.
 
     Rewriting the source of user modules instead would miss the program itself, which Python and not the import system
-    loads.
+    loads. In a Python whose types look different nothing is written, a warning says so, and `tostring` stays missing.
     """
-    flags = ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET)
-    if flags.value != kind.__flags__:
-        return  # another Python, whose types look different
-    flags.value &= ~_IMMUTABLE
-    try:
-        setattr(kind, name, value)
-    finally:
-        flags.value |= _IMMUTABLE
-
-
-def _convert_arrays_of_one_element(numpy: Any, origin: Origin) -> None:
-    """Let user code write ``float(x)``, ``int(x)`` and ``"%d" % x`` for an array of one element and any shape."""
-    for name in ("__float__", "__int__", "__complex__"):
-        if _refuses(getattr(numpy.ones(1), name)):
-            _set(numpy.ndarray, name, _of_one_element(getattr(numpy.ndarray, name), origin))
-
-
-def _of_one_element(genuine: Any, origin: Origin) -> Any:
-    @functools.wraps(genuine)
-    def convert(self: Any) -> Any:
-        if self.ndim and self.size == 1 and origin.sees_old_names(sys._getframe(1)):
-            return genuine(self.reshape(()))
-        return genuine(self)
-
-    return convert
+    flags = {kind: ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET) for kind in kinds}
+    # Types with other flags, so that they agree by chance at no other place.
+    samples = {kind: ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET) for kind in (int, list, type, Origin)}
+    if any(field.value != kind.__flags__ for kind, field in (flags | samples).items()):
+        _log.warning("numpy.ndarray.tostring cannot be restored in this version of Python. Write x.tobytes() instead.")
+        return
+    for kind, field in flags.items():
+        field.value &= ~_IMMUTABLE
+        try:
+            kind.tostring = _ToString(origin)  # type: ignore[attr-defined]
+        finally:
+            field.value |= _IMMUTABLE
 
 
 def _read_bytes_from_strings(numpy: Any, origin: Origin) -> None:

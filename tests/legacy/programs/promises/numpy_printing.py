@@ -30,22 +30,10 @@ print(values.tostring(), values.tostring("F"), values[0, 1].tostring(), values.T
 print(np.fromstring(values.tostring(), dtype=np.int16), np.fromstring("1 2", sep=" "), np.fromstring("ab", np.uint8))
 numbers = np.fromstring(b"\1\2", np.uint8, 1)
 numbers[0] = 7
-values.itemset(3, 9)
-values.itemset((0, 0), 8)
-print(numbers, values.tolist(), values.ptp(), values.ptp(axis=0), values.newbyteorder().tolist())
+print(numbers)
 print([kind.__name__ for kind in np.sctypes["float"][:3]], np.asscalar(np.array([2])), np.float_(1), np.Inf, np.alen([1]))
 print(np.cast["float32"]([1, 2]), np.nbytes[np.int16], np.obj2sctype("f4").__name__, np.issubsctype("f4", np.floating))
 print(np.find_common_type([np.float32], [np.int64]), np.find_common_type([np.int8], [np.float32]), np.mat([1, 2]))
 print(np.msort([[2, 1], [0, 3]]), np.asfarray([1]).dtype, np.math.sqrt(4), np.lib.pad([1], 1, "constant"), np.issctype(np.int8))
 print(np.array([1, 2], copy=False), np.array(values, copy=False) is values, np.array(values, dtype=float, copy=False).dtype)
-one = np.array([[2.5]])
-cells = [np.zeros(3), np.zeros(3, int)]
-for cell in cells:
-    cell[1] = np.array([7.9])
-print(float(one), int(one), complex(one), "%d %.1f" % (one, one), round(float(one[0])), np.float64(one), cells)
-for call in (float, int, np.array([1, 2]).item):
-    try:
-        call(np.array([1, 2]))
-    except (TypeError, ValueError) as error:
-        print(type(error).__name__)
 print(np.array([[1], [2, 3]]).shape, np.asarray([[1], [2, 3]]).shape)
