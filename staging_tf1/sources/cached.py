@@ -16,8 +16,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.columns.build import Build, built
 from staging_tf1.sources.columns.folder import cache_path, mapped
 from staging_tf1.sources.columns.inputs import ReadOptions, input_for
-from staging_tf1.sources.columns.key import changes, files_key, version_key
-from staging_tf1.sources.columns.manifest import decoded
+from staging_tf1.sources.columns.manifest import changes, decoded, files_key, version_key
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records

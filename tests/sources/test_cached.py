@@ -28,7 +28,7 @@ from staging_tf1.sources import (
     cached,
     concatenate,
 )
-from staging_tf1.sources.columns.npy import HEADER_BYTES
+from staging_tf1.sources.columns.files import HEADER_BYTES
 from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths
 
 Renamed = collections.namedtuple("Renamed", ["a", "class"], rename=True)  # type: ignore[misc]

@@ -17,7 +17,7 @@ from slow import with_slow
 from staging_tf1.cli.main import main
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources import CachedSource, cached
-from staging_tf1.sources.columns.npy import HEADER_BYTES
+from staging_tf1.sources.columns.files import HEADER_BYTES
 
 SMALL = ["manifest.json", "000-text.strings.npy", "001-tokens.starts.npy", "001-tokens.shapes.npy"]
 VALUES = ["000-text.npy", "001-tokens.npy", "002-x.npy"]

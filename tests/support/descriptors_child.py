@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.ma  # imported on demand, which would open its files
 
 from staging_tf1 import sources
 from staging_tf1.sources.files.tfrecord_write import write_tfrecords
@@ -24,11 +25,17 @@ def at_most(more: int) -> Iterator[None]:
     """Let this process open `more` files besides those that are open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
+    fillers = []
+    while (filler := os.dup(0)) < highest:
+        fillers.append(filler)
+    os.close(filler)
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
 
 
 def wide(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Builds a cache once, in spite of several processes, a kill or a full disk."""
+"""Builds a cache once, in spite of several processes, a kill or a full disk. All records are like the first one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,33 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from absl import logging
 
+from staging_tf1.arguments import depth_of
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.progress import is_terminal, tqdm_bar
 from staging_tf1.sources.columns import folder
+from staging_tf1.sources.columns.files import Component, ComponentWriter
 from staging_tf1.sources.columns.inputs import CacheInput
-from staging_tf1.sources.columns.lock import locked
-from staging_tf1.sources.columns.manifest import Manifest, manifest_in
-from staging_tf1.sources.columns.records import RecordWriter
-from staging_tf1.sources.columns.snapshot import Snapshot, has_replaced
+from staging_tf1.sources.columns.manifest import (
+    MANIFEST,
+    Manifest,
+    decoded,
+    dtype_named,
+    encoded,
+    manifest_in,
+    new_token,
+)
+from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
+from staging_tf1.spec.arrays import as_array, describe, is_plain
 
 __all__ = ["Build", "built"]
 
 # Seconds between two reports to waiting processes, and between two savings of the progress, which need an fsync.
 _REPORT_SECS, _SAVE_SECS = 1.0, 5.0
+# The deepest nest of a record. Python walks through nests and JSON recursively.
+_DEEPEST = 200
 
 
 class Build(NamedTuple):
@@ -57,16 +69,15 @@ def built(build: Build) -> None:
       SpecError: there are no records, or they differ. Exceptions of the data are raised as they are.
     """
     if not _is_missing(build):
-        if has_replaced(build.path):
-            # A builder died before it removed the old cache. If the folder is not writable, the old cache stays.
-            with contextlib.suppress(RecordFileError, OSError), locked(build.path):
-                folder.put_back(build.path)
+        if folder.has_replaced(build.path):
+            # If the folder is not writable, the old files stay.
+            with contextlib.suppress(RecordFileError, OSError), folder.locked(build.path):
+                if folder.has_replaced(build.path):
+                    folder.remove_replaced(build.path)
         return
     with folder.writing(build.owner, build.path):
         os.makedirs(os.path.dirname(build.path) or os.curdir, exist_ok=True)
-    with locked(build.path) as report:
-        with folder.writing(build.owner, build.path):
-            folder.put_back(build.path)
+    with folder.locked(build.path) as report:
         # Another process may have built it meanwhile.
         if _is_missing(build, log=True) and not _adopted(build):
             _Building(build, report).run()
@@ -89,7 +100,7 @@ def _is_missing(build: Build, log: bool = False) -> bool:
 def _adopted(build: Build) -> bool:
     """Use the cache of a builder that died after finishing it, but before moving it."""
     with contextlib.suppress(RecordFileError):
-        manifest = manifest_in(Snapshot(folder.building_folder(build.path)))
+        manifest = manifest_in(folder.building_folder(build.path))
         if isinstance(manifest, Manifest) and manifest.key == build.key:
             with folder.writing(build.owner, build.path):
                 folder.move_built(build.path)
@@ -107,16 +118,15 @@ class _Building:
 
     def run(self) -> None:
         build = self._build
-        # Checked now, not after hours of building.
-        folder.check_only_cache(build.path)
         saved = folder.saved_progress(build.path, build.key) if build.data.has_random_access else None
         building = folder.building_folder(build.path)
         with folder.writing(build.owner, build.path):
             if saved is None:
                 folder.remove_remains(build.path)
                 os.mkdir(building)
+                self._token = new_token() if os.path.exists(os.path.join(build.path, MANIFEST)) else ""
             else:
-                self._position = saved["position"]
+                self._position, self._token = saved["position"], saved["token"]
                 logging.warning(
                     "continuing the cache %s after %d records that an earlier run stored; if the code has changed "
                     "since, run staging-tf1 cache remove %s",
@@ -124,7 +134,7 @@ class _Building:
                     saved["records"]["num_records"],
                     build.path,
                 )
-            self._writer = RecordWriter(building, build.owner, None if saved is None else saved["records"])
+            self._writer = RecordWriter(building, build.owner, self._token, None if saved is None else saved["records"])
         try:
             self._write_all()
             with folder.writing(build.owner, build.path):
@@ -166,8 +176,8 @@ class _Building:
             self._saved = time.monotonic()
 
     def _save(self) -> None:
-        progress = {"key": self._build.key, "position": self._position, "records": self._writer.progress()}
-        folder.save_progress(self._build.path, progress)
+        progress = {"key": self._build.key, "position": self._position, "token": self._token}
+        folder.save_progress(self._build.path, {**progress, "records": self._writer.progress()})
 
     def _finish(self) -> None:
         if not self._writer.num_records:
@@ -187,3 +197,110 @@ class _Building:
         self._writer.abandon()
         if not can_continue or folder.saved_progress(self._build.path, self._build.key) is None:
             folder.remove_remains(self._build.path)
+
+
+class RecordWriter:
+    """Writes records into a folder. The first one decides the structure, the dtypes and the ranks.
+
+    Args:
+      folder: where to write.
+      owner: the caller, for messages.
+      token: the end of the names of the files; see `ComponentWriter`.
+      saved: a result of `progress`, to continue after it.
+    """
+
+    def __init__(self, folder: str, owner: str, token: str, saved: dict[str, Any] | None = None) -> None:
+        self._folder, self._owner, self._token = folder, owner, token
+        self.num_records = 0 if saved is None else int(saved["num_records"])
+        self._structure: Any = None
+        self._paths: Any = None
+        self._writers: list[ComponentWriter] = []
+        if saved is not None:
+            self._structure = saved["structure"]
+            for number, component in enumerate(saved["components"]):
+                dtype, shape = dtype_named(component["dtype"]), tuple(component["shape"])
+                self._writers.append(
+                    ComponentWriter(folder, number, component["path"], token, dtype, shape, component["files"])
+                )
+            self._paths = decoded(self._structure, [writer.path for writer in self._writers])
+
+    def append(self, value: Any, stacked: bool, most: int | None) -> int:
+        """Append a record, or at most `most` of several that are stacked. Return how many were appended."""
+        where = f"{self._owner}: record {self.num_records}"
+        if value is None:
+            raise SpecError(f"{where} is None, expected a nest of arrays and numbers.")
+        if self._paths is None:
+            self._begin(value, stacked, where)
+        try:
+            leaves = flatten_up_to(self._paths, value, where)
+        except SpecError as error:
+            raise SpecError(f"{error} All records must have the structure of the first one.") from error
+        rows = [self._as_rows(leaf, writer, stacked, where) for (_, leaf), writer in zip(leaves, self._writers)]
+        count = _common_length(rows, where)
+        count = count if most is None else min(count, most)
+        for writer, array in zip(self._writers, rows):
+            writer.append(array[:count])
+        self.num_records += count
+        return count
+
+    def _begin(self, value: Any, stacked: bool, where: str) -> None:
+        if (depth_of(value) or 0) > _DEEPEST:
+            refuse_endless(value, where)
+        self._paths = component_paths(value, where)
+        paths = flatten(self._paths)
+        if not paths:
+            raise SpecError(f"{where} has no component, expected at least one array.")
+        self._structure = encoded(pack(self._paths, range(len(paths))))
+        for number, (path, leaf) in enumerate(flatten_up_to(self._paths, value, where)):
+            array = as_array(leaf, None, f"{where}: {component_name(path)}")
+            if isinstance(leaf, (list, tuple)) and not array.size:
+                raise SpecError(
+                    f"{where}: {component_name(path)} is an empty list, which has no dtype, and the first record sets "
+                    f"the dtypes. Return arrays, such as np.array(words, np.int64)."
+                )
+            if array.dtype.names:
+                raise SpecError(f"{where}: {component_name(path)} is {array.dtype}, expected numbers or strings.")
+            shape = _row_shape(array, stacked, f"{where}: {component_name(path)}")
+            self._writers.append(ComponentWriter(self._folder, number, path, self._token, array.dtype, shape))
+
+    def _as_rows(self, leaf: Any, like: ComponentWriter, stacked: bool, where: str) -> np.ndarray[Any, Any]:
+        array = leaf if is_plain(leaf) else as_array(leaf, like.dtype, f"{where}: {component_name(like.path)}")
+        shape = _row_shape(array, stacked, f"{where}: {component_name(like.path)}")
+        if array.dtype != like.dtype or len(shape) != len(like.shape):
+            got, expected = describe(array.dtype, shape), describe(like.dtype, like.shape)
+            raise SpecError(
+                f"{where}: {component_name(like.path)} is {got}, but {expected} in record 0. All records must have the "
+                f"same dtype and number of dimensions; only the sizes may differ."
+            )
+        return array if stacked else array[None]
+
+    def progress(self) -> dict[str, Any]:
+        """Return where to continue, after all bytes so far are on the disk."""
+        components = [
+            {"path": writer.path, "dtype": writer.dtype.name, "shape": writer.shape, "files": writer.progress()}
+            for writer in self._writers
+        ]
+        return {"num_records": self.num_records, "structure": self._structure, "components": components}
+
+    def finish(self) -> tuple[Any, tuple[Component, ...]]:
+        """Close the files. Return the encoded structure and its components."""
+        return self._structure, tuple(writer.finish() for writer in self._writers)
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        for writer in self._writers:
+            writer.abandon()
+
+
+def _row_shape(array: np.ndarray[Any, Any], stacked: bool, where: str) -> tuple[int, ...]:
+    if stacked and not array.ndim:
+        raise SpecError(f"{where} is one value, expected a batch with one row per record. For records: batched=False.")
+    shape: tuple[int, ...] = array.shape
+    return shape[1:] if stacked else shape
+
+
+def _common_length(rows: list[np.ndarray[Any, Any]], where: str) -> int:
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise SpecError(f"{where}: the components of a batch have {sorted(lengths)} rows, expected the same number.")
+    return lengths.pop()

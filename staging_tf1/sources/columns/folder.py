@@ -1,54 +1,70 @@
-"""The folder of a cache: whether it is there and up to date, and how a new one replaces it."""
+"""The folder of a cache: its lock, whether it is there and up to date, and how a new cache takes its place.
+
+A new cache is built in a hidden folder beside. If there is none yet, that folder is renamed. Otherwise its files, which
+have names of their own, are moved in, and then its manifest replaces the old one in one step. So readers find one whole
+cache at any moment, and other files in the folder stay.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
+import socket
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from absl import logging
+from filelock import FileLock, Timeout
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
-from staging_tf1.sources.columns.component import Column
-from staging_tf1.sources.columns.key import changes
-from staging_tf1.sources.columns.lock import beside, locked
-from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, manifest_in
-from staging_tf1.sources.columns.npy import HEADER_BYTES, MappedArray
-from staging_tf1.sources.columns.snapshot import Snapshot, cannot_read, has_changed, settled
+from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray, cannot_read
+from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
+from staging_tf1.sources.files.replacing import replacing, sync_folder
 
 __all__ = [
     "building_folder",
     "cache_path",
-    "check_only_cache",
     "commit",
     "damaged",
+    "has_replaced",
+    "locked",
     "mapped",
     "move_built",
     "opened",
-    "put_back",
     "reasons_to_build",
     "remove",
     "remove_remains",
-    "saved_progress",
+    "remove_replaced",
     "save_progress",
+    "saved_progress",
     "writing",
 ]
 
 _PROGRESS = "progress.json"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MOST_NAME_BYTES = 255
+# How often a cache is opened again, because it was replaced meanwhile.
+_TRIES = 20
+# Seconds between two tries to take a lock, and between two lines in the log of a process that waits.
+_TRY_SECS, _LOG_SECS = 0.1, 15.0
+# The caches that are being built: by the thread, which is the same in a fork of it, and the path.
+_held: set[tuple[int, str]] = set()
 
 
 def cache_path(owner: str, argument: str, value: Any) -> str:
     """Check the path of a cache, which is a folder or nothing yet."""
     name = arguments.path(owner, argument, value).rstrip(os.sep) or os.sep
     if {os.curdir, os.pardir} & set(name.split(os.sep)) or os.path.islink(name):
-        # Resolved, because files are made beside the folder, and it is renamed.
+        # Resolved, because files are made beside the folder.
         name = os.path.realpath(name)
     try:
         mode = os.stat(name).st_mode
@@ -62,30 +78,94 @@ def cache_path(owner: str, argument: str, value: Any) -> str:
     return name
 
 
+def _beside(path: str, suffix: str) -> str:
+    """Return the path of a hidden file or folder beside `path`.
+
+    >>> _beside("data/train", ".lock")
+    'data/.train.lock'
+    """
+    folder, name = os.path.split(path.rstrip(os.sep) or path)
+    hidden = f".{name}{suffix}"
+    if len(os.fsencode(hidden)) > _MOST_NAME_BYTES:
+        hidden = f".{hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()}{suffix}"
+    return os.path.join(folder, hidden)
+
+
+# The lock.
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[Callable[[str], None]]:
+    """Hold the lock of the cache at `path`. Yields a function that reports the progress to waiting processes.
+
+    The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or if
+    this thread holds the lock, because the data of a cache use it.
+    """
+    name, key = _beside(path, ".lock"), (threading.get_ident(), os.path.realpath(path))
+    if key in _held:
+        raise RecordFileError(
+            f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
+            f"Read the original data there, or give the inner cache another path."
+        )
+    lock = FileLock(name)
+    try:
+        _acquire(lock, path)
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        cure = cure_of_writing(error) if isinstance(error, OSError) else ""
+        cure = cure or "Choose a writable folder on a local disk."
+        raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {reason}. {cure}") from error
+
+    def report(how_far: str) -> None:
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "how_far": how_far}
+        # Only people read it, so a full disk must not end the build here.
+        with contextlib.suppress(OSError), open(name, "w", encoding="utf-8") as file:
+            json.dump(note, file)
+
+    try:
+        _held.add(key)
+        report("started")
+        yield report
+    finally:
+        _held.discard(key)
+        # While it is held: a process that has opened this file then finds that it has no name, and opens the next one.
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        lock.release()
+
+
+def _acquire(lock: FileLock, path: str) -> None:
+    wait_secs = 0.0
+    while True:
+        try:
+            lock.acquire(timeout=wait_secs, poll_interval=_TRY_SECS)
+            return
+        except Timeout:
+            wait_secs = _LOG_SECS
+            logging.warning("waiting for the cache %s: %s", path, _holder(lock.lock_file))
+
+
+def _holder(name: str) -> str:
+    try:
+        with open(name, encoding="utf-8") as file:
+            note = json.load(file)
+        said = f"process {note['pid']} on {note['host']} is building it ({note['how_far']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process is building it"
+    if note["pid"] in (os.getpid(), os.getppid()):
+        said += ". If its data use this cache, both wait for ever"
+    return said
+
+
+# Reading.
+
+
 def opened(path: str) -> Manifest:
     """Return the manifest of the cache at `path`.
 
     Raises RecordFileError if there is none, or one of another version of the format.
     """
-    return settled(path, lambda folder: _opened(path, folder))
-
-
-def mapped(path: str) -> tuple[Manifest, list[Column]]:
-    """Map the files of the cache at `path`. All belong to one cache, even if it is replaced meanwhile.
-
-    Raises RecordFileError if there is no cache, or a file is missing or was changed.
-    """
-
-    def look(folder: Snapshot | None) -> tuple[Manifest, list[Column]]:
-        manifest = _opened(path, folder)
-        assert folder is not None
-        return manifest, [Column(folder, component) for component in manifest.components]
-
-    return settled(path, look)
-
-
-def _opened(path: str, folder: Snapshot | None) -> Manifest:
-    manifest = _manifest(folder)
+    manifest = _found(path)
     if manifest is None:
         raise RecordFileError(
             f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
@@ -96,39 +176,53 @@ def _opened(path: str, folder: Snapshot | None) -> Manifest:
     return manifest
 
 
+def _found(path: str) -> Manifest | int | None:
+    manifest = manifest_in(path)
+    if manifest is not None:
+        return manifest
+    try:
+        names = os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise cannot_read(f"the cache {path!r}", error) from error
+    if names:
+        raise RecordFileError(f"{path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path.")
+    return None
+
+
+def mapped(path: str) -> tuple[Manifest, list[Column]]:
+    """Map the files of the cache at `path`. All belong to one cache, even if it is replaced meanwhile.
+
+    Raises RecordFileError if there is no cache, or a file is missing or was changed.
+    """
+    manifest = opened(path)
+    for _ in range(_TRIES):
+        try:
+            return manifest, [Column(path, component) for component in manifest.components]
+        except RecordFileError:
+            before, manifest = manifest, opened(path)
+            if manifest == before:
+                raise
+    raise RecordFileError(
+        f"the cache {path!r} was replaced each of the {_TRIES} times that it was opened. Do several programs build it "
+        f"from different data? Give each of them its own path."
+    )
+
+
 def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str] | None:
     """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file.
 
     Returns None if another cache has replaced it meanwhile.
     """
-
-    def look(folder: Snapshot | None) -> list[str] | None:
-        if _opened(path, folder) != manifest:
-            return None
-        assert folder is not None
-        problems = []
-        for file in manifest.files:
-            try:
-                MappedArray(folder, file, verified=True)
-            except RecordFileError as error:
-                problems.append(str(error))
-            progress(file.size)
-        return None if problems and has_changed(path, folder) else problems
-
-    return settled(path, look)
-
-
-def _manifest(folder: Snapshot | None) -> Manifest | int | None:
-    if folder is None:
-        return None
-    manifest = manifest_in(folder)
-    if manifest is None:
-        with contextlib.suppress(FileNotFoundError):
-            if os.listdir(folder.path):
-                raise RecordFileError(
-                    f"{folder.path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path."
-                )
-    return manifest
+    problems = []
+    for file in manifest.files:
+        try:
+            MappedArray(path, file, verified=True)
+        except RecordFileError as error:
+            problems.append(str(error))
+        progress(file.size)
+    return None if problems and opened(path) != manifest else problems
 
 
 def _version_changed(version: int) -> str:
@@ -137,45 +231,18 @@ def _version_changed(version: int) -> str:
 
 def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
     """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
-    try:
-        manifest = settled(path, _manifest)
-    except PermissionError as error:
-        raise cannot_read(f"the cache {path!r}", error) from error
+    manifest = _found(path)
     if manifest is None:
         return None
     return [_version_changed(manifest)] if isinstance(manifest, int) else changes(manifest.key, key)
 
 
+# Writing.
+
+
 def building_folder(path: str) -> str:
     """Return the folder in which the cache of `path` is built."""
-    return beside(path, ".building")
-
-
-def put_back(path: str) -> None:
-    """Put back a cache that was moved away for a new one, or remove it if the new one is there."""
-    replaced = beside(path, ".replaced")
-    if os.path.isdir(replaced):
-        if os.path.isdir(path):
-            shutil.rmtree(replaced)
-        else:
-            os.rename(replaced, path)
-
-
-def check_only_cache(path: str) -> None:
-    """Raise RecordFileError if the folder has files that are no part of its cache: they would be deleted with it."""
-    manifest = settled(path, _manifest)
-    if manifest is None:
-        return
-    names = set(os.listdir(path)) - {MANIFEST}
-    if isinstance(manifest, Manifest):
-        others = names - {file.name for file in manifest.files}
-    else:
-        others = {name for name in names if not name.endswith(".npy")}
-    if others:
-        raise RecordFileError(
-            f"the folder {path!r} has {shown(min(others))}, which is not part of the cache, so nothing was removed. "
-            f"Move it away first."
-        )
+    return _beside(path, ".building")
 
 
 def remove_remains(path: str) -> None:
@@ -186,25 +253,47 @@ def remove_remains(path: str) -> None:
 
 def commit(path: str, manifest: Manifest) -> None:
     """Write the manifest into the folder that was built, and move it to `path`."""
-    building = building_folder(path)
-    # A builder that was killed while it saved its progress has left both.
-    for name in (_PROGRESS, _unfinished(_PROGRESS)):
-        with contextlib.suppress(FileNotFoundError):
+    building, files = building_folder(path), {file.name for file in manifest.files}
+    for name in os.listdir(building):
+        if name not in files:  # the progress, and what a builder has left that was killed while it saved that
             os.unlink(os.path.join(building, name))
     _write_whole(os.path.join(building, MANIFEST), manifest.text())
     move_built(path)
 
 
 def move_built(path: str) -> None:
-    """Move the folder that was built to `path`, replacing what is there."""
-    building, replaced = building_folder(path), beside(path, ".replaced")
-    check_only_cache(path)
-    if os.path.isdir(path) and os.listdir(path):
-        # A folder with files cannot be replaced in one step. If this process dies in between, `put_back` restores it.
-        os.rename(path, replaced)
-    os.rename(building, path)
-    _sync_folder(os.path.dirname(path) or os.curdir)
-    shutil.rmtree(replaced, ignore_errors=True)
+    """Move what was built to `path`, replacing the cache that is there."""
+    building = building_folder(path)
+    if _found(path) is None:
+        os.rename(building, path)
+        sync_folder(os.path.dirname(path) or os.curdir)
+        return
+    names = [name for name in os.listdir(building) if name != MANIFEST]
+    for name in names:
+        os.rename(os.path.join(building, name), os.path.join(path, name))
+    sync_folder(path)
+    os.rename(os.path.join(building, MANIFEST), os.path.join(path, MANIFEST))
+    sync_folder(path)
+    remove_replaced(path)
+
+
+def has_replaced(path: str) -> bool:
+    """Whether a builder died after it replaced a cache, and before it removed the files of the old one."""
+    try:
+        return not os.listdir(building_folder(path))
+    except FileNotFoundError:
+        return False
+
+
+def remove_replaced(path: str) -> None:
+    """Remove the files of an older cache, and the empty folder in which the new one was built."""
+    manifest = manifest_in(path)
+    if isinstance(manifest, Manifest):
+        files = {file.name for file in manifest.files}
+        for name in os.listdir(path):
+            if is_own_file(name) and name not in files:
+                os.unlink(os.path.join(path, name))
+    os.rmdir(building_folder(path))
 
 
 def save_progress(path: str, progress: dict[str, Any]) -> None:
@@ -227,26 +316,9 @@ def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
     return progress if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
 
 
-def _unfinished(path: str) -> str:
-    return f"{path}.new"
-
-
 def _write_whole(path: str, text: str) -> None:
-    temporary = _unfinished(path)
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with replacing(path, durable=True) as file:
+        file.write(text.encode())
 
 
 @contextlib.contextmanager
@@ -291,14 +363,18 @@ def remove(path: str) -> Manifest | int | None:
     the folder has other files.
     """
     with locked(path):
-        put_back(path)
-        manifest = manifest_in(Snapshot(path))
+        manifest = manifest_in(path)
         if manifest is None:
             if not os.path.isdir(building_folder(path)):
                 raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")
             remove_remains(path)
             return None
-        check_only_cache(path)
+        others = [name for name in os.listdir(path) if name != MANIFEST and not is_own_file(name)]
+        if others:
+            raise RecordFileError(
+                f"the folder {path!r} has {shown(min(others))}, which is not part of the cache, so nothing was "
+                f"removed. Move it away first."
+            )
         # Renamed first, so a process that dies here leaves no partial cache.
         remove_remains(path)
         os.rename(path, building_folder(path))

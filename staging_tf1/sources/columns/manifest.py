@@ -1,4 +1,7 @@
-"""The manifest of a cache: a JSON file, written last, that describes all other files."""
+"""The manifest of a cache: a JSON file, written last, that describes all other files, and the key of its data.
+
+The key is what is known of the data without reading it. If it changes, the cache is out of date.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,45 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from staging_tf1.arguments import shown
+from staging_tf1 import arguments
+from staging_tf1.arguments import INT64_MAX, shown
 from staging_tf1.errors import RecordFileError, SpecError
-from staging_tf1.sources.columns.component import Component
-from staging_tf1.sources.columns.npy import ArrayFile
-from staging_tf1.sources.columns.snapshot import Snapshot, cannot_read
+from staging_tf1.sources.columns.files import ArrayFile, Component, cannot_read, open_regular
+from staging_tf1.sources.files.os_errors import cure_of
+from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.spec import is_namedtuple, is_structure
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "Manifest", "decoded", "dtype_named", "encoded", "manifest_in"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "Manifest",
+    "changes",
+    "decoded",
+    "dtype_named",
+    "encoded",
+    "files_key",
+    "is_own_file",
+    "manifest_in",
+    "new_token",
+    "version_key",
+]
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
 _FORMAT = "staging_tf1 cache"
 # A manifest is small. A larger file is something else.
 _MOST_BYTES = 64 << 20
+# Names of the files of components. A cache that replaces another one has a random token in its names.
+_TOKEN = re.compile(r"~[0-9a-f]{8}")
+_OWN_FILE = re.compile(r"\d{3,}(-\w+)?(~[0-9a-f]{8})?(\.(starts|shapes|strings))?\.npy", re.ASCII)
+# Files that the message about a changed key lists.
+_MOST_LISTED = 5
 # The end of the file: a checksum of all bytes before.
 _CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{16})"\n}\Z')
 
@@ -61,7 +84,7 @@ class Manifest(NamedTuple):
     def content(self) -> str:
         """A digest of the records, the same for two caches with the same records."""
         text = json.dumps([self.structure, [_as_json(component) for component in self.components]])
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return _digest(_TOKEN.sub("", text).encode())
 
     def text(self) -> str:
         """Return the content of the file."""
@@ -71,14 +94,28 @@ class Manifest(NamedTuple):
         return f'{body},\n "checksum": "{_digest(body.encode())}"\n}}'
 
 
-def manifest_in(folder: Snapshot) -> Manifest | int | None:
+def new_token() -> str:
+    """Return a new end of file names."""
+    return f"~{secrets.token_hex(4)}"
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a file of a component may have this name.
+
+    >>> is_own_file("000-x.npy"), is_own_file("001~0123abcd.strings.npy"), is_own_file("mine.npy")
+    (True, True, False)
+    """
+    return _OWN_FILE.fullmatch(name) is not None
+
+
+def manifest_in(folder: str) -> Manifest | int | None:
     """Return the manifest of a cache; its format version if this release cannot read it; None without a manifest.
 
     Raises RecordFileError if the manifest is damaged, or the folder is no cache.
     """
-    path = folder.path_of(MANIFEST)
+    path = os.path.join(folder, MANIFEST)
     try:
-        with folder.open(MANIFEST) as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 raise _no_manifest(path, "it is too large")
             text = file.read()
@@ -218,3 +255,71 @@ def _leaves(structure: Any) -> list[int]:
     children = [child for _, child in structure[kind]] if kind == "dict" else structure.get("fields", structure[kind])
     listed = children.values() if isinstance(children, dict) else children
     return sorted(number for child in listed for number in _leaves(child))
+
+
+def version_key(owner: str, version: Any) -> str | None:
+    """Check `version` and return it as a string: a command line cannot tell 1 from "1"."""
+    if version is None or isinstance(version, str):
+        return version
+    if arguments.as_int(version) is None:
+        arguments.refuse(owner, "version", version, "a string or a whole number")
+    return str(arguments.whole(owner, "version", version, -INT64_MAX, INT64_MAX))
+
+
+def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
+    """Return the size and time of each file, by its path. Raises RecordFileError if one is missing."""
+    if files is None:
+        return None
+    key = {}
+    for path in matching_files(owner, files):
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            cure = cure_of(error, "Leave it out of files.")
+            raise RecordFileError(f"{owner} cannot read {path!r}, one of files: {error.strerror}. {cure}") from error
+        key[os.path.abspath(path)] = [status.st_size, status.st_mtime_ns]
+    return key
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Say what differs between two keys, item by item. Empty if nothing does.
+
+    >>> changes({"num_records": 3, "version": "a"}, {"num_records": 4, "version": "a"})
+    ['num_records: 3 in the cache, 4 now']
+    """
+    differences: list[str] = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if name == "files":
+            differences += _file_changes(old or {}, new or {})
+        else:
+            differences.append(f"{name}: {_shown(old)} in the cache, {_shown(new)} now")
+    return differences
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        # A terminal cannot show control characters and lone surrogates.
+        return value if value.isprintable() else repr(value)
+    return "none" if value is None else shown(value)
+
+
+def _file_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for path in dict.fromkeys([*old, *new]):
+        if path not in new:
+            lines.append(f"file {path!r}: not listed any more")
+        elif path not in old:
+            lines.append(f"file {path!r}: new")
+        elif old[path][0] != new[path][0]:
+            lines.append(f"file {path!r}: {old[path][0]} bytes when the cache was built, {new[path][0]} now")
+        elif old[path] != new[path]:
+            lines.append(f"file {path!r}: modified after the cache was built")
+    return _shortened(lines)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LISTED
+    return [*lines[:_MOST_LISTED], f"{more} more files"] if more > 0 else lines

@@ -11,7 +11,7 @@ from typing import IO
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["check_regular", "replacing", "replacing_path"]
+__all__ = ["check_regular", "replacing", "replacing_path", "sync_folder"]
 
 
 def check_regular(path: str) -> None:
@@ -46,7 +46,24 @@ def replacing_path(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
-    """Do what `replacing_path` does, and open the temporary file for writing."""
+def replacing(path: str, *, durable: bool = False) -> Iterator[IO[bytes]]:
+    """Do what `replacing_path` does, and open the temporary file for writing.
+
+    If `durable`, the content and the new name are on the disk afterwards, in this order.
+    """
     with replacing_path(path) as temporary, open(temporary, "xb") as file:
         yield file
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    if durable:
+        sync_folder(os.path.dirname(path) or os.curdir)
+
+
+def sync_folder(folder: str) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
