@@ -7,7 +7,6 @@ import io
 import os
 import re
 import stat
-import tempfile
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.legacy.notebooks import Notebook, NotebookError, as_python, with_sources
+from staging_tf1.replacing import replacing
 
 NOTEBOOK = ".ipynb"
 _FILES = (".py", ".pyi", NOTEBOOK)
@@ -108,19 +108,11 @@ def overwrite(path: str, content: bytes) -> None:
     kind = kind_of_file(real)
     if kind is not None:  # replacing a device would remove it
         raise UnreadableError(f"{path}: is {kind}, not a regular file; nothing was written")
-    temporary = None
     try:
-        mode = stat.S_IMODE(os.stat(real).st_mode)
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".staging-tf1-", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
+        with replacing(real, durable=True) as file:
+            os.fchmod(file.fileno(), stat.S_IMODE(os.stat(real).st_mode))
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, real)
     except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
         raise UnreadableError(f"{path}: cannot be written: {error.strerror}; it is unchanged") from error
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from staging_tf1.arguments import INT64_MAX, as_int, refuse
 from staging_tf1.spec.arrays import as_numpy_dtype
 
-__all__ = ["ALIGNMENT_BYTES", "aligned_copy", "aligned_empty", "is_aligned"]
+__all__ = ["ALIGNMENT_BYTES", "Loan", "aligned_copy", "aligned_empty", "is_aligned"]
 
 # Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512, which TensorFlow requires of memory that it does not own.
 ALIGNMENT_BYTES = 64
@@ -39,22 +39,22 @@ class _Block(bytearray):
     """The buffer of a `Memory`. If it were an array, numpy would make it the base of our arrays instead."""
 
     __slots__ = ("loan",)
-    loan: _Loan | None
+    loan: Loan | None
 
 
-class _Loan(weakref.ref[Memory]):
-    """Returns a block to `_returned` when the last array in its `Memory` is freed.
+class Loan(weakref.ref["np.ndarray[Any, Any]"]):
+    """Goes to a queue when the last array in some memory is freed, and says what may be used again.
 
-    The callback is `deque.append`, which is atomic and runs no Python code, because memory may be freed at any moment.
-    A `__del__` would not do: Python drops a KeyboardInterrupt raised in it, and the main thread would run it after
-    each step.
+    Memory may be freed at any moment. So the callback is the `append` or `put` of a queue, which is written in C: it is
+    atomic, takes no lock that the same thread may hold, and runs no Python code. A `__del__` would not do: Python drops
+    a KeyboardInterrupt raised in it, and the main thread would run it after each step.
     """
 
-    __slots__ = ("block",)
-    block: _Block
+    __slots__ = ("lent",)
+    lent: Any
 
 
-_returned: deque[_Loan] = deque()
+_returned: deque[Loan] = deque()
 
 # In a worker process, while it makes a batch: allocates in the shared buffer. May return None.
 _allocate: Callable[[int], Memory | None] | None = None
@@ -135,9 +135,9 @@ def _memory(nbytes: int) -> Memory:
     size = -(-nbytes // step) * step
     block = _used_before(size) or _Block(size)
     memory = np.ndarray.__new__(Memory, size, np.uint8, block)
-    loan = _Loan(memory, _returned.append)
+    loan = Loan(memory, _returned.append)
     # A reference cycle keeps the loan alive while the block is in use.
-    block.loan, loan.block = loan, block
+    block.loan, loan.lent = loan, block
     return memory
 
 
@@ -146,12 +146,12 @@ def _used_before(size: int) -> _Block | None:
     try:
         for _ in range(len(_returned)):
             loan = _returned.popleft()
-            if block is None and len(loan.block) == size:
-                block = loan.block
+            if block is None and len(loan.lent) == size:
+                block = loan.lent
             elif len(_returned) < _MOST_HELD:
                 _returned.append(loan)
             else:
-                loan.block.loan = None
+                loan.lent.loan = None
     except IndexError:  # another thread took the last block
         pass
     return block

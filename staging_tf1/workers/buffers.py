@@ -8,13 +8,13 @@ import mmap
 import os
 import sys
 import threading
-import weakref
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 
 from staging_tf1.errors import SourceError
+from staging_tf1.sources.aligned import Loan
 from staging_tf1.workers.arena import mapped, rounded
 from staging_tf1.workers.channel import PeerGone
 
@@ -31,17 +31,6 @@ class BuffersClosed(Exception):
 
 class Lent(np.ndarray[Any, Any]):
     """The memory of a buffer while a batch in it is in use. The base of the arrays of the batch."""
-
-
-class _Loan(weakref.ref[Lent]):
-    """Goes to `Buffers._returned` when the last array of its batch has been freed.
-
-    The callback is `SimpleQueue.put`, which is written in C, takes no lock that the same thread may hold, and runs no
-    Python code: TensorFlow may free an array at any moment.
-    """
-
-    __slots__ = ("buffer",)
-    buffer: Buffer
 
 
 class Buffer:
@@ -89,10 +78,10 @@ class Buffers:
         self._credit = Credit(limit) if limit else None
         unknown = min(_FIRST_BYTES, limit // 16) if limit else _FIRST_BYTES
         self._wanted = self._fitted(unknown if expected is None else expected + _PAGE)
-        self._returned: SimpleQueue[_Loan | None] = SimpleQueue()
+        self._returned: SimpleQueue[Loan | None] = SimpleQueue()
         self._free: dict[Any, list[Buffer]] = {}
         # By the number of the buffer. If a buffer held its own loan, only the garbage collector could free both.
-        self._lent: dict[int, _Loan] = {}
+        self._lent: dict[int, Loan] = {}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._numbers = 0
@@ -161,8 +150,8 @@ class Buffers:
         # Without the lock, because every batch comes through here.
         if self._closed:
             return memory
-        self._lent[buffer.number] = loan = _Loan(memory, self._returned.put)
-        loan.buffer = buffer
+        self._lent[buffer.number] = loan = Loan(memory, self._returned.put)
+        loan.lent = buffer
         return memory
 
     def given_up(self, batch: int, unused: Buffer | None = None) -> None:
@@ -268,7 +257,7 @@ class Buffers:
                 self._changed.acquire()
                 self._has_listener = False
             if loan is not None:
-                self._put_back(loan.buffer)
+                self._put_back(loan.lent)
             self._sweep()
             self._changed.notify_all()
         finally:
@@ -281,7 +270,7 @@ class Buffers:
             while not self._returned.empty():
                 loan = self._returned.get_nowait()
                 if loan is not None:
-                    self._put_back(loan.buffer)
+                    self._put_back(loan.lent)
 
     def _put_back(self, buffer: Buffer) -> None:
         self._lent.pop(buffer.number, None)

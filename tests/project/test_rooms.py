@@ -16,7 +16,8 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE)
 ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
 ZERO = {
-    f"{name}.py" for name in "_tf arguments cores display errors fork garbage progress sigterm user_module".split()
+    f"{name}.py"
+    for name in "_tf arguments cores display errors fork garbage progress replacing sigterm user_module".split()
 } | {"spec"}
 
 

@@ -25,10 +25,10 @@ from filelock import FileLock, Timeout
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
+from staging_tf1.replacing import replacing, sync_folder
 from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray, cannot_read
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
-from staging_tf1.sources.files.replacing import replacing, sync_folder
 
 __all__ = [
     "building_folder",

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1.arguments import only_known
+from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
 from staging_tf1.sources.files.record_write import Output, write_records
-from staging_tf1.sources.files.replacing import replacing_path
 
 __all__ = ["ARRAY_RECORD_SUFFIXES", "write_array_records"]
 

@@ -6,7 +6,10 @@ import datetime
 import errno
 import os
 
-__all__ = ["change_of", "cure_of", "cure_of_writing"]
+from staging_tf1.arguments import kind_of_file
+from staging_tf1.errors import RecordFileError
+
+__all__ = ["change_of", "check_regular", "cure_of", "cure_of_writing"]
 
 _TOO_MANY = {
     errno.EMFILE: "Raise the limit of open files of this process: ulimit -n, or resource.setrlimit.",
@@ -47,3 +50,13 @@ def change_of(before: tuple[int, int], now: os.stat_result) -> str:
 
 def _date(ns: int) -> str:
     return datetime.datetime.fromtimestamp(ns // 10**9).isoformat(sep=" ") + f".{ns % 10**9:09}"
+
+
+def check_regular(path: str) -> None:
+    """Raise RecordFileError unless a path is a regular file: a named pipe would block, a device has no end."""
+    try:
+        kind = kind_of_file(path)
+    except OSError as error:
+        raise RecordFileError(f"cannot read record file {path!r}: {error.strerror}.") from error
+    if kind is not None:
+        raise RecordFileError(f"record file {path!r} is {kind}, expected a regular file.")

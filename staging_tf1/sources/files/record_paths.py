@@ -8,7 +8,7 @@ from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
-from staging_tf1.sources.files.replacing import check_regular
+from staging_tf1.sources.files.os_errors import check_regular
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
 __all__ = ["matching_files"]

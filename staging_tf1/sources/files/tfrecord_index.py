@@ -20,8 +20,8 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
-from staging_tf1.sources.files.os_errors import cure_of
-from staging_tf1.sources.files.replacing import check_regular, replacing
+from staging_tf1.replacing import replacing
+from staging_tf1.sources.files.os_errors import check_regular, cure_of
 from staging_tf1.sources.files.tfrecord_frames import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 

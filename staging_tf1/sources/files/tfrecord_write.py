@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import only_known
+from staging_tf1.replacing import replacing
 from staging_tf1.sources.files.record_write import Output, write_records
-from staging_tf1.sources.files.replacing import replacing
 from staging_tf1.sources.files.tfrecord_frames import FRAMING_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
 

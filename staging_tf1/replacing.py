@@ -1,4 +1,4 @@
-"""Checks that files are regular, and writes files atomically."""
+"""Writes files atomically: a reader, or a crash, sees the old file or the new one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,7 @@ from typing import IO
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["check_regular", "replacing", "replacing_path", "sync_folder"]
-
-
-def check_regular(path: str) -> None:
-    """Raise RecordFileError unless a path is a regular file: a named pipe would block, a device has no end."""
-    try:
-        kind = kind_of_file(path)
-    except OSError as error:
-        raise RecordFileError(f"cannot read record file {path!r}: {error.strerror}.") from error
-    if kind is not None:
-        raise RecordFileError(f"record file {path!r} is {kind}, expected a regular file.")
+__all__ = ["replacing", "replacing_path", "sync_folder"]
 
 
 @contextlib.contextmanager
