@@ -115,32 +115,16 @@ EDITS: dict[str, Callable[[int], int]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("has_checksum", [True, False])
-def test_an_edited_number_of_the_manifest_is_found(cache: Path, edit: str, has_checksum: bool) -> None:
-    if not has_checksum:
-        without_checksum(cache)
+def test_an_edited_number_of_the_manifest_is_found(cache: Path, edit: str) -> None:
     path = cache / "manifest.json"
     manifest = json.loads(path.read_text())
-    # Without a checksum nothing tells what the key was. A key that differs from the data's has the cache built again.
-    parts = [manifest] if has_checksum else [{name: part for name, part in manifest.items() if name != "key"}]
-    edited = 0
-    for part in parts:
-        for container, key, number in list(numbers_in(part)):
-            container[key] = EDITS[edit](number)
-            path.write_text(json.dumps({**manifest, **part}, indent=1))
-            assert is_found(cache), f"{key!r}: {number} became {container[key]}"
-            container[key] = number
-            edited += 1
-    assert edited > 15
-
-
-def test_fewer_records_than_the_files_have_are_named(cache: Path) -> None:
-    without_checksum(cache)
-    path = cache / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "num_records": 10}))
-    message = r"manifest\.json' should be the manifest of a cache, but is not: .* expected <i8 \[11\] for 10 records"
-    with pytest.raises(RecordFileError, match=message):
-        CachedSource(cache, batch_size=1)
+    numbers = list(numbers_in(manifest))
+    for container, key, number in numbers:
+        container[key] = EDITS[edit](number)
+        path.write_text(json.dumps(manifest, indent=1))
+        assert is_found(cache), f"{key!r}: {number} became {container[key]}"
+        container[key] = number
+    assert len(numbers) > 15
 
 
 @pytest.mark.parametrize("field", ["checksum", "num_records", "built"])

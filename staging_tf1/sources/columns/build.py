@@ -30,8 +30,6 @@ from staging_tf1.sources.columns.manifest import (
 from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
 from staging_tf1.spec.arrays import as_array, describe, is_plain
 
-__all__ = ["Build", "built"]
-
 # Seconds between two reports to waiting processes, and between two savings of the progress, which need an fsync.
 _REPORT_SECS, _SAVE_SECS = 1.0, 5.0
 # The deepest nest of a record. Python walks through nests and JSON recursively.

@@ -26,17 +26,6 @@ from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.os_errors import cure_of
 from staging_tf1.sources.stacking import take_rows
 
-__all__ = [
-    "HEADER_BYTES",
-    "ArrayFile",
-    "Column",
-    "Component",
-    "ComponentWriter",
-    "MappedArray",
-    "cannot_read",
-    "open_regular",
-]
-
 # The header fills a page. So records whose size is a multiple of the page size begin at a page, and share none.
 HEADER_BYTES = 4096
 # How to fix a file that was changed.
@@ -246,22 +235,6 @@ class Component(NamedTuple):
     def size(self) -> int:
         """The size of all files in bytes."""
         return sum(file.size for file in self.files.values())
-
-    def check(self, num_records: int) -> None:
-        """Raise ValueError unless the files have the dtypes and shapes of this number of records."""
-        # Only these files say how many values and bytes there are.
-        values = math.prod(self.files["values"].shape)
-        total = math.prod(self.files["strings"].shape) - 1 if self.dtype.hasobject else values
-        shapes = _shapes(num_records, self.dtype, self.shape, total, values)
-        if self.files.keys() != shapes.keys():
-            raise ValueError(f"{self.path!r} has the files {', '.join(self.files)}, expected {', '.join(shapes)}")
-        for role, file in self.files.items():
-            dtype = (stored_dtype(self.dtype) if role == "values" else _INT64).str
-            if (file.dtype, file.shape) != (dtype, shapes[role]):
-                raise ValueError(
-                    f"{file.name} is {file.dtype} {list(file.shape)}, expected {dtype} {list(shapes[role])} for "
-                    f"{num_records} records"
-                )
 
 
 class ComponentWriter:

@@ -30,25 +30,6 @@ from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray,
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
 
-__all__ = [
-    "building_folder",
-    "cache_path",
-    "commit",
-    "damaged",
-    "has_replaced",
-    "locked",
-    "mapped",
-    "move_built",
-    "opened",
-    "reasons_to_build",
-    "remove",
-    "remove_remains",
-    "remove_replaced",
-    "save_progress",
-    "saved_progress",
-    "writing",
-]
-
 _PROGRESS = "progress.json"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_NAME_BYTES = 255

@@ -24,8 +24,6 @@ from staging_tf1.sources.weighted import Sampling
 from staging_tf1.spec import bytes_per_batch, flatten, flatten_with_paths
 from staging_tf1.spec.arrays import describe, kind_of
 
-__all__ = ["Block", "CacheInput", "ReadOptions", "input_for"]
-
 _DATA = (
     "a tf.data.Dataset, a generator function, an iterable of records, a dataset with __len__ and __getitem__, arrays, "
     "or a source"
