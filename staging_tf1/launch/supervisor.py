@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from typing import IO, Any
 
 from staging_tf1.launch.tasks import Task
 
@@ -65,14 +65,7 @@ class LineSplitter:
 
 
 def _pieces(line: bytes) -> list[bytes]:
-    pieces = []
-    while len(line) > MOST_IN_LINE:
-        # Between characters, if it is UTF-8, whose characters have at most four bytes.
-        ends = (at for at in range(MOST_IN_LINE, MOST_IN_LINE - 4, -1) if line[at] & 0xC0 != 0x80)
-        end = next(ends, MOST_IN_LINE)
-        pieces.append(line[:end])
-        line = line[end:]
-    return [*pieces, line]
+    return [line[at : at + MOST_IN_LINE] for at in range(0, len(line), MOST_IN_LINE)] or [b""]
 
 
 def make_tags(names: Sequence[str], colour: bool) -> dict[str, bytes]:
@@ -228,6 +221,7 @@ class _Supervisor:
         self._alarm: asyncio.TimerHandle | None = None
         self._workers_finished = self._ending = self._interrupted = False
         self._code = 0
+        self._bug: BaseException | None = None
         # What the servers get when the workers have ended.
         self._servers_get: int | None = None
 
@@ -235,6 +229,7 @@ class _Supervisor:
         """Run the tasks to their end and return the exit code of the first failure, or 0."""
         names = [task.name for task in tasks]
         self._tags = {target: make_tags(names, wants_colour(target, os.environ)) for target in (_STDOUT, _STDERR)}
+        self._loop.set_exception_handler(self._stop_for_bug)
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # They may be ignored on purpose: by nohup, or by a shell for the programs in its background.
@@ -248,7 +243,14 @@ class _Supervisor:
         finally:
             for process in self._processes.values():
                 process.signal(signal.SIGKILL)
+        if self._bug is not None:
+            raise self._bug
         return self._code
+
+    def _stop_for_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # The loop would only log it, and perhaps wait forever.
+        self._bug = context.get("exception") or RuntimeError(context["message"])
+        loop.stop()
 
     def _start(self, task: Task) -> None:
         try:

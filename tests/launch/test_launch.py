@@ -23,7 +23,7 @@ from load import slowdown
 from processes import RunPython
 
 from staging_tf1.cli.main import main
-from staging_tf1.launch.supervisor import MOST_IN_LINE, LineSplitter, Printer, make_tags
+from staging_tf1.launch.supervisor import MOST_IN_LINE, LineSplitter
 from staging_tf1.launch.tasks import Program, ProgramError, fill, find_program, free_ports, make_tasks
 
 ROOT = Path(__file__).parents[2]
@@ -74,11 +74,9 @@ def test_each_task_has_its_place_in_the_same_cluster(workers: int, servers: int,
         assert environment == {"PYTHONUNBUFFERED": "1", **({"STAGING_TF1_SYNC": "1"} if sync else {})}
 
 
-@pytest.mark.parametrize(
-    "word", ["{}", "{tasks}", "{ task }", "{task", "${HOME}", "{0}", "{TASK}", '{"a": {"b": 1}}', ""]
-)
-def test_other_braces_stay_as_they_are(word: str) -> None:
-    assert fill([word], {"task": "chief-0"}) == [word]
+def test_other_braces_stay_as_they_are() -> None:
+    words = ["{}", "{tasks}", "{ task }", "{task", "${HOME}", "{0}", "{TASK}", '{"a": {"b": 1}}', ""]
+    assert fill(words, {"task": "chief-0"}) == words
 
 
 def test_a_value_is_not_searched_for_placeholders() -> None:
@@ -91,11 +89,6 @@ def test_ports_differ_and_are_free() -> None:
     for port in ports:
         with socket.socket() as server:
             server.bind(("127.0.0.1", port))
-
-
-def test_an_address_of_no_machine_has_no_ports() -> None:
-    with pytest.raises(OSError):
-        free_ports("192.0.2.1", 1)
 
 
 # Programs.
@@ -128,7 +121,7 @@ def test_a_file_that_cannot_be_executed(tmp_path: Path, monkeypatch: pytest.Monk
         find_program(["prog"])
 
 
-# Lines, tags and colours: without processes.
+# Lines: without processes.
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"\xff", b""]), max_size=12), cuts=st.data())
@@ -165,67 +158,14 @@ def test_what_ends_a_line(text: bytes, lines: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-@pytest.mark.parametrize("character", ["x", "é", "語", "🙂"])
-def test_a_long_line_comes_in_pieces_of_whole_characters(character: str, ended: bool) -> None:
-    text = ("-" + character * 100_000).encode()
-    splitter = LineSplitter()
-    found = []
+def test_a_long_line_comes_in_pieces(ended: bool) -> None:
+    text, splitter, found = b"x" * 300_000, LineSplitter(), list[bytes]()
     for start in range(0, len(text), 999):
         found += splitter.feed(text[start : start + 999])
     assert len(splitter._rest) <= MOST_IN_LINE
     found += [*(splitter.feed(b"\n") if ended else ()), *splitter.feed(b"")]
     assert b"".join(found) == text
-    assert all(MOST_IN_LINE - 3 <= len(piece) <= MOST_IN_LINE for piece in found[:-1])
-    assert all(piece.decode() for piece in found)
-
-
-def test_a_long_line_that_is_no_text_comes_in_pieces() -> None:
-    splitter = LineSplitter()
-    found = splitter.feed(b"\x80" * (2 * MOST_IN_LINE + 1)) + splitter.feed(b"")
-    assert [len(piece) for piece in found] == [MOST_IN_LINE, MOST_IN_LINE, 1]
-
-
-def test_tags_have_the_same_width_and_their_own_colours() -> None:
-    tasks = ["chief 0", *(f"worker {i}" for i in range(11)), "ps 0"]
-    plain, coloured = make_tags(tasks, colour=False), make_tags(tasks, colour=True)
-    assert len({len(tag) for tag in plain.values()}) == 1
-    assert plain["worker 10"] == b"[worker 10] "
-    assert coloured["chief 0"] == b"\x1b[36m[chief 0]\x1b[0m   "
-    colours = [re.match(rb"\x1b\[(\d+)m", tag)[1] for tag in coloured.values()]  # type: ignore[index]
-    assert len(set(colours[:10])) == 10
-    assert [re.sub(rb"\x1b\[\d+m", b"", tag) for tag in coloured.values()] == list(plain.values())
-
-
-# The printer.
-
-
-def test_the_printer_keeps_the_order_and_its_bounds(tmp_path: Path) -> None:
-    with open(tmp_path / "out", "wb") as out:
-        printer, count = Printer(), 0
-        while not printer.full:
-            printer.add(out.fileno(), b"%d " % count * 1000 + b"\n")
-            count += 1
-        while printer.waiting_for is not None:
-            printer.write()
-        assert not printer.full
-    assert (tmp_path / "out").read_bytes().split() == [b"%d" % (number // 1000) for number in range(1000 * count)]
-
-
-def test_a_descriptor_without_a_reader_gets_nothing_more(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(tmp_path / "out", "wb") as out:
-        printer = Printer()
-        for text in (b"one\n", b"two\n"):
-            printer.add(writer, text)
-            printer.add(out.fileno(), text)
-        with pytest.raises(BrokenPipeError):
-            printer.write()
-        printer.add(writer, b"three\n")
-        while printer.waiting_for is not None:
-            printer.write()
-    os.close(writer)
-    assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
+    assert {len(piece) for piece in found[:-1]} == {MOST_IN_LINE}
 
 
 # Real processes: the environment and the arguments.
@@ -867,27 +807,18 @@ def test_a_task_whose_parent_has_died_before_it_starts_does_not_start(run_python
     [
         ([], "got no program, expected script.py, -m and a module, or a program, after --"),
         (["--"], "got no program, expected script.py, -m and a module, or a program, after --"),
-        (["--workers", "2"], "got no program, expected script.py, -m and a module, or a program, after --"),
         (["--", "-m"], "-m needs the name of a module"),
         (["--", "no/such.py"], "file 'no/such.py' does not exist; check its path"),
         (["no-such-program", "x"], "program 'no-such-program' was not found on PATH; give its path"),
         (["--", ""], "program '' was not found on PATH; give its path"),
         (["--workers", "0", "--", "true"], "argument --workers: got '0', expected a whole number from 1 to 1000"),
-        (["--workers", "two", "--", "true"], "argument --workers: got 'two', expected a whole number from 1 to 1000"),
         (["--ps", "0", "--", "true"], "argument --ps: got '0', expected a whole number from 1 to 1000"),
-        (["--ps=-1", "--", "true"], "argument --ps: got '-1', expected a whole number from 1 to 1000"),
         (
             ["--restarts", "-1", "--", "true"],
             "argument --restarts: got '-1', expected a whole number from 0 to 1000000",
         ),
         (["--grace", "-1", "--", "true"], "argument --grace: got '-1', expected a number of seconds from 0 to 86400"),
-        (
-            ["--grace", "inf", "--", "true"],
-            "argument --grace: got 'inf', expected a number of seconds from 0 to 86400",
-        ),
-        (["--grace", "x", "--", "true"], "argument --grace: got 'x', expected a number of seconds from 0 to 86400"),
         (["--worker", "2", "--", "true"], "unrecognized arguments: --worker. Did you mean '--workers'?"),
-        (["--fast", "--", "true"], "unrecognized arguments: --fast"),
         (["--sync=1", "--", "true"], "argument --sync: ignored explicit argument '1'"),
         (["--workers"], "argument --workers: expected one argument"),
     ],
