@@ -24,7 +24,6 @@ from staging_tf1.sources.columns.manifest import (
     decoded,
     dtype_named,
     encoded,
-    manifest_in,
     new_token,
 )
 from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
@@ -77,7 +76,7 @@ def built(build: Build) -> None:
         os.makedirs(os.path.dirname(build.path) or os.curdir, exist_ok=True)
     with folder.locked(build.path) as report:
         # Another process may have built it meanwhile.
-        if _is_missing(build, log=True) and not _adopted(build):
+        if _is_missing(build, log=True):
             _Building(build, report).run()
 
 
@@ -93,17 +92,6 @@ def _is_missing(build: Build, log: bool = False) -> bool:
     if log:
         logging.warning("building the cache %s again: %s", build.path, "; ".join(reasons))
     return True
-
-
-def _adopted(build: Build) -> bool:
-    """Use the cache of a builder that died after finishing it, but before moving it."""
-    with contextlib.suppress(RecordFileError):
-        manifest = manifest_in(folder.building_folder(build.path))
-        if isinstance(manifest, Manifest) and manifest.key == build.key:
-            with folder.writing(build.owner, build.path):
-                folder.move_built(build.path)
-            return True
-    return False
 
 
 class _Building:

@@ -233,24 +233,17 @@ def remove_remains(path: str) -> None:
 
 
 def commit(path: str, manifest: Manifest) -> None:
-    """Write the manifest into the folder that was built, and move it to `path`."""
-    building, files = building_folder(path), {file.name for file in manifest.files}
-    for name in os.listdir(building):
-        if name not in files:  # the progress, and what a builder has left that was killed while it saved that
-            os.unlink(os.path.join(building, name))
+    """Write the manifest of the cache that was built, and move it to `path`, replacing the cache that is there."""
+    building, files = building_folder(path), [file.name for file in manifest.files]
+    for name in set(os.listdir(building)).difference(files):
+        # The progress, and what a builder has left that was killed while it saved that.
+        os.unlink(os.path.join(building, name))
     _write_whole(os.path.join(building, MANIFEST), manifest.text())
-    move_built(path)
-
-
-def move_built(path: str) -> None:
-    """Move what was built to `path`, replacing the cache that is there."""
-    building = building_folder(path)
     if _found(path) is None:
         os.rename(building, path)
         sync_folder(os.path.dirname(path) or os.curdir)
         return
-    names = [name for name in os.listdir(building) if name != MANIFEST]
-    for name in names:
+    for name in files:
         os.rename(os.path.join(building, name), os.path.join(path, name))
     sync_folder(path)
     os.rename(os.path.join(building, MANIFEST), os.path.join(path, MANIFEST))
