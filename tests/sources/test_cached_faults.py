@@ -227,6 +227,19 @@ def test_other_data_does_not_continue_what_was_begun(tmp_path: Path) -> None:
     assert source.num_records == 1000 and os.listdir(tmp_path) == ["cache"]
 
 
+def test_a_first_build_is_not_continued_over_a_cache_that_came_meanwhile(tmp_path: Path) -> None:
+    data, path = Flaky(), tmp_path / "cache"
+    with pytest.raises(OSError, match="the network is down"):
+        cached(data, path, batch_size=1)
+    cached(np.arange(5), tmp_path / "other", batch_size=1)
+    (tmp_path / "other").rename(path)
+    data.works, open_now = True, CachedSource(path, batch_size=5)
+    cached(data, path, batch_size=1)
+    # Files of the same names would have replaced those of the cache that was there before its manifest was.
+    assert data.read.count(1) == 2 and all("~" in file.name for file in path.glob("*.npy"))
+    assert open_now.batch(0).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_what_was_begun_is_not_continued_if_its_files_are_short(tmp_path: Path) -> None:
     data, path = Flaky(), tmp_path / "cache"
     with pytest.raises(OSError, match="the network is down"):

@@ -281,7 +281,8 @@ def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
     try:
         with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
             progress: dict[str, Any] = json.load(file)
-        if progress["key"] != key:
+        # Files without a token may have the names of those of a cache that has come meanwhile.
+        if progress["key"] != key or not (progress["token"] or _found(path) is None):
             return None
         written = [file for component in progress["records"]["components"] for file in component["files"]["written"]]
         sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
