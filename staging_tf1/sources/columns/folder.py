@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import logging
-from filelock import FileLock, Timeout
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
@@ -88,9 +87,8 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
             f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
             f"Read the original data there, or give the inner cache another path."
         )
-    lock = FileLock(name)
     try:
-        _acquire(lock, path)
+        lock = _acquired(name, path)
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
         cure = cure_of_writing(error) if isinstance(error, OSError) else ""
@@ -115,15 +113,17 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
         lock.release()
 
 
-def _acquire(lock: FileLock, path: str) -> None:
-    wait_secs = 0.0
+def _acquired(name: str, path: str) -> Any:
+    import filelock  # 30 ms, for those who build a cache
+
+    lock, wait_secs = filelock.FileLock(name), 0.0
     while True:
         try:
             lock.acquire(timeout=wait_secs, poll_interval=_TRY_SECS)
-            return
-        except Timeout:
+            return lock
+        except filelock.Timeout:
             wait_secs = _LOG_SECS
-            logging.warning("waiting for the cache %s: %s", path, _holder(lock.lock_file))
+            logging.warning("waiting for the cache %s: %s", path, _holder(name))
 
 
 def _holder(name: str) -> str:
