@@ -48,7 +48,10 @@ class SpecError(StagingError, ValueError):
 
 
 class BuildError(StagingError, RuntimeError):
-    """An op was created in a loop, a function, a finalized graph, another thread or another unsupported place."""
+    """An op was created in a loop, a function, a finalized graph, another thread or another unsupported place.
+
+    Or a pipeline was built that cannot run, such as one whose batches depend on a placeholder.
+    """
 
 
 class UninitializedError(StagingError, RuntimeError):

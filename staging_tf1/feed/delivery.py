@@ -18,6 +18,7 @@ class Delivery:
     """Counts the staged batches, and releases and closes the towers together.
 
     Attributes:
+      pipeline: the pipeline.
       session: the session.
       sinks: one per tower.
       barrier: the barrier between the towers; None for one tower.
@@ -31,7 +32,7 @@ class Delivery:
         gate = pipeline.cluster.member.gate if pipeline.cluster is not None else None
         self.sinks = tuple(SinkRun(sink, session, producers[tower], gate) for tower, sink in enumerate(pipeline.sinks))
         self.barrier = TowerBarrier(len(self.sinks)) if len(self.sinks) > 1 else None
-        self._name = pipeline.name
+        self.pipeline = pipeline
         self.stopping = False
         self.is_needed = threading.Event()
         self._lock = threading.Lock()
@@ -89,8 +90,8 @@ class Delivery:
             return
         left = ", ".join(f"{sink.sink.name}: {count}" for sink, count in zip(self.sinks, withheld, strict=True))
         warn(
-            f"'{self._name}': the towers had unequal numbers of batches, and these were staged but never taken: "
-            f"{left}. After the OutOfRangeError of the common step, fetch each tower separately until it ends.",
+            f"'{self.pipeline.name}': the towers had unequal numbers of batches, and these were staged but never "
+            f"taken: {left}. After the OutOfRangeError of the common step, fetch each tower separately until it ends.",
             LeftoverWarning,
         )
 

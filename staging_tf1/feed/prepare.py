@@ -20,6 +20,7 @@ from staging_tf1.feed.pipeline_run import end_earlier, run_in
 from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
 from staging_tf1.feed.supply import LeasedSupply, LocalSupply, Supply
+from staging_tf1.feed.unfed import naming_unfed
 from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.state import session_state_of
@@ -58,10 +59,11 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
             if pipeline in of_session.started:
                 _check_not_at_end(pipeline, begins)
         inits = [pipeline.init for pipeline in new if pipeline.init is not None]
-        if inits:
-            run_unwrapped(session, inits)
-        for pipeline, begins in zip(new, starts, strict=True):
-            fast_forward(pipeline, begins, session)
+        with naming_unfed(new):
+            if inits:
+                run_unwrapped(session, inits)
+            for pipeline, begins in zip(new, starts, strict=True):
+                fast_forward(pipeline, begins, session)
         sinks = [sink for pipeline in new for sink in pipeline.sinks]
         again = [sink for pipeline in new if pipeline in of_session.started for sink in pipeline.sinks]
         if again:

@@ -17,6 +17,7 @@ from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of, traced_of
 from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
+from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.state import session_state_of
 
 # How long, and how often, to look for an iterator's initializer in a session whose steps are not seen.
@@ -236,6 +237,7 @@ class ProducerRun:
                 # Caught before the types to skip, which may include Exception.
                 return False
             except Exception as error:
+                refuse_unfed(error, [self._delivery.pipeline])
                 if is_uninitialized_iterator(error):
                     self._await_initializer(was_needed, error)
                 elif isinstance(error, self.skipped.types):

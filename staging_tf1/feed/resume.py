@@ -12,6 +12,7 @@ from staging_tf1._tf import fast_callable, run_unwrapped, tf
 from staging_tf1.errors import ClusterError, ResumeError, StagingError
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.source_errors import SkipCounter, SkipRule
+from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, undealt
 from staging_tf1.graph.state import session_state_of
@@ -215,6 +216,7 @@ def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> N
         except tf.errors.OutOfRangeError:
             return
         except skipped.types as error:
+            refuse_unfed(error, [pipeline])
             skipped.skip(error)
         else:
             left -= 1

@@ -21,6 +21,7 @@ from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
@@ -223,6 +224,7 @@ class Lockstep:
             except tf.errors.OutOfRangeError:
                 return None
             except tower.batches.skipped.types as error:
+                refuse_unfed(error, [self._pipeline])
                 tower.batches.skip(tower.state, error)
                 continue
             # A session returns scalars as Python numbers, but callables take only arrays.

@@ -12,6 +12,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, run_in, runs_in
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.feed.unfed import naming_unfed
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
@@ -130,12 +131,13 @@ class Steps:
 
     def warm_up(self) -> None:
         """Put the first batch of every lockstep pipeline."""
-        ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
-        if any(puts for _, puts, _ in ready):
-            # One run for all.
-            feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
-            every = [puts for _, puts, _ in ready]
-            self.timed.run(every, None, run_unwrapped, self.session, every, feeds)
+        with naming_unfed(list(self._lockstep)):
+            ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
+            if any(puts for _, puts, _ in ready):
+                # One run for all.
+                feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
+                every = [puts for _, puts, _ in ready]
+                self.timed.run(every, None, run_unwrapped, self.session, every, feeds)
         for lockstep, _, _ in ready:
             lockstep.have_put()
 
