@@ -12,20 +12,22 @@
   and resource variables of 1, 100 and 1,000 MB, and 2 to 4 workers.
 - load: what the position and the heartbeats of a worker cost the first parameter server; from that, its load with 10,
   100 and 1,000 workers.
-- crowd: 1,000 workers without steps start, stay for a minute and end. The first parameter server should need less than
-  half a core for that.
+- crowd: 10 to 1,000 workers without steps start and stay, stand still in pauses, also after the machines of ten have
+  vanished, are dealt batches, and end. The first parameter server should need less than half a core to keep them. A
+  pause should take less than half a second, and a round of the dealer at most 10 ms.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver
 from typing import Any
 
@@ -40,7 +42,7 @@ LAYERS = {0: "no further layer", 3: "three more layers"}
 WORKERS = (1, 2, 4)
 TOWERS = (10, 100, 1000)
 STEPS_PER_SEC = 10
-CROWD, CROWD_PROCESSES, CROWD_SECS = 1000, 4, 60.0
+CROWDS, CROWD_PROCESSES, CROWD_SECS, VANISHING = (10, 100, 300, 1000), 4, 30.0, 10
 SIZES, PAUSED_WORKERS = (1, 100, 1000), (2, 3, 4)
 PATIENCE_SECS = 600.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -282,30 +284,42 @@ def load(options: Any) -> dict[str, Any]:
     return found
 
 
-def crowd(options: Any) -> dict[str, list[float]]:
-    """The cores that the parameter server needs while many workers start, stay and end, and for how many seconds."""
-    workers, secs = (40, 2.0) if options.quick else (CROWD, CROWD_SECS)
-    found: dict[str, list[float]] = {}
-    with tasks(CROWD_PROCESSES) as cluster:
-        # All workers have a name and an address. Nobody connects to one.
-        cluster.jobs["worker"] = [f"{HOST}:{1 + number}" for number in range(workers)]
+def crowd(options: Any) -> dict[int, dict[str, Any]]:
+    """What many workers cost the parameter server, and for how long they stand still."""
+    return {number: crowd_of(number, options) for number in ((40,) if options.quick else CROWDS)}
+
+
+def crowd_of(workers: int, options: Any) -> dict[str, Any]:
+    """For each phase its seconds, the cores of the parameter server, and what the chief's process measured in it."""
+    found: dict[str, Any] = {}
+    turns = 2 if options.quick else 7
+    orders = [("start", 0), ("stay", 2.0 if options.quick else CROWD_SECS), ("pause", turns), ("deal", 10 * turns)]
+    orders += [("vanish", 0), ("pause after", turns), ("end", 0)]
+    with tasks(CROWD_PROCESSES) as cluster, ExitStack() as stack:
+        # All workers have a name and an address. Only those that vanish answer, once: then their backlog is full, and
+        # the system drops what comes, as if the machine were gone.
+        vanishing = min(VANISHING, workers // 4)
+        listening = [stack.enter_context(socket.create_server((HOST, 0), backlog=0)) for _ in range(vanishing)]
+        addresses = [f"{HOST}:{1 + number}" for number in range(workers - vanishing)]
+        cluster.jobs["worker"] = [*addresses, *(f"{HOST}:{each.getsockname()[1]}" for each in listening)]
         server = cluster.start_ps()
         pipes = [
-            cluster.start(f"worker{index}", "live", range(index, workers, CROWD_PROCESSES))
+            cluster.start(f"worker{index}", "live", range(index, workers, CROWD_PROCESSES), vanishing)
             for index in range(CROWD_PROCESSES)
         ]
-
-        for name in ("start", "stay", "end"):
+        for name, order in orders:
             cpu, began = cpu_secs(server), time.perf_counter()
             for pipe in pipes:
-                pipe.send((name, secs))
-            for pipe in pipes:
-                received(pipe)
+                pipe.send((name, order))
+            measured, *_ = map(received, pipes)
             took = time.perf_counter() - began
             # The parameter server ends with the run.
             cpu = (received(cluster.ps) if name == "end" else cpu_secs(server)) - cpu
-            found[name] = [cpu / took, took]
-            print(f"  {workers} workers {name}: {found[name][0]:.2f} cores of the parameter server, for {took:.0f} s")
+            found[name] = {"cores": cpu / took, "secs": took, "ms": measured}
+            said = f"{cpu / took:.2f} cores of the parameter server, for {took:.0f} s"
+            if measured is not None:
+                said += f"; {shown_of(measured)} ms each, {measured[0]:.0f} the first"
+            print(f"  {workers} workers {name}: {said}", flush=True)
     return found
 
 

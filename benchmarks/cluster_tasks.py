@@ -16,10 +16,14 @@ from common import Step, in_turn
 import staging_tf1 as staging
 from staging_tf1.bench.workloads import load_workload
 from staging_tf1.cluster.clock import TICK_SECS, Clock
+from staging_tf1.cluster.connection import bounded_config
+from staging_tf1.cluster.dealer import Dealer
+from staging_tf1.cluster.dealing import Names
 from staging_tf1.cluster.fence import Fence
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.signs import Pulse
+from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import Position, TowerRange
 
 LATENCY_SECS = 0.020
@@ -243,10 +247,10 @@ def repeat(step: Step, count: int) -> None:
         step()
 
 
-def live(pipe: Any, jobs: Any, indices: Any) -> None:
+def live(pipe: Any, jobs: Any, indices: Any, vanishing: int) -> None:
     """The parts of many workers in their cluster, without a session of their own: threads with their connections.
 
-    Is sent a phase and seconds, and sends when all are through.
+    Is sent a phase and a number for it, and sends milliseconds, or None, when all are through.
     """
     layouts = [staging.Cluster(jobs, "worker", index).layout for index in indices]
     server = layouts[0].servers[0]
@@ -259,17 +263,71 @@ def live(pipe: Any, jobs: Any, indices: Any) -> None:
         member = Member(layout, Ledger(target, server.device), SILENCE_SECS, PATIENCE_SECS, clock=clock)
         member._ticks = Pulse("no clock", PATIENCE_SECS, lambda number: None)
         members.append(member)
-    phases = {"start": start_member, "stay": lambda member, secs: time.sleep(secs), "end": end_member}
+    leads = members[0].task == members[0].layout.chief
     while True:
-        name, secs = pipe.recv()
-        # They start a few at a time, as many as the cores of one machine can, and wait for each other at the end.
-        with ThreadPoolExecutor(4 if name == "start" else len(members)) as pool:
-            for outcome in [pool.submit(phases[name], member, secs) for member in members]:
-                outcome.result()
-        pipe.send("done")
+        name, order = pipe.recv()
+        measured = None
+        if name == "stay":
+            time.sleep(order)
+        elif name in ("pause", "pause after"):
+            measured = paused_millis(members[0], order) if leads else None
+        elif name == "deal":
+            measured = dealt_millis(members[0], order) if leads else None
+        elif name == "vanish":
+            for member in [one for one in members if one.task.index >= len(one.layout.workers) - vanishing]:
+                member._pulse.stop()
+                member.pauses.stop()
+                members.remove(member)
+        else:
+            # They start a few at a time, as many as the cores of one machine can, and wait for each other at the end.
+            phase = {"start": start_member, "end": end_member}[name]
+            with ThreadPoolExecutor(4 if name == "start" else len(members)) as pool:
+                list(pool.map(phase, members))
+        pipe.send(measured)
 
 
-def start_member(member: Any, secs: float) -> None:
+def paused_millis(chief: Any, times: int) -> list[float]:
+    """Milliseconds until all workers stand still, of each pause."""
+    millis = []
+    for _ in range(times):
+        began = time.perf_counter()
+        with chief.pauses.pause():
+            millis.append(1e3 * (time.perf_counter() - began))
+        time.sleep(0.5)
+    return millis
+
+
+def dealt_millis(chief: Any, rounds: int) -> list[float]:
+    """Milliseconds of each round of the dealer, in which a fifth of the workers ask for two batches more."""
+    server, workers = chief.layout.servers[0], chief.layout.workers
+    with tf.Graph().as_default():
+        with tf.device(server.device):
+            variable = tf.Variable(Acked.first(0).cells, use_resource=True, name="position")
+            fed = tf.placeholder(tf.int64, [None])
+            acknowledge = tf.assign(variable, fed, validate_shape=False)
+        session = tf.Session(f"grpc://{chief.layout.address(server)}", config=bounded_config("/job:ps"))
+        session.run(variable.initializer)
+    dealer = Dealer(chief, "train", variable.op.name, None)
+    fences = chief.ledger.read([f"fence/{task}" for task in workers])
+    asked, names, millis = dict.fromkeys(workers, 0), Names("train"), []
+    for number in range(rounds):
+        asking = workers[number % 5 :: 5]
+        for task in asking:
+            asked[task] += 2
+        asks = {task: {"token": fences[f"fence/{task}"], "total": asked[task], "closed": False} for task in asking}
+        chief.ledger.write({names.ask(str(task)): ask for task, ask in asks.items()})
+        began = time.perf_counter()
+        dealer._round()
+        millis.append(1e3 * (time.perf_counter() - began))
+        # What was given five rounds ago has been trained.
+        held = dealer._dealing.held
+        session.run(acknowledge, {fed: Acked.first(max(0, max(held, default=0) - 2 * len(workers))).cells})
+    session.close()
+    # The first round reads everything.
+    return millis[1:]
+
+
+def start_member(member: Any) -> None:
     """What a session does of a worker when it begins."""
     member.start()
     if member.task == member.layout.chief:
@@ -280,7 +338,7 @@ def start_member(member: Any, secs: float) -> None:
     member.take_fence()
 
 
-def end_member(member: Any, secs: float) -> None:
+def end_member(member: Any) -> None:
     """What a session does of a worker when its data has ended."""
     if member.task == member.layout.chief:
         member.await_workers()
@@ -291,15 +349,14 @@ def end_member(member: Any, secs: float) -> None:
 
 
 def beat(pipe: Any, jobs: Any, index: int, tasks: int) -> None:
-    """Beats like `tasks` tasks. Is sent a number of heartbeats, and sends when they are done."""
-    cluster = staging.Cluster(jobs, "worker", index)
-    ledger = cluster.member.ledger
+    """Beats like a worker among `tasks`. Is sent a number of heartbeats, and sends when they are done."""
+    member = staging.Cluster(jobs, "worker", index).member
     sign = {"process": "0" * 32, "host": "a-host-with-a-name", "pid": 123456, "beat": 0}
-    ledger.write({f"task/worker {number}": sign for number in range(tasks)})
-    ledger.write({f"fence/worker {number}": "0" * 32 for number in range(tasks)})
+    member.ledger.write({f"task/worker {number}": sign for number in range(tasks)})
+    member.ledger.write({f"fence/worker {number}": "0" * 32 for number in range(tasks)})
     pipe.send("ready")
     while count := pipe.recv():
         for number in range(count):
-            ledger.write({f"task/worker {index}": {**sign, "beat": number}})
-            ledger.read()
+            own = {f"task/{member.task}": {**sign, "beat": number}}
+            member.ledger.write_and_read(own, ["task/worker 0", "task/ps 0"])
         pipe.send("done")
