@@ -4,7 +4,7 @@ PYTHON ?= python
 # With pyenv, the folders of its interpreters, so that nox finds python3.10 to python3.13.
 PYENV_BINS := $(shell command -v pyenv >/dev/null && ls -d "$$(pyenv root)"/versions/3.1[0-3].*/bin 2>/dev/null | tr '\n' ':')
 
-.PHONY: venv constraints check test test-all coverage soak kill9 cluster cluster-soak lab contrib-unit-tests fmt docs site pictures screenshots pre-commit matrix clean
+.PHONY: venv constraints check bench test test-all coverage soak kill9 cluster cluster-soak lab contrib-unit-tests fmt docs site pictures screenshots pre-commit matrix clean
 
 venv:
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,10 @@ coverage:
 	$(PYTHON) -m coverage combine --quiet
 	$(PYTHON) -m coverage html --quiet --directory build/coverage
 	$(PYTHON) -m coverage report
+
+# Compares the ways to feed a loop on all workloads; takes about an hour on two cores. `make bench BENCH="W1 --quick"`.
+bench:
+	$(PYTHON) benchmarks/bench.py $(BENCH)
 
 # Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
 soak:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 from common import Step, in_turn
+from workloads import WORKLOADS
 
 import staging_tf1 as staging
-from staging_tf1.bench.workloads import load_workload
 from staging_tf1.cluster.clock import TICK_SECS, Clock
 from staging_tf1.cluster.connection import bounded_config
 from staging_tf1.cluster.dealer import Dealer
@@ -48,8 +48,8 @@ def serve(pipe: Any, jobs: Any, index: int) -> None:
 def compare(pipe: Any, jobs: Any, layers: int, records: int, turns: dict[str, Any]) -> None:
     """The only worker of a cluster measures a step with each kind of input, and sends microseconds per step."""
     cluster = staging.Cluster(jobs, "worker", 0)
-    workload = load_workload("W1")
-    data = workload.open(records, "")
+    workload = WORKLOADS["W1"]
+    data = workload.open(records)
     by_hand: dict[str, Any] = {"master": cluster.target, "config": cluster.session_config()}
     with ExitStack() as stack:
         steps: dict[str, Step] = {}

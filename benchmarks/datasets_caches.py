@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.bench.rounds import rotated
-
 BATCH = 128
 SHARDS = 64
 
@@ -42,6 +40,8 @@ def measure(rounds: int, quick: bool) -> dict[str, Any]:
 
 def speeds(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
     """Seconds for an epoch of each, one value per round, in turn in one process."""
+    from common import rotated  # it imports TensorFlow, which the processes that measure memory do without
+
     dataset = pipeline(count)
     epochs = later_epochs(folder, dataset, count)
     steps: dict[str, Callable[[int], Any]] = {
@@ -73,7 +73,7 @@ def speeds(folder: Path, rounds: int, count: int) -> dict[str, list[float]]:
 
 
 def _print_ratio(found: dict[str, list[float]], over: str, under: str, what: str = "time") -> None:
-    from common import ratio  # it imports TensorFlow, which the processes that measure memory do without
+    from common import ratio
 
     middle, least, most = ratio(found, over, under)
     print(f"{over} over {under}: {middle:.3f} ({least:.3f} to {most:.3f}) of the {what}")

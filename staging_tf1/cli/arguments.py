@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
-from staging_tf1.arguments import close_to, in_range, output_file, path, shown
+from staging_tf1.arguments import close_to, in_range, path, shown
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -114,17 +113,6 @@ def split_program(argv: Sequence[str], take_a_value: Collection[str]) -> tuple[l
             return list(argv[:index]), list(argv[index:])
         index += 2 if word in take_a_value else 1
     return list(argv), []
-
-
-def problem_of_output(flag: str, path: str) -> str | None:
-    """Return why the file named by a flag cannot be written; None if it can."""
-    try:
-        output_file(flag, "path", path)
-    except OSError as error:
-        return f"{flag} {path!r} cannot be written: {os.strerror(error.errno or 0)}. Choose a writable folder."
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:

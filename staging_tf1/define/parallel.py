@@ -42,7 +42,7 @@ def check_processes(what: str, num_processes: Any, num_threads: int, towers: int
     if as_int(num_processes) == AUTOTUNE:
         raise ValueError(
             f"{what} got num_processes={NAMED_AUTOTUNE}. The processes start once, so their number "
-            f"cannot follow the load. `staging-tf1 bench --train` finds the best number, or use num_threads=AUTOTUNE."
+            f"cannot follow the load. Measure with some numbers (docs/performance.md), or use num_threads=AUTOTUNE."
         )
     meaning = "worker processes for each tower; 0 makes the batches in threads"
     number = whole(what, "num_processes", num_processes, 0, _MOST_PROCESSES // towers, meaning)

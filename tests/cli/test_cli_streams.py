@@ -52,7 +52,6 @@ def folder(tmp_path: Path) -> Path:
 # What each command does here; its paths are in the folder. `run` has the streams of the program that it runs.
 ROWS: dict[str, list[str]] = {
     "train": ["train", "--epochs", "1"],
-    "bench": ["bench", "--help"],
     "trace": ["trace", "trace.json"],
     "trace as JSON": ["trace", "--json", "trace.json"],
     "run": ["run", "--help"],

@@ -84,7 +84,7 @@ def test_imports_go_down_only() -> None:
 
 # The table of what a room may do: who may, and which calls that is. Rooms that do what users do are left out.
 
-USERS = {"bench", "legacy", "testing", "cli"}
+USERS = {"legacy", "testing", "cli"}
 THREADS = {"threading.Thread", "Thread", "concurrent.futures.ThreadPoolExecutor", "ThreadPoolExecutor"}
 RUNS = {"session.run", "sess.run", "run_unwrapped", "fast_callable", "session.make_callable", "sess.make_callable"}
 FILES_CALLS = {"open", "os.open", "os.scandir", "glob.glob", "tf.io.gfile.exists", "np.load", "np.memmap", "os.stat"}

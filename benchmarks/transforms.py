@@ -1,6 +1,7 @@
 """What the workloads do to the rows of a batch. Imports no TensorFlow, because worker processes import this module.
 
-Each takes the gathered rows, a random generator, and a function that allocates the memory of its result.
+Each takes the gathered rows, a random generator, and a function that allocates the memory of its result: `np.empty` if
+TensorFlow copies it, `sources.aligned_empty` if it is fed without a copy.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import io
 import itertools
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from staging_tf1.bench.workloads.workload import Batch, Empty
+from staging_tf1.sources import Source
 
-__all__ = ["TOKENS", "Change", "cropped", "delayed", "flipped", "scaled", "tokenized", "unchanged", "vocabulary"]
-
+Array = np.ndarray[Any, Any]
+# Component name to array; the first dimension counts the records.
+Batch = dict[str, Array]
+Empty = Callable[[Any, Any], Array]
 Change = Callable[[Batch, np.random.Generator, Empty], Batch]
 
 _WAIT_SECS = 0.020
@@ -96,3 +101,20 @@ def _pieces_of(text: str, pieces: Mapping[str, int]) -> list[int]:
             numbers.append(pieces[word[start:end]] if end > start else _UNKNOWN)
             start = max(end, start + 1)
     return numbers
+
+
+class Numbered:
+    """The batches of a source as a map-style dataset: item k is batch k. Each process makes the source itself."""
+
+    def __init__(self, make: Callable[[], Source]) -> None:
+        self._make = make
+
+    @cached_property
+    def _source(self) -> Source:
+        return self._make()
+
+    def __len__(self) -> int:
+        return 10**9  # more batches than a measurement takes, for libraries that need a length
+
+    def __getitem__(self, number: int) -> Any:
+        return self._source.batch(int(number))
