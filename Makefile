@@ -71,7 +71,7 @@ site:
 pictures:
 	$(PYTHON) tools/pictures/draw.py
 
-# Takes the screenshots of docs/pictures. Needs Chromium, TensorBoard, and npm, which downloads Perfetto.
+# Takes the screenshot of docs/pictures. Needs Chromium and TensorBoard.
 screenshots:
 	$(PYTHON) tools/pictures/screenshots.py
 

@@ -19,7 +19,6 @@ from staging_tf1.cli.streams import with_streams
 # Each command is a module of that name in this package, with `main(argv: list[str]) -> int`.
 COMMANDS = {
     "train": "train a small model on handwritten digits",
-    "trace": "say what a timeline of a run shows",
     "run": "run a TensorFlow 1 program, unmodified",
     "contrib": "fetch tf.contrib of TensorFlow 1.15.5 for such programs",
     "launch": "run a cluster of tasks on this machine",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from staging_tf1._tf import profiled
 from staging_tf1.feed.pipeline import Producer
 from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
@@ -43,6 +44,8 @@ class BatchReader:
         self.on_failed_step: list[Callable[[], None]] = []
         self.skipped = SkipCounter(producer.name, producer.skip_rule)
         self._reader = reader
+        # The name of the event of each batch in TensorFlow's profile.
+        self._event = f"feed {producer.name}"
         # All batches with smaller numbers were delivered or skipped.
         self._delivered = start
 
@@ -56,8 +59,19 @@ class BatchReader:
 
         Raises:
           SourceError: the source raised what a session would take for the end of the data.
+          tf.errors.AbortedError: with dynamic shares, others have been given this worker's batches. A MonitoredSession
+            begins again.
+          ClusterError: with dynamic shares, the chief is gone.
           Exception: what the source raised, or why the batch is bad.
         """
+        with profiled(self._event) as event:
+            batch = self._next(state)
+            if event is not None and batch is not None:
+                # Its number is not known before.
+                event.set_metadata(batch=state.batch)
+            return batch
+
+    def _next(self, state: ThreadState) -> Batch | None:
         assert self._reader is not None
         with errors_only(f"'{self.producer.name}'"):
             numbered = self._reader.take(lambda error: self.skip(state, error))
@@ -112,13 +126,7 @@ class SuppliedReader(BatchReader):
         """True."""
         return True
 
-    def next(self, state: ThreadState) -> Batch | None:
-        """See base class.
-
-        Raises:
-          tf.errors.AbortedError: others have been given this worker's batches. A MonitoredSession begins again.
-          ClusterError: the chief is gone.
-        """
+    def _next(self, state: ThreadState) -> Batch | None:
         state.now(WAITING_FOR_SHARE)
         source, rule = self.producer.source, self.producer.skip_rule
         assert isinstance(source, Source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from absl import logging
@@ -25,7 +25,6 @@ from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.get_stats import GetStats
-from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.workers.pool import WorkerPool
 
@@ -36,7 +35,6 @@ _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
 _LAST_BATCH_SECS = 600.0
 # Takes the sinks of a pipeline's producers, each with the states of its threads.
-Follow = Callable[[Sequence[tuple[Sink, Sequence[ThreadState]]]], None]
 
 
 class PipelineRun:
@@ -77,9 +75,6 @@ class PipelineRun:
         )
         self.states = [state for producer in self.producers for state in producer.states]
         state = state_of(session.graph)
-        follow = state.followed_by
-        if follow is not None:
-            follow([(producer.sink.sink, [*producer.states, *producer.traced]) for producer in self.producers])
         tuned = [producer for producer in self.producers if producer.producer.autotune]
         self._autotuner = Autotuner(pipeline, session, tuned) if tuned else None
         self.threads = self._make_threads()
@@ -199,11 +194,6 @@ class PipelineRun:
     def _session_is_gone(self, error: BaseException) -> bool:
         """Whether `error` only means that the user has closed the session."""
         return isinstance(error, (tf.errors.CancelledError, RuntimeError)) and is_closed(self.session)
-
-
-def follow_runs(graph: Any, follow: Follow | None) -> None:
-    """Call `follow` for each pipeline of `graph` that starts from now on; None ends that."""
-    state_of(graph).followed_by = follow
 
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import is_uninitialized_iterator, tf
+from staging_tf1._tf import is_uninitialized_iterator, profiled, tf
 from staging_tf1.errors import UninitializedError
 from staging_tf1.feed.batch_reader import BatchReader
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
-from staging_tf1.feed.remote import pool_of, traced_of
+from staging_tf1.feed.remote import pool_of
 from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
 from staging_tf1.feed.unfed import refuse_unfed
@@ -90,10 +90,12 @@ class ProducerRun:
         self.skipped = batches.skipped
         self.sink = delivery.sinks[producer.tower]
         self._batches, self._rotation, self._delivery = batches, rotation, delivery
+        # The name of the event of each put in TensorFlow's profile.
+        self._put_event = f"put {producer.name}"
         self._open_threads = producer.num_threads
         # How many threads are in `feed`, and how many have left it.
         self._feeding = self._left = 0
-        self.pool, self.traced = pool_of(producer), traced_of(producer)
+        self.pool = pool_of(producer)
         self._finishing = threading.Event()
         self._lock = threading.Lock()
         self._sequencer = Sequencer(batches.start)
@@ -129,9 +131,6 @@ class ProducerRun:
     def resize(self, number: int) -> None:
         """Let the first `number` threads work."""
         self.crew.resize(number)
-        on_number = self.states[0].on_number
-        if on_number is not None:
-            on_number(number)
 
     def feed(self, state: ThreadState) -> None:
         """Deliver batches until the end of the data, or until the pipeline stops."""
@@ -184,13 +183,13 @@ class ProducerRun:
             batch = self._batches.next(state)
             if batch is None:
                 return
-            state.has_read(batch.arrays)
             state.leave_source(cpu_began, WAITING_IN_ORDER)
             with self._in_order(batch.number):
                 if batch.arrays is None:
                     continue
                 state.now(PUTTING)
-                self._put(batch.number, batch.arrays)
+                with profiled(self._put_event, batch=state.batch):
+                    self._put(batch.number, batch.arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
             state.count(batch.arrays, self.producer.records(batch.arrays))
             # Freed first: the next batch may wait for its memory.
@@ -232,7 +231,8 @@ class ProducerRun:
         while True:
             was_needed = self._delivery.is_needed.is_set()
             try:
-                self.sink.put()
+                with profiled(self._put_event):
+                    self.sink.put()
             except (tf.errors.OutOfRangeError, Stopped):
                 # Caught before the types to skip, which may include Exception.
                 return False

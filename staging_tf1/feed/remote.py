@@ -9,7 +9,6 @@ from typing import Any
 from staging_tf1.feed.pipeline import Producer
 from staging_tf1.feed.resume import Start
 from staging_tf1.feed.sequencer import Stopped
-from staging_tf1.feed.threads import MAKING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import Source
 from staging_tf1.workers.pool import PoolOptions, PoolStopped, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment
@@ -27,8 +26,6 @@ class RemoteSource(Source):
 
     def __init__(self, source: Source, pool: WorkerPool) -> None:
         self._source, self.pool = source, pool
-        # What the workers do, for a timeline.
-        self.traced = ThreadState(f"worker:{pool.name}")
 
     def draw(self, index: int) -> None:
         """Note that batch `index` is delivered next. Memory is given out in that order."""
@@ -42,13 +39,9 @@ class RemoteSource(Source):
           Exception: what the source raised, or why there is no worker.
         """
         try:
-            result = self.pool.make(index)
+            return self.pool.make(index)
         except PoolStopped:
             raise Stopped from None
-        if self.traced.on_left is not None:
-            state = ThreadState(f"worker:{result.worker}", MAKING, batch=index)
-            self.traced.on_left(state, result.began, result.ended, WAITING_FOR_SOURCE)
-        return result.batch
 
     @property
     def spec(self) -> Any:
@@ -101,11 +94,6 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
             producer = replace(producer, source=RemoteSource(producer.source, pool))
         shipped.append((producer, start))
     return shipped
-
-
-def traced_of(producer: Producer) -> list[ThreadState]:
-    """Return the record of what a producer's worker processes do, for a timeline; none if threads make its batches."""
-    return [producer.source.traced] if isinstance(producer.source, RemoteSource) else []
 
 
 def pool_of(producer: Producer) -> WorkerPool | None:

@@ -15,8 +15,6 @@ import numpy as np
 from staging_tf1.arguments import whole
 
 WAITING_FOR_SOURCE = "in the source"
-# What a worker process does while a feed thread is in the source.
-MAKING = "making a batch"
 WAITING_FOR_SHARE = "waiting for batches that the chief hands out"
 WAITING_IN_ORDER = "waiting for the batches before its own"
 PUTTING = "putting"
@@ -57,19 +55,6 @@ class ThreadState:
     thread: threading.Thread | None = None
     # Raises an error from the step that waits for this thread; None where the thread is the step's own.
     give_up: Callable[[BaseException], None] | None = None
-    # For a timeline: called with the start and the end of each state, and the next state; in lockstep also when a batch
-    # was put, with whether a step did that.
-    on_left: Callable[[ThreadState, float, float, str], None] | None = None
-    on_put_in_step: Callable[[ThreadState, bool], None] | None = None
-    # For a timeline: called with the number of threads that work, whenever AUTOTUNE changes it.
-    on_number: Callable[[int], None] | None = None
-    # Of the batch in hand. Counted for a timeline only.
-    nbytes: int = 0
-
-    def has_read(self, arrays: list[np.ndarray[Any, Any]] | None) -> None:
-        """Note the size of a batch, for a timeline; None is a batch that is skipped."""
-        if self.on_left is not None:
-            self.nbytes = sum(_bytes_of(array) for array in arrays or ())
 
     def count(self, arrays: list[np.ndarray[Any, Any]], records: int | None = None) -> None:
         """Count a batch that was delivered; its strings are `bytes` objects.
@@ -117,8 +102,6 @@ class ThreadState:
         """Enter the state `doing`; return the seconds that the one before it lasted."""
         at = time.perf_counter()
         lasted = at - self.since
-        if self.on_left is not None:
-            self.on_left(self, self.since, at, doing)
         # One thread writes and others only read: a reader sees the old pair or the new one, give or take a field.
         self.doing, self.since = doing, at
         return lasted

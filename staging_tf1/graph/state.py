@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -75,9 +74,8 @@ class GraphState:
     runners: dict[Any, Any] = field(default_factory=dict)
     # Whether a `StagingHook` starts them.
     starts_together: bool = False
-    # Their runs in all sessions, and what follows the next ones: threads start before a hook sees the session.
+    # Their runs in all sessions.
     pipeline_runs: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
-    followed_by: Callable[..., None] | None = None
     # Of savers: the last call, whether errors are explained also without a pipeline, and that of a monitored session.
     last_save: Any = None
     guards_savers: bool = False

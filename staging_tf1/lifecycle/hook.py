@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from staging_tf1._tf import is_closed, leave_to_close, tf
-from staging_tf1.arguments import UNSET, flag, only_known, output_file, renamed, seconds, stall_secs_or_default
+from staging_tf1.arguments import UNSET, flag, only_known, renamed, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, follow_runs, run_in, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
@@ -25,7 +24,6 @@ from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
 from staging_tf1.watch.stats import PipelineStats
-from staging_tf1.watch.trace import Trace
 
 _GRACE_SECS = 10.0
 
@@ -53,9 +51,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
         lockstep then reads its source in a separate thread.
-      trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
-        chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
-        small run.
       save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint before they end the program, if the session saves any.
         The step in progress ends first. A second signal ends the program at once. Nothing is saved if that step fails
         after it has taken a batch, and no `tf.train.CheckpointSaverListener` is called. SIGTERM then raises SystemExit
@@ -64,7 +59,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     Raises:
       TypeError, ValueError: an argument is invalid.
-      OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -83,7 +77,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         stop_grace_period_secs: float = _GRACE_SECS,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | os.PathLike[str] | None = None,
         save_on_stop: bool = False,
         join_secs: float = UNSET,
     ) -> None:
@@ -96,8 +89,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
         self._saves_on_stop = flag(what, "save_on_stop", save_on_stop)
         self._last_save: LastSave | None = None
-        # Last, because it creates the file.
-        self._trace = None if trace_file is None else Trace(output_file("StagingHook", "trace_file", trace_file))
         self._graph: Any = None
         self._observer: Observer | None = None
         self._pipelines: list[Pipeline] = []
@@ -152,7 +143,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             self._last_save = LastSave.of(self._graph)
         # MonitoredSession starts all queue runners as soon as the session is created.
         start_together(self._graph, True)
-        follow_runs(self._graph, None if self._trace is None else self._trace.follow)
         cleared = self._graph.get_collection_ref(tf.GraphKeys.TABLE_INITIALIZERS)
         if not self._graph.finalized:
             # The local init runs after the variables are initialized and before the threads start.
@@ -204,8 +194,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             waits_for_workers=self._by_hand,
             last_save=self._last_save,
         )
-        if self._trace is not None:
-            self._runtime.record(self._trace)
         self._runtime.start()
         self._runtime.watch_signals()
 
@@ -272,7 +260,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         """Undo what `begin` has set. Not after a failed start, because MonitoredSession may try again."""
         if self._graph is not None:
             start_together(self._graph, False)
-            follow_runs(self._graph, None)
 
 
 class SessionHook(StagingHook):

@@ -49,11 +49,6 @@ class _Tower:
     taken: int = 0
     in_flight: bool = False
 
-    def was_put(self, *, in_step: bool) -> None:
-        """Tell a timeline that the batch which was read ahead is in the area."""
-        if self.state.on_put_in_step is not None:
-            self.state.on_put_in_step(self.state, in_step)
-
 
 class Lockstep:
     """One pipeline in lockstep in one session.
@@ -103,7 +98,6 @@ class Lockstep:
             if tower.pending is not None:
                 tower.pending = None
                 tower.staged += 1
-                tower.was_put(in_step=False)
 
     def before(self, needed: Iterable[int]) -> tuple[list[Any], dict[Any, Any]]:
         """Prepare a run that takes from the towers `needed`. Return the puts to add to it, with their feeds.
@@ -134,8 +128,6 @@ class Lockstep:
             tower.taken += 1
             if tower.pending is None:
                 tower.staged -= 1
-            else:
-                tower.was_put(in_step=True)
             tower.pending = None
 
     def begin_anew(self) -> None:
@@ -171,7 +163,6 @@ class Lockstep:
             run_unwrapped(self._session, tower.sink.put, tower.pending)
             tower.pending = None
             tower.staged += 1
-            tower.was_put(in_step=False)
 
     def _read_ahead(self, tower: _Tower) -> None:
         if tower.pending is not None:
@@ -207,7 +198,6 @@ class Lockstep:
         """Return the feeds of the next batch that is not skipped; None at the end."""
         while (batch := tower.batches.next(tower.state)) is not None:
             if batch.arrays is not None:
-                tower.state.has_read(batch.arrays)
                 tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
                 feeds = dict(zip(tower.sink.placeholders, batch.arrays, strict=True))
                 stamp = tower.batches.stamp_of(batch.number)
@@ -263,5 +253,4 @@ def _settle(towers: Iterable[_Tower], session: Any) -> None:
         was_put = int(size) - tower.staged + (taken - tower.taken) > 0
         if was_put:
             tower.pending = None
-            tower.was_put(in_step=True)
         tower.staged, tower.taken, tower.in_flight = int(size), taken, False

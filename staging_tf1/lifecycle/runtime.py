@@ -24,7 +24,6 @@ from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of
 from staging_tf1.watch.thread_location import stuck_text
-from staging_tf1.watch.trace import Trace
 
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0
@@ -49,7 +48,6 @@ class SessionRuntime:
     The session's `close`, which comes without an `end` after an error or in a plain session::
 
         watcher, watchdog, lockstep threads, leftovers, as above
-        trace               written, with the verdicts of the final figures
         a checkpoint        written, if a signal has ended the loop between two steps, or a hook that was saving
         the session         closed
         other workers       told that this one has finished, if an `end` came before
@@ -82,8 +80,6 @@ class SessionRuntime:
         last_save: LastSave | None = None,
     ) -> None:
         self.session, self._pipelines = session, pipelines
-        # The figures at the end; None before it.
-        self._final_stats: list[PipelineStats] | None = None
         self._cluster = cluster_of(pipelines)
         self.before_close: Callable[[], None] = lambda: None
         self.ended_well = False
@@ -117,17 +113,6 @@ class SessionRuntime:
     def watch_signals(self) -> None:
         """Let Ctrl-C stop the feed threads, which ends a step that waits for them."""
         self._watcher.start()
-
-    def record(self, trace: Trace) -> None:
-        """Record the steps from now on in `trace`, which is written when the session is closed. Call it first.
-
-        The feed threads, which start earlier, make themselves known to it: see `follow_runs`.
-        """
-        self.steps.timed.trace = trace
-        for pipeline in self._pipelines:
-            states = self.steps.states_of(pipeline)
-            trace.follow([(sink, [state]) for sink, state in zip(pipeline.sinks, states, strict=False)])
-        trace.record(self.session, [sink for pipeline in self._pipelines for sink in pipeline.sinks])
 
     @property
     def runs(self) -> list[PipelineRun]:
@@ -165,7 +150,12 @@ class SessionRuntime:
             # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
             self._watcher.stop()
         runs = self.runs
-        figures = self._take_final_stats()
+        try:
+            self.steps.settle()
+            figures = self.stats()
+        except (tf.errors.OpError, RuntimeError):
+            # The session is gone.
+            figures = []
         stop_all(runs)
         self.steps.stop()
         for run in runs:
@@ -175,16 +165,6 @@ class SessionRuntime:
             for state in join(join_secs):
                 warn(stuck_text(state, join_secs), StuckThreadWarning)
         return figures
-
-    def _take_final_stats(self) -> list[PipelineStats]:
-        if self._final_stats is None:
-            try:
-                self.steps.settle()
-                self._final_stats = self.stats()
-            except (tf.errors.OpError, RuntimeError):
-                # The session is gone.
-                self._final_stats = []
-        return self._final_stats
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -196,10 +176,6 @@ class SessionRuntime:
         self._watcher.stop()
         self.steps.stop()
         self.steps.warn_of_leftovers()
-        if self.steps.timed.trace is not None:
-            # A server that is gone would not answer.
-            figures = (self._final_stats or []) if self.session.sess_str else self._take_final_stats()
-            self.steps.timed.trace.write({of_area.name: of_area.verdict for of_area in figures})
         try:
             self._save_if_interrupted()
         finally:

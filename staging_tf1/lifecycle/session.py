@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import flag, folder, function, output_file, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, folder, function, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning, warn
 from staging_tf1.feed.picture import html_of
@@ -57,9 +57,6 @@ class StagingSession:
         report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
         lockstep then reads its source in a separate thread.
-      trace_file: file for a timeline of sources, puts, gets and steps, written when the session closes. Open it with
-        chrome://tracing or https://ui.perfetto.dev, or read it with `staging-tf1 trace`. Each step then costs a second,
-        small run.
       save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint in `checkpoint_dir` before they end the program, as in
         `StagingHook`. In a cluster, the chief saves.
       cluster: the `Cluster` to train in. The chief initializes, restores and saves. A chief that restarts while the
@@ -74,7 +71,6 @@ class StagingSession:
       ClusterError: a task of the cluster does not answer; see `Cluster`.
       ForkedError: the process was forked after TensorFlow sessions had run in it.
       TypeError, ValueError: an argument is invalid or unknown.
-      OSError: `trace_file` cannot be written.
 
     >>> import numpy as np
     >>> with tf.Graph().as_default():
@@ -100,7 +96,6 @@ class StagingSession:
         stop_grace_period_secs: float = 10.0,
         stall_secs: float | None = None,
         stall_raises: bool = False,
-        trace_file: str | os.PathLike[str] | None = None,
         save_on_stop: bool = True,
         cluster: Cluster | None = None,
         **monitored: Any,
@@ -119,8 +114,6 @@ class StagingSession:
         check_config(config)
         check_monitored(monitored, inspect.signature(StagingSession).parameters)
         cluster = check_training_cluster(what, cluster, monitored)
-        if trace_file is not None:
-            trace_file = output_file(what, "trace_file", trace_file)
         save_on_stop = flag(what, "save_on_stop", save_on_stop)
         refuse_if_forked(self)
         # Only the chief saves and restores.
@@ -130,7 +123,6 @@ class StagingSession:
             stop_grace_period_secs=join_secs,
             stall_secs=stall_secs,
             stall_raises=stall_raises,
-            trace_file=trace_file,
             save_on_stop=save_on_stop and bool(checkpoint_dir) and is_chief and any(checkpoint_interval(monitored)),
         )
         self._cluster, self._scaffold = cluster, None

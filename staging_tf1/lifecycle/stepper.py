@@ -9,7 +9,7 @@ from typing import Any
 from staging_tf1._tf import fast_callable, tf
 from staging_tf1.feed.gated import gated_runs
 from staging_tf1.graph.dependencies import elements_of
-from staging_tf1.lifecycle.steps import Steps
+from staging_tf1.lifecycle.steps import RUN, Steps
 
 
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
@@ -27,7 +27,7 @@ def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) ->
     plain = _gated(session, fetches, plain)
     demand = steps.demand(fetches, None)
     if demand is None:
-        return partial(steps.timed.step, (), fetches, None, plain)
+        return partial(steps.timed.step, RUN, fetches, None, plain)
     call = _Call(steps, fetches, plain).run
 
     def step() -> Any:

@@ -27,6 +27,8 @@ from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.failed_batches import FailedBatches
 from staging_tf1.watch.waiting import WaitMeter
 
+# In TensorFlow's profile: a run that takes no batch, as far as is known.
+RUN = "run"
 # Where steps need not wait for each other.
 _NO_TURN = nullcontext()
 
@@ -36,6 +38,8 @@ class Demand(NamedTuple):
 
     # The sinks that it takes an element from.
     sinks: frozenset[Sink]
+    # Its name in TensorFlow's profile.
+    event: str
     # Which towers these are, for each threaded pipeline with several towers.
     towers: tuple[tuple[Pipeline, frozenset[int]], ...]
     # Which towers these are, for each pipeline in lockstep.
@@ -58,7 +62,7 @@ class Steps:
 
         run                 the session's own `run`, wrapped: what the step takes is looked up
         step                before it: towers are told, puts and feeds are found. After it: counted or repaired
-        TimedRuns.step      the run itself, timed for the watchdog, the figures and the trace
+        TimedRuns.step      the run itself, timed for the watchdog and the figures
 
     A callable of `make_stepper` looks up once what it takes, and then begins at `step`.
 
@@ -173,6 +177,7 @@ class Steps:
         }
         return Demand(
             sinks,
+            " ".join(["step", *(pipeline.name for pipeline in towers)]),
             tuple(
                 (pipeline, frozenset(taken))
                 for pipeline, taken in towers.items()
@@ -217,7 +222,7 @@ class Steps:
         refuse_if_forked("A session")
         demand = self.demand(fetches, feed_dict)
         if demand is None:
-            return self.timed.step((), fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
+            return self.timed.step(RUN, fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
         call = partial(self.run_session, fetches, options, run_metadata)
         with self._alone(demand.lockstep[0][0].name) if demand.lockstep else _NO_TURN:
             return self.step(demand, fetches, feed_dict, call)
@@ -260,7 +265,7 @@ class Steps:
         with self._lock:
             self._under_way += 1
         try:
-            result = self.timed.step(demand.sinks, wanted, feed_dict, call, puts, feed_dict)
+            result = self.timed.step(demand.event, wanted, feed_dict, call, puts, feed_dict)
         except BaseException as error:
             self._failed(demand, error)
             raise

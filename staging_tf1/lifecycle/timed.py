@@ -1,20 +1,19 @@
-"""`TimedRuns`: times the runs of one session for the watchdog, the figures and the trace, and says why one failed."""
+"""`TimedRuns`: times the runs of one session for the watchdog and the figures, and says why one failed."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
-from staging_tf1._tf import free_run_lock, tf
+from staging_tf1._tf import free_run_lock, profiled, tf
 from staging_tf1.cluster.cluster import Cluster, check_not_left_behind
 from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.errors import StallError
-from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
-from staging_tf1.watch.trace import Trace
 from staging_tf1.watch.views import Pending
 from staging_tf1.watch.waiting import WaitMeter
 
@@ -30,14 +29,13 @@ class TimedRuns:
 
     Attributes:
       pending: the runs in progress, by thread.
-      trace: the timeline of the steps; None for none.
       stall_report: set by the watchdog when it ends a wait. From then on every run raises it as a StallError.
     """
 
     def __init__(self, graph: Any, waiting: WaitMeter, watcher: InterruptWatcher, cluster: Cluster | None) -> None:
         self._graph, self.waiting, self._watcher, self._cluster = graph, waiting, watcher, cluster
         self.pending: dict[int, Pending] = {}
-        self.trace: Trace | None = None
+        self._steps = itertools.count()
         self.stall_report: str | None = None
         self._first_began = self._last_ended = 0.0
 
@@ -46,18 +44,10 @@ class TimedRuns:
         """Seconds from the start of the first run to the end of the last."""
         return self._last_ended - self._first_began
 
-    def step(self, sinks: Collection[Sink], fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
-        """Return `call(*args)`, which runs `fetches` as a step that takes from `sinks`."""
-        if self.trace is None:
+    def step(self, event: str, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
+        """Return `call(*args)`, which runs `fetches` for the user. TensorFlow's profile shows it as `event`."""
+        with profiled(event, step=next(self._steps)):
             return self.run(fetches, fed, call, *args)
-        began = time.perf_counter()
-        try:
-            result = self.run(fetches, fed, call, *args)
-        except BaseException as error:
-            self.trace.step_ended(began, time.perf_counter(), sinks, error)
-            raise
-        self.trace.step_ended(began, time.perf_counter(), sinks, None)
-        return result
 
     def run(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
         """Return `call(*args)`, which runs `fetches` and need not be a step."""

@@ -153,7 +153,7 @@ class Trial:
 
     def batch(self, number: int) -> Any:
         """Return batch `number`, made by a worker. Raises what the source raises, or why no worker can make it."""
-        batch = self._pool.make(number).batch
+        batch = self._pool.make(number)
         self.has_tensorflow |= bool(batch["tensorflow"])
         return batch["batch"]
 

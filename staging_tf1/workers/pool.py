@@ -10,13 +10,14 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from staging_tf1.workers.buffers import Buffers
 from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
-from staging_tf1.workers.requests import Lane, MadeBatch, PoolStopped, Requests
+from staging_tf1.workers.requests import Lane, PoolStopped, Requests
 from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 
@@ -111,7 +112,7 @@ class WorkerPool:
         """
         self._buffers.draw(number)
 
-    def make(self, number: int) -> MadeBatch:
+    def make(self, number: int) -> Any:
         """Have a worker make batch `number`, and return it in arrays that nothing else uses.
 
         Raises:
@@ -126,7 +127,7 @@ class WorkerPool:
         finally:
             self._buffers.done(number)
 
-    def _request(self, number: int) -> MadeBatch:
+    def _request(self, number: int) -> Any:
         if not self._started:
             with waiting_for(self):
                 self._start()

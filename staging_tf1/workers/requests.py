@@ -12,20 +12,11 @@ from staging_tf1.workers.failures import CannotStart, cannot_start, raised
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.reports import Shown
 
-__all__ = ["Lane", "MadeBatch", "PoolStopped", "Requests"]
+__all__ = ["Lane", "PoolStopped", "Requests"]
 
 
 class PoolStopped(Exception):
     """The pool was stopped while a thread waited for a batch."""
-
-
-class MadeBatch(NamedTuple):
-    """A batch, the worker that made it, and when (perf_counter)."""
-
-    batch: Any
-    worker: str
-    began: float
-    ended: float
 
 
 class Lane(NamedTuple):
@@ -47,7 +38,7 @@ class Requests:
         self._owner, self._buffers = owner, buffers
         self._shown = Shown()
 
-    def request(self, lane: Lane, number: int) -> MadeBatch:
+    def request(self, lane: Lane, number: int) -> Any:
         """Ask a worker for batch `number`, and return it in arrays that nothing else uses.
 
         Raises:
@@ -65,8 +56,7 @@ class Requests:
                     memory = self._buffers.lend(buffer)
                     # From here on, the buffer returns when `memory` is freed.
                     buffer = None
-                    batch = unpacked(reply.payload, memory)
-                    return MadeBatch(batch, lane.worker.name, reply.first / 1e9, reply.second / 1e9)
+                    return unpacked(reply.payload, memory)
                 if reply.kind is Kind.NEED:
                     self._buffers.drop(buffer, number)
                     buffer = None

@@ -12,7 +12,6 @@ import os
 import pickle
 import select
 import signal
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -66,9 +65,6 @@ def die_with(life: int) -> None:
 
 class _Batch(NamedTuple):
     arrays: Any
-    # When, in nanoseconds.
-    began: int
-    ended: int
     # The size of a buffer that would have held everything allocated while the batch was made.
     peak: int
 
@@ -148,9 +144,7 @@ class _Worker:
         was_empty = arena.is_empty
         if request.kind == Kind.MAKE:
             batch = None  # frees it
-            began = time.perf_counter_ns()
-            arrays = self._source.batch(request.number)
-            batch = _Batch(arrays, began, time.perf_counter_ns(), arena.peak)
+            batch = _Batch(self._source.batch(request.number), arena.peak)
         assert batch is not None
         try:
             payload = packed(batch.arrays, arena, keeps=not self._source.gives_away)
@@ -164,7 +158,7 @@ class _Worker:
             self._too_large[self._lane.fileno()] = batch
             wanted = max(batch.peak, error.nbytes)
             return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
-        return Message(Kind.MADE, request.number, batch.began, batch.ended, payload=payload)
+        return Message(Kind.MADE, request.number, payload=payload)
 
     def _arena(self, message: Message) -> Arena:
         """Return the buffer that a message names. A new buffer comes with its descriptor."""

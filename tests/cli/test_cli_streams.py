@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -27,13 +26,6 @@ for step in range(3):
     sess.run(area.get())
 """
 ASCII = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-TRACE = {
-    "traceEvents": [
-        {"name": "thread_name", "ph": "M", "tid": 1, "args": {"name": NAME}},
-        {"name": "step", "ph": "X", "tid": 1, "ts": 0, "dur": 5, "args": {"batch": 0, "step": 0, "pipeline": NAME}},
-    ],
-    "otherData": {"legend": {}},
-}
 
 
 @pytest.fixture
@@ -42,7 +34,6 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / NAME
     folder.mkdir()
     (folder / "old.py").write_text(OLD, encoding="utf-8")
-    (folder / "trace.json").write_text(json.dumps(TRACE))
     np.savez(folder / "data.npz", **{NAME: np.arange(5)})  # type: ignore[arg-type]
     cached([{NAME: 1}] * 3, folder / "cache", batch_size=1)
     (folder / "dataset_of_mine.py").write_text("data = [1, 2, 3]\n")
@@ -52,8 +43,6 @@ def folder(tmp_path: Path) -> Path:
 # What each command does here; its paths are in the folder. `run` has the streams of the program that it runs.
 ROWS: dict[str, list[str]] = {
     "train": ["train", "--epochs", "1"],
-    "trace": ["trace", "trace.json"],
-    "trace as JSON": ["trace", "--json", "trace.json"],
     "run": ["run", "--help"],
     "contrib": ["contrib", "--help"],
     "launch": ["launch", "--workers", "1", "--", "-m", "dataset_of_mine"],
@@ -143,7 +132,7 @@ def test_an_ascii_locale(run: Any, name: str) -> None:
         assert done.returncode == expected.returncode, done.stderr
     assert "Error" not in done.stderr.replace("RecordFileError", "")
     escaped = expected.stdout.encode("ascii", "backslashreplace").decode()
-    if name in ("check", "migrate", "cache", "trace", "index", "launch"):
+    if name in ("check", "migrate", "cache", "index", "launch"):
         assert done.stdout == escaped or name == "index"
     assert done.stdout or name in ("launch", "cache remove")
 

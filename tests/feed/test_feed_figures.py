@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -92,16 +93,16 @@ def test_exceptions_may_be_given_one_or_many() -> None:
 
 def test_a_state_lasts_until_the_next() -> None:
     state = ThreadState("feed:x:0")
-    left: list[tuple[str, float, float]] = []
-    state.on_left = lambda of, start, end, _: left.append((of.doing, start, end))
-    began = state.since
-    lasted = [state.now(doing) for doing in (WAITING_FOR_SOURCE, PUTTING, WAITING_FOR_SOURCE)]
+    moments = [state.since]
+    lasted = []
+    for doing in (WAITING_FOR_SOURCE, PUTTING, WAITING_FOR_SOURCE):
+        lasted.append(state.now(doing))
+        moments.append(state.since)
+        assert state.doing == doing
     over = time.perf_counter()
-    assert [doing for doing, _, _ in left] == ["not started", WAITING_FOR_SOURCE, PUTTING], "told before it changes"
-    assert [end - start for _, start, end in left] == lasted and min(lasted) >= 0
-    ends = [began, *(end for _, _, end in left)]
-    assert [start for _, start, _ in left] == ends[:-1], "no time between two states, and none counted twice"
-    assert state.doing == WAITING_FOR_SOURCE and state.since == ends[-1] <= over
+    between = [end - start for start, end in itertools.pairwise(moments)]
+    assert between == lasted and min(lasted) >= 0, "no time between two states, and none counted twice"
+    assert moments[-1] <= over
 
 
 @given(st.lists(st.lists(st.sampled_from([(), (0,), (3,), (2, 4)]), min_size=1, max_size=3), max_size=5))

@@ -399,3 +399,17 @@ def test_graph_group_lock(graph: Any) -> None:
     x = tf.constant(1)
     with tf.Session() as sess:
         assert sess.run(x) == 1
+
+
+def test_trace_enabled_only_while_a_profiler_runs(tmp_path: Path) -> None:
+    with _tf.profiled("before") as event:
+        assert event is None
+    tf2.profiler.experimental.start(str(tmp_path))
+    with _tf.profiled("within", batch=3) as event:
+        event.set_metadata(step=4)
+    tf2.profiler.experimental.stop()
+    with _tf.profiled("after") as event:
+        assert event is None
+    (path,) = tmp_path.rglob("*.xplane.pb")
+    found = path.read_bytes()
+    assert b"within" in found and b"before" not in found and b"after" not in found

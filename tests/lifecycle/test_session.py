@@ -110,10 +110,8 @@ def test_every_way_to_step_sees_every_batch(graph: Any, how: str, lockstep: bool
     assert feed_threads() == []
 
 
-@pytest.mark.parametrize("how", ["run", "monitored", "traced", "make_callable"])
-def test_what_a_step_takes_is_looked_up_once(
-    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+@pytest.mark.parametrize("how", ["run", "monitored", "make_callable"])
+def test_what_a_step_takes_is_looked_up_once(graph: Any, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     x = staging.staged(numbers())
     asked: list[Any] = []
     of = ByFetches.of
@@ -125,7 +123,7 @@ def test_what_a_step_takes_is_looked_up_once(
     if how == "monitored":
         session = tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()])
     else:
-        session = staging.StagingSession(trace_file=tmp_path / "trace.json" if how == "traced" else None)
+        session = staging.StagingSession()
     with session as sess:
         step = sess.make_callable(x) if how == "make_callable" else lambda: sess.run(x)
         step()

@@ -178,7 +178,7 @@ def test_a_misspelled_argument_of_a_session() -> None:
         (["trian"], "expected one of "),
         (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
         (["train", "--epoch=1"], "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see "),
-        (["trace", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
+        (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
         (["run", "--stall_secs", "1", "x.py"], "unrecognized arguments: --stall_secs"),
     ],
 )

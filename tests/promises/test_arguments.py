@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import json
 import os
 import re
 import sys
@@ -331,14 +330,12 @@ def _rows_of_sessions() -> Iterator[tuple[str, Row]]:
         (staging.StagingHook, "StagingHook", "stop_grace_period_secs"),
         (_session, "StagingSession", "stop_grace_period_secs"),
     ):
-        untried, names = (_ALIKE, _ALIKE_AS_NAMES) if make is _session else (frozenset(), frozenset())
+        untried = _ALIKE if make is _session else frozenset()
         yield f"{owner}({secs})", Row(lambda v, make=make, secs=secs: make(**{secs: v}), _SECS, untried=untried)
         stall = Row(lambda v, make=make: make(stall_secs=v), _SECS | _NONE, untried=untried)
         yield f"{owner}(stall_secs)", stall
         raises = Row(lambda v, make=make: make(stall_raises=v), _FLAGS, untried=untried)
         yield f"{owner}(stall_raises)", raises
-        trace = Row(lambda v, make=make: make(trace_file=v), {"none", "digit", "word"}, untried=names)
-        yield f"{owner}(trace_file)", trace
     folders = Row(lambda v: _session(checkpoint_dir=v), {"none", "blank", "digit", "word"}, untried=_ALIKE_AS_NAMES)
     yield "StagingSession(checkpoint_dir)", folders
     yield "StagingSession(hooks)", Row(lambda v: _session(hooks=v), {"none", "empty_list", "np_empty"})
@@ -821,8 +818,7 @@ def test_an_unknown_monitored_argument_is_named(graph: Any) -> None:
     with pytest.raises(
         TypeError, match=r"^StagingSession got unknown argument 'max_wait'\. Did you mean 'max_wait_secs'\?"
     ):
-        staging.StagingSession(max_wait=3, trace_file="never.json")
-    assert not os.path.exists("never.json")
+        staging.StagingSession(max_wait=3)
 
 
 # A constructor that fails.
@@ -893,8 +889,6 @@ def test_what_is_written_is_a_regular_file(pipe: Path, place: str) -> None:
         "folder": (str(pipe.parent), "a folder"),
     }[place]
     message = rf"='{path}', which is {kind}, expected the path of a regular file\.$"
-    with pytest.raises(ValueError, match="^StagingHook got trace_file" + message):
-        staging.StagingHook(trace_file=path)
     for write in (sources.write_tfrecords, sources.write_array_records):
         with pytest.raises(ValueError, match=rf"^{write.__name__} got out" + message):
             write(_RECORDS, path)
@@ -908,23 +902,6 @@ def test_a_named_pipe_is_no_npz_file(pipe: Path, tmp_path: Path, capsys: pytest.
     assert f"{pipe} is a named pipe, expected an .npz file of named arrays" in capsys.readouterr().err
 
 
-def test_a_file_number_is_no_trace_file(capfd: pytest.CaptureFixture[str]) -> None:
-    for number in (True, 1, 2):
-        with pytest.raises(TypeError, match="got trace_file=.*, expected a path: a string or an os.PathLike"):
-            staging.StagingHook(trace_file=number)  # type: ignore[arg-type]
-    print("still open", flush=True)
-    assert capfd.readouterr().out == "still open\n"
-
-
-def test_a_graph_without_pipelines_is_traced(graph: Any, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    three = tf.constant(3)
-    with staging.StagingSession(trace_file=path) as sess:
-        assert [sess.run(three), sess.run(three)] == [3, 3]
-    events = json.loads(path.read_text())["traceEvents"]
-    assert [event["name"] for event in events if event["ph"] == "X"] == ["run", "run"]
-
-
 # The command line.
 
 
@@ -935,8 +912,7 @@ def test_a_graph_without_pipelines_is_traced(graph: Any, tmp_path: Path) -> None
         for flag in ("--batch-size", "--epochs")
         for value in ("1.5", "-1", "nan", "", "x", str(2**31), str(2**70), "9" * 5000)
     ]
-    + [["index", "--write", "o", "--from", "d", "--shards", value] for value in ("0", "1.5", str(2**70))]
-    + [["bench", "--rounds", "0"], ["bench", "--secs", "nan"], ["bench", "--secs", "inf"], ["bench", "--threads", "0"]],
+    + [["index", "--write", "o", "--from", "d", "--shards", value] for value in ("0", "1.5", str(2**70))],
     ids=lambda words: " ".join(words)[:40],
 )
 def test_a_flag_names_its_value(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

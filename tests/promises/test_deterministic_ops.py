@@ -50,21 +50,10 @@ def test_the_waiting_time_is_absent(figures: tuple[Any, Any], name: str) -> None
 
 @pytest.mark.parametrize("name", ["staged", "lockstep", "towers", "processes", "queue", "chained", "cluster_of_one"])
 def test_no_text_draws_a_conclusion(figures: tuple[Any, Any], name: str) -> None:
-    ordinary, deterministic = (each[name] for each in figures)
+    deterministic = figures[1][name]
     for verdict, text in zip(deterministic["verdicts"], deterministic["texts"], strict=True):
         assert verdict == f"bottleneck unknown: {UNKNOWN}"
         assert "steps waited" not in text and "nan" not in text and "; feed threads waited " in text
-    assert len(deterministic["trace"]["waits"]) == len(ordinary["trace"]["waits"]) > 0
-    for wait, timed in zip(deterministic["trace"]["waits"], ordinary["trace"]["waits"], strict=True):
-        # How far an area has read ahead from a queue is a matter of time.
-        assert wait["batches"] == timed["batches"] or wait["pipeline"] == "queue" != name
-        assert wait["steps_waited_secs"] is wait["steps_waited_share"] is None
-        assert wait["verdict"] == f"bottleneck unknown: {UNKNOWN}"
-    slow, timed = deterministic["trace"]["slowest"], ordinary["trace"]["slowest"]
-    assert len(slow) == len(timed) > 0
-    assert all(each["waited_ms"] is None for each in slow if each["batch"] != -1)
-    assert "steps waited" not in deterministic["trace text"]
-    assert "steps waited" in ordinary["trace text"]
 
 
 def test_the_scalars_have_no_waited_share(figures: tuple[Any, Any]) -> None:

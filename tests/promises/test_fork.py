@@ -280,10 +280,9 @@ tf.summary.scalar("x", tf.reduce_sum(x))
 step = tf.train.get_or_create_global_step()
 train = tf.group(x, step.assign_add(1))
 options = dict(checkpoint_dir=folder, save_summaries_steps=1, save_checkpoint_steps=3, log_step_count_steps=1)
-trace = os.path.join(folder, "trace.json")
-hook = staging.StagingHook(trace_file=trace)
+hook = staging.StagingHook()
 sess = (
-    staging.StagingSession(trace_file=trace, hooks=[staging.StagingSummaryHook(folder=folder)], **options)
+    staging.StagingSession(hooks=[staging.StagingSummaryHook(folder=folder)], **options)
     if sys.argv[3] == "session"
     else tf.train.MonitoredTrainingSession(hooks=[hook, staging.StagingSummaryHook(folder=folder)], **options)
 )

@@ -45,11 +45,6 @@ WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "write_array_records": (lambda path: sources.write_array_records([b""], path), "write_array_records got out="),
     "load_images": (data.load_images, "load_images() got path="),
-    "trace_file of a session": (
-        lambda path: staging.StagingSession(trace_file=path),
-        "StagingSession got trace_file=",
-    ),
-    "trace_file of a hook": (lambda path: staging.StagingHook(trace_file=path), "StagingHook got trace_file="),
 }
 COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("index PATH", "files="),
@@ -61,7 +56,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache build": ("cache build data_of_schemes:never PATH", "path="),
     "cache build files": ("cache build data_of_schemes:never c --files PATH", "files="),
     "train data": ("train --data PATH", "argument --data: got path="),
-    "trace": ("trace PATH", "argument FILE: got path="),
 }
 REFUSAL = "expected a path of this machine, without '{scheme}'. Copy the files here, or mount the storage as a folder."
 

@@ -70,9 +70,9 @@ def test_no_worker_reads_another_file_than_the_program(tmp_path: Path, change: s
 def test_a_worker_that_replaces_another_one_reads_the_same_file(tmp_path: Path, kind: Any) -> None:
     source = kind(stored(tmp_path / "x.npy"), batch_size=4)
     with pools(source) as (pool,):
-        assert pool.make(0).batch.tolist() == [0, 1, 2, 3]
+        assert pool.make(0).tolist() == [0, 1, 2, 3]
         stored(tmp_path / "x.npy", first=9000)
         os.kill(pool.pids[0], 9)
         with pytest.raises(SourceError, match=r"x\.npy'.* was replaced or removed"):
             for number in range(1, 9):
-                assert pool.make(number).batch.tolist() == [4 * number + each for each in range(4)]
+                assert pool.make(number).tolist() == [4 * number + each for each in range(4)]

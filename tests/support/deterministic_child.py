@@ -18,7 +18,6 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.watch.trace_report import as_text, read_trace, report_on
 
 STEPS = 6
 Figures = dict[str, Any]
@@ -44,26 +43,22 @@ def train(fetches: Any, folder: Path, **options: Any) -> Figures:
     got: list[Any] = []
     step = tf.train.get_or_create_global_step().assign_add(1)
     positions = [each for each in tf.global_variables() if each.op.name.endswith("position")]
-    for run in range(2):
-        trace = folder / f"{run}.json"
-        with staging.StagingSession(checkpoint_dir=str(folder), trace_file=str(trace), **options) as sess:
+    for _ in range(2):
+        with staging.StagingSession(checkpoint_dir=str(folder), **options) as sess:
             for _ in range(STEPS):
                 got.append(sess.run([fetches, step])[0])
             where = [np.asarray(sess.run(each)).tolist() for each in positions]
             stats = sess.stats()
-    return {"batches": _lists(got), "positions": where, **_figures(stats, trace)}
+    return {"batches": _lists(got), "positions": where, **_figures(stats)}
 
 
-def _figures(stats: Any, trace: Path) -> Figures:
-    report = report_on(read_trace(str(trace)))
+def _figures(stats: Any) -> Figures:
     return {
         "counts": [each.batches for each in stats],
         "wait_secs": [each.wait_secs for each in stats],
         "waited_share": [each.waited_share for each in stats],
         "verdicts": [each.verdict for each in stats],
         "texts": list(map(str, stats)),
-        "trace": report.as_dict(),
-        "trace text": as_text(report),
     }
 
 

@@ -150,7 +150,7 @@ def test_a_worker_refuses_a_cache_that_was_replaced(tmp_path: Path) -> None:
     # The same records in another cache are the same.
     sources.cached(np.arange(COUNT), tmp_path / "cache", version=3, **OPTIONS)
     with pools(source) as (pool,):
-        np.testing.assert_array_equal(pool.make(1).batch, source.batch(1))
+        np.testing.assert_array_equal(pool.make(1), source.batch(1))
 
 
 def test_a_worker_finds_a_cache_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import threading
@@ -286,26 +285,6 @@ def test_nothing_is_left_after_a_session(graph: Any) -> None:
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("feed:")]
-
-
-def test_each_worker_has_a_line_in_the_timeline(graph: Any, tmp_path: Path) -> None:
-    batch = staging.staged(digits(400, epochs=1), num_processes=2, capacity=1, name="train")
-    path = tmp_path / "trace.json"
-    with staging.StagingSession(trace_file=str(path)) as sess:
-        while not sess.should_stop():
-            sess.run(batch)
-    events = json.loads(path.read_text())["traceEvents"]
-    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    made = [event for event in events if event["ph"] == "X" and names[event["tid"]].startswith("worker:")]
-    assert {names[event["tid"]] for event in made} == {"worker:train:0", "worker:train:1"}
-    numbers = [event["args"]["batch"] for event in made]
-    assert sorted(numbers) == list(range(100)) and {event["name"] for event in made} == {"make"}
-    assert sorted(event["args"]["batch"] for event in events if event["name"] == "source") == list(range(100))
-    assert all(event["args"]["bytes"] > 0 for event in made)
-    # An arrow leads from the worker to the thread, and on to the step.
-    assert len([event for event in events if event["ph"] == "s" and event["tid"] in {m["tid"] for m in made}]) == 100
-    first, last = min(event["ts"] for event in events if "ts" in event), max(event["ts"] for event in made)
-    assert all(first - 1e6 < event["ts"] <= last and event["dur"] >= 0 for event in made), "the clocks are the same"
 
 
 def test_batches_that_the_chief_hands_out(graph: Any) -> None:

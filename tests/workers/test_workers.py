@@ -85,7 +85,7 @@ def test_every_source_makes_the_same_batches_in_a_process(tmp_path: Path) -> Non
     many = Many(list(kinds.values()), wanted)
     with pools(many) as (pool,):
         for index, (kind, number) in enumerate(wanted):
-            batch, has_tensorflow = pool.make(index).batch
+            batch, has_tensorflow = pool.make(index)
             expected = list(kinds.values())[kind].batch(number)
             if list(kinds)[kind] == "a user's":
                 assert batch.pop("pid") in pool.pids and expected.pop("pid") == os.getpid()
@@ -97,7 +97,7 @@ def test_every_source_makes_the_same_batches_in_a_process(tmp_path: Path) -> Non
 def test_the_training_process_sees_the_memory_that_the_worker_wrote() -> None:
     """64-byte boundaries, so TensorFlow copies nothing, and one base, the buffer."""
     with pools(digits(400, transform=noisy)) as (pool,):
-        batch = pool.make(3).batch
+        batch = pool.make(3)
         assert {type(array.base) for array in flatten(batch)} == {Lent}
         for array in flatten(batch):
             assert is_aligned(array) and array.flags.writeable and type(array) is np.ndarray
@@ -107,7 +107,7 @@ def test_a_transform_writes_into_the_buffer() -> None:
     """The transform's array is where `aligned_empty` has put it: nothing copies it on its way."""
     with pools(Reporting(4, worker_sources.address_in_buffer)) as (pool,):
         for number in range(4):
-            batch = pool.make(number).batch
+            batch = pool.make(number)
             # The worker wrote the offset in its own mapping of the buffer.
             offset = batch["x"].__array_interface__["data"][0] - batch["x"].base.__array_interface__["data"][0]
             assert batch["x"][0] % mmap.PAGESIZE == offset % mmap.PAGESIZE
@@ -115,8 +115,8 @@ def test_a_transform_writes_into_the_buffer() -> None:
 
 def test_a_buffer_is_used_again_when_its_batch_is_gone() -> None:
     with pools(digits(400)) as (pool,):
-        held = pool.make(0).batch
-        places = {address_of(pool.make(number).batch["x"]) for number in range(1, 9)}
+        held = pool.make(0)
+        places = {address_of(pool.make(number)["x"]) for number in range(1, 9)}
         assert len(places) == 1 and address_of(held["x"]) not in places
         np.testing.assert_array_equal(held["label"], [0, 1, 2, 3])
         once = pool.memory_bytes
@@ -129,13 +129,13 @@ def test_a_buffer_is_used_again_when_its_batch_is_gone() -> None:
 def test_a_source_that_keeps_its_arrays_is_copied() -> None:
     """The worker writes to the array again, in the buffer of a batch that is still in use."""
     with pools(worker_sources.Keeping()) as (pool,):
-        batches = [pool.make(number).batch for number in range(5)]
+        batches = [pool.make(number) for number in range(5)]
         assert [batch["x"].tolist() for batch in batches] == [[number] * 3 for number in range(5)]
 
 
 def test_values_that_are_no_arrays_arrive_as_they_are() -> None:
     with pools(Reporting(None, worker_sources.odd_values)) as (pool,):
-        got = pool.make(0).batch["x"]
+        got = pool.make(0)["x"]
     assert type(got) is types.MappingProxyType
     assert bytes(got["buffer"]) == b"its own"
     expected = worker_sources.odd_values(0)
@@ -147,7 +147,7 @@ def test_buffers_grow_with_the_batches() -> None:
     source = Reporting(None, worker_sources.growing)
     with pools(source) as (pool,):
         for number in [0, 1, 30, 2, 200, 3]:
-            assert_same(pool.make(number).batch["x"], worker_sources.growing(number))
+            assert_same(pool.make(number)["x"], worker_sources.growing(number))
         assert 200 * 8192 <= pool.memory_bytes < 2.5 * 200 * 8192
 
 
@@ -167,7 +167,7 @@ def test_the_memory_limit_holds_and_nothing_waits_forever() -> None:
                 made = pool.make(number)
                 with turn:
                     turn.wait_for(lambda mine=number: len(got) == mine)
-                    got.append(int(made.batch["x"][0]))
+                    got.append(int(made["x"][0]))
                     turn.notify_all()
                 del made
 
@@ -224,7 +224,7 @@ def test_memory_stays_flat_over_batches_of_all_sizes() -> None:
     with pools(Reporting(None, worker_sources.of_random_size), processes=2) as (pool,):
         rss = []
         for number in range(steps):
-            assert (pool.make(number).batch["x"] == number).all()
+            assert (pool.make(number)["x"] == number).all()
             if number in (steps // 2, steps - 1):
                 rss.append(sum(map(memory_of, [os.getpid(), *pool.pids])))
         assert pool.memory_bytes < 4 * 1.5 * worker_sources.LARGEST
@@ -239,7 +239,7 @@ def memory_of(pid: int) -> int:
 
 def test_programs_that_a_source_starts_inherit_no_descriptor() -> None:
     with pools(Reporting(None, worker_sources.inheritable)) as (pool,):
-        assert pool.make(0).batch["x"].tolist() == []
+        assert pool.make(0)["x"].tolist() == []
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="Python keeps a descriptor for each mapping")

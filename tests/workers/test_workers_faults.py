@@ -44,7 +44,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 def test_an_exception_arrives_as_itself() -> None:
     with pools(Reporting(None, worker_sources.fail_in_turn([*ERRORS.values()]))) as (pool,):
-        worker = pool.make(0).batch["pid"]
+        worker = pool.make(0)["pid"]
         for turn, (name, make) in enumerate(ERRORS.items()):
             error = make()
             with pytest.raises(type(error)) as raised:
@@ -54,7 +54,7 @@ def test_an_exception_arrives_as_itself() -> None:
             cause = str(raised.value.__cause__)
             assert "in worker process 'test/0:0'" in cause, name
             assert "worker_sources.py" in cause and "raise errors[index // 2]()" in cause, name
-            after = pool.make(2 * turn + 2).batch
+            after = pool.make(2 * turn + 2)
             assert (after["x"], after["pid"]) == (2 * turn + 2, worker), f"the worker goes on after {name}"
 
 
@@ -62,8 +62,8 @@ def test_a_worker_that_dies_is_replaced_and_its_batch_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pools(Reporting(None, worker_sources.die_at(1, 2, str(tmp_path)))) as (pool,):
-        first = pool.make(0).batch["pid"]
-        batch = pool.make(1).batch
+        first = pool.make(0)["pid"]
+        batch = pool.make(1)
         assert batch["x"] == 1 and batch["pid"] != first
     assert caplog.text.count("'test/0:0' was killed by SIGKILL while it made batch 1; another one takes its place") == 2
 
@@ -77,7 +77,7 @@ def test_the_third_death_of_one_batch_raises(tmp_path: Path, number: int) -> Non
         with pytest.raises(SourceError, match=f"{expected}{signal.Signals(number).name}. SIGKILL mostly means"):
             pool.make(1)
         assert len(os.listdir(tmp_path)) == 3
-        assert pool.make(2).batch["x"] == 2
+        assert pool.make(2)["x"] == 2
 
 
 def test_killed_at_any_time_nothing_is_lost_or_doubled() -> None:
@@ -93,7 +93,7 @@ def test_killed_at_any_time_nothing_is_lost_or_doubled() -> None:
                     number = next(numbers, None)
                 if number is None:
                     return
-                batch = pool.make(number).batch
+                batch = pool.make(number)
                 assert number not in got
                 got[number] = batch["label"].tolist()
                 pids = pool.pids
@@ -301,7 +301,7 @@ def test_a_message_that_cannot_be_shown_costs_no_batch(capfd: pytest.CaptureFixt
             pool.make(1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert [int(pool.make(number).batch["x"][0]) for number in (0, 10, 11, 12)] == [0, 10, 11, 12]
+            assert [int(pool.make(number)["x"][0]) for number in (0, 10, 11, 12)] == [0, 10, 11, 12]
     printed = capfd.readouterr().err
     assert "cannot show a message of a worker process:\nTraceback" in printed
     assert "UserWarning: warned in batch 10\n" in printed
@@ -323,12 +323,12 @@ def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
         finally:
             logger.removeFilter(exiting)
         with pytest.warns(UserWarning):
-            assert [int(pool.make(number).batch["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
+            assert [int(pool.make(number)["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
         lane = pool._take_lane()
         pool._requests.send_buffer(lane, Kind.MAKE, 5)
         pool._give_lane(lane)
         with pytest.warns(UserWarning):
-            assert [int(pool.make(number).batch["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
+            assert [int(pool.make(number)["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
 
 
 def test_what_is_defined_in_the_main_program_needs_no_guard(run_python: Any, tmp_path: Path) -> None:
@@ -374,13 +374,13 @@ def two():
     return 2
 
 with pools(Doubled(3, pair)) as (pool,):
-    print(pool.make(0).batch.tolist())
+    print(pool.make(0).tolist())
     try:
         pool.make(2)
     except Own as error:
         print("Own", error)
     total = Pair.total
-    made, mode = pool.make(1).batch["x"]
+    made, mode = pool.make(1)["x"]
     print(type(made) is Pair, made.total(), mode, mode is Mode.B and total is Pair.total)
     print(not any("tensorflow" in name for name in __import__("sys").modules))
 """
@@ -399,7 +399,7 @@ from worker_sources import digits
 
 os.close(0)
 with pools(digits()) as (pool,):
-    print(pool.make(1).batch["label"].tolist())
+    print(pool.make(1)["label"].tolist())
 """
 
 
@@ -455,7 +455,7 @@ with pools(digits(), processes=2) as (pool,):
     child = os.fork()
     if not child:
         os._exit(0 if sockets() == before else 1)
-    print(os.waitpid(child, 0)[1], pool.make(1).batch["label"].tolist())
+    print(os.waitpid(child, 0)[1], pool.make(1)["label"].tolist())
 """
 
 

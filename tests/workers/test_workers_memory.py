@@ -73,7 +73,7 @@ class InOrder:
         made = self._make(number)
         with self._turn:
             assert self._turn.wait_for(lambda: len(self.got) == number or self._errors, PATIENCE_SECS)
-            self.got.append(made if isinstance(made, int) else int(made.batch["x"][0]))
+            self.got.append(made if isinstance(made, int) else int(made["x"][0]))
             self._turn.notify_all()
         return True
 
@@ -108,7 +108,7 @@ def test_a_transform_that_makes_batches_larger_is_delivered_under_any_limit(limi
     source = ArraySource({"x": bytes_in}, batch_size=1, epochs=1, transform=worker_sources.as_floats)
     options: dict[str, Any] = dict(memory_limit=int(limit * MB), batch_bytes=source.bytes_per_batch)
     with pools(source, processes=2, **options) as (pool,):
-        run = InOrder(pool.draw, lambda number: int(pool.make(number).batch["x"][0, number]), pool.stop)
+        run = InOrder(pool.draw, lambda number: int(pool.make(number)["x"][0, number]), pool.stop)
         assert run.run(8, 4) == list(range(8))
 
 
@@ -121,13 +121,13 @@ def test_batches_of_many_arrays(count: int) -> None:
         timer = threading.Timer(PATIENCE_SECS, pool.end)
         timer.start()
         for number in range(3):
-            assert_same(pool.make(number).batch, source.batch(number))
+            assert_same(pool.make(number), source.batch(number))
         timer.cancel()
 
 
 def test_the_limit_is_compared_with_the_size_before_it_is_rounded_up() -> None:
     with pools(Reporting(None, worker_sources.nine_and_a_half), memory_limit=10_000_000) as (pool,):
-        assert pool.make(3).batch["x"][0] == 3
+        assert pool.make(3)["x"][0] == 3
         assert pool.memory_bytes <= 10_000_000
 
 
@@ -193,11 +193,11 @@ class Simulation:
             os.sched_yield()
 
 
-class Held:
+class Held(dict[str, Any]):
     """A batch in the memory of its buffer."""
 
     def __init__(self, number: int, memory: Any) -> None:
-        self.batch = {"x": [number]}
+        super().__init__(x=[number])
         self._memory = memory
 
 

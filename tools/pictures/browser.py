@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,24 +23,13 @@ _COLOURS = 64  # Text and lines need no more. The file has a third of the bytes.
 _SECS = 120
 
 
-class Missing(Exception):
-    """A program that the screenshots need is not installed."""
-
-
-def program(names: tuple[str, ...], cure: str) -> str:
-    """Return the path of the first of these programs that is installed, or raise Missing."""
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        raise Missing(f"found none of the programs {', '.join(names)} on PATH. {cure}")
-    return found
-
-
 def chromium() -> str:
-    """Return the path of the browser, or raise Missing."""
-    return program(_NAMES, "Install Chromium or Chrome.")
+    """Return the path of the browser, or exit."""
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    return found or sys.exit(f"found none of the programs {', '.join(_NAMES)} on PATH. Install Chromium or Chrome.")
 
 
-def take(url: str, width: int, height: int, path: Path, *flags: str, top: int = 0) -> None:
+def take(url: str, width: int, height: int, path: Path, *flags: str) -> None:
     """Write a picture of a page as soon as it is loaded.
 
     Args:
@@ -48,7 +38,6 @@ def take(url: str, width: int, height: int, path: Path, *flags: str, top: int = 
       height: of the window, in pixels.
       path: the PNG file.
       flags: more flags of Chromium.
-      top: pixels to cut off at the top of the window.
     """
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder) / "shot.png"
@@ -60,5 +49,4 @@ def take(url: str, width: int, height: int, path: Path, *flags: str, top: int = 
         if not shot.exists():
             raise RuntimeError(f"Chromium took no picture of {url}:\n{done.stderr}")
         image = Image.open(shot).convert("RGB")
-        cropped = image.crop((0, round(top * _SCALE), *image.size))
-        cropped.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        image.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
