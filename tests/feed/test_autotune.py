@@ -363,7 +363,11 @@ def test_where_the_order_would_change_it_is_refused() -> None:
 def test_where_there_are_no_threads_to_choose_it_is_refused() -> None:
     refused(lambda: staging.staged(source(), num_threads=AUTOTUNE, lockstep=True), "lockstep=True", "Drop one")
     refused(lambda: staging.staged(source(), num_threads=AUTOTUNE, num_processes=2), "Leave num_threads out")
-    refused(lambda: staging.staged(source(), num_processes=AUTOTUNE), "bench --train", "use num_threads=AUTOTUNE")
+    refused(
+        lambda: staging.staged(source(), num_processes=AUTOTUNE),
+        "Measure with some numbers",
+        "use num_threads=AUTOTUNE",
+    )
     refused(lambda: staging.CustomRunner(source(), num_processes=AUTOTUNE), "num_processes=")
     each = [lambda: iter([np.zeros(1)])] * 2
     refused(lambda: staging.CustomRunner(each, num_threads=AUTOTUNE), "Each generator has its own thread")
