@@ -1,1 +1,1 @@
-"""What a run does and why it waits: figures, verdicts, traces, and the report on a step that does not move."""
+"""What a run does and why it waits: figures, verdicts, and the report on a step that does not move."""
