@@ -111,7 +111,7 @@ def test_a_worker_hears_the_chief_and_the_parameter_servers_all_the_time(make_ta
 
 
 @pytest.mark.parametrize("first", ["the worker", "the parameter server"])
-def test_a_worker_hears_that_a_parameter_server_has_other_addresses_whoever_begins(make_tasks: Any, first: str) -> None:
+def test_a_worker_hears_that_a_parameter_server_has_other_addresses_in_any_order(make_tasks: Any, first: str) -> None:
     tasks = make_tasks(2)
     worker, server = tasks.member("worker", 1), tasks.member("ps", 1, in_reverse=True)
     for each in (worker, server) if first == "the worker" else (server, worker):
