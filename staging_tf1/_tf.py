@@ -60,15 +60,12 @@ class _OwnDeprecations(logging.Filter):
         return False
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# The folders of this package and of TensorFlow.
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+TENSORFLOW = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_session.__file__)))) + os.sep
 _MONITORED_SESSION = os.path.join("tensorflow", "python", "training", "monitored_session.py")
 # The folders and files of the frames between a deprecated function and the log.
-_BETWEEN = (
-    os.path.dirname(os.path.dirname(os.path.dirname(_session.__file__))) + os.sep,
-    os.path.dirname(logging.__file__) + os.sep,
-    contextlib.__file__,
-    os.path.abspath(__file__),
-)
+_BETWEEN = (TENSORFLOW, os.path.dirname(logging.__file__) + os.sep, contextlib.__file__, os.path.abspath(__file__))
 
 
 def _is_own_call() -> bool:
@@ -77,7 +74,7 @@ def _is_own_call() -> bool:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
     lent = str(frame.f_globals.get("__name__")).startswith("tensorflow.contrib.")
-    return lent or frame.f_code.co_filename.startswith(_PACKAGE)
+    return lent or frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _has_own_runners() -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from staging_tf1.arguments import AUTOTUNE, MOST_THREADS, NAMED_AUTOTUNE, as_int, in_range, refuse, whole
-from staging_tf1.errors import StagingWarning
+from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.feed.autotune import most_threads
-from staging_tf1.graph.callsite import call_site
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.workers.pool import LANES_EACH
 from staging_tf1.workers.shipping import check_picklable
@@ -73,8 +71,7 @@ def check_in_processes(what: str, sources: Iterable[Any]) -> None:
             )
         warning = check_picklable(what, source) or warning
     if warning is not None:
-        site = call_site()
-        warnings.warn_explicit(warning, StagingWarning, site.filename, site.lineno)
+        warn(warning, StagingWarning)
 
 
 def num_feed_threads(num_processes: int, num_threads: int, source: object, most: int = MOST_THREADS) -> int:

@@ -9,15 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from staging_tf1._tf import op_stack, original_stack, tf
+from staging_tf1._tf import PACKAGE, TENSORFLOW, op_stack, original_stack
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_TENSORFLOW = os.path.dirname(os.path.abspath(tf.__file__)).split(f"{os.sep}tensorflow{os.sep}")[0]
-_NOT_THE_USER = (
-    _PACKAGE + os.sep,
-    os.path.join(_TENSORFLOW, "tensorflow") + os.sep,
-    contextlib.__file__,  # its frames are between a `with` statement and our generator
-)
+# The frames of contextlib are between a `with` statement and our generator.
+_NOT_THE_USER = (PACKAGE, TENSORFLOW, contextlib.__file__)
 _AUTOGRAPH_COPY = "__autograph_generated_file"
 
 
