@@ -22,7 +22,7 @@ from staging_tf1.arguments import (
 )
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.define.parallel import check_in_processes, check_processes, check_threads, num_feed_threads
-from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, parts_of
+from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, tower_range_of
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.picture import html_of
@@ -117,7 +117,7 @@ class CustomRunner:
         with building("CustomRunner") as site:
             choice(self._what, "queue", queue, ("shuffle", "fifo"))
             cluster = check_cluster(self._what, cluster)
-            parts = parts_of(cluster, choice(self._what, "share", share, SHARES), 1)
+            tower_range = tower_range_of(cluster, choice(self._what, "share", share, SHARES), 1)
             num_threads = check_threads(self._what, num_threads, MOST_THREADS)
             num_processes = check_processes(self._what, num_processes, num_threads)
             nice = check_nice(nice, self._what)
@@ -130,9 +130,9 @@ class CustomRunner:
                 given = self._sources(source, num_threads)
                 if num_processes:
                     self._check_in_processes(given, num_processes)
-                sources = [divided(source, parts, self._what, saves_seed=False)[0] for source in given]
+                sources = [divided(source, tower_range, self._what, saves_seed=False)[0] for source in given]
                 self._spec = self._common_spec(sources)
-                limit = common_batches(given[0], parts, self._what)
+                limit = common_batches(given[0], tower_range, self._what)
             self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
             self._endless = all(isinstance(source, Source) and source.num_batches is None for source in sources)
             whole_batches = queue == "fifo" and batch_size is None

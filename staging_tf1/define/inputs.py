@@ -11,11 +11,11 @@ import numpy as np
 
 from staging_tf1._tf import Dataset, tf
 from staging_tf1.define import specs
-from staging_tf1.define.shares import Parts, check_divisible, common_batches, divided, fingerprint_of
+from staging_tf1.define.shares import check_divisible, common_batches, divided, fingerprint_of
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.data_service import service_of
-from staging_tf1.graph.position import Position
+from staging_tf1.graph.position import Position, TowerRange
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
@@ -130,13 +130,13 @@ class _SourceInput(TowerInput):
         return Tensors(_flat(parsed), parsed, placeholders + label, *label)
 
 
-def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bool = False) -> list[TowerInput]:
+def inputs_for(values: Any, declared: Any, here: TowerRange, what: str, *, skips: bool = False) -> list[TowerInput]:
     """Return one input for each tower. Make no op.
 
     Args:
       values: the argument of `staged()`.
       declared: its argument `spec`. With one, a generator is not read to find its spec.
-      parts: which parts of the input the towers of this process get.
+      here: the towers of this process.
       what: the caller, for messages.
       skips: whether bad batches are skipped.
 
@@ -145,14 +145,14 @@ def inputs_for(values: Any, declared: Any, parts: Parts, what: str, *, skips: bo
       ClusterError: they cannot be divided among the workers of a cluster.
     """
     if isinstance(values, Dataset):
-        check_divisible(what, "a tf.data.Dataset", parts)
-        return [_dataset_input(values, parts, skips)] * parts.towers
+        check_divisible(what, "a tf.data.Dataset", here)
+        return [_dataset_input(values, here, skips)] * here.towers
     if _is_nest_of_tensors(values, what):
-        if parts.dealt:
-            check_divisible(what, "tensors", parts)
-        return [_tensors_input(values, parts.towers)] * parts.towers
+        if here.dealt:
+            check_divisible(what, "tensors", here)
+        return [_tensors_input(values, here.towers)] * here.towers
     with errors_only(what):
-        return _source_inputs(source_from(what, "values", values), declared, parts, what)
+        return _source_inputs(source_from(what, "values", values), declared, here, what)
 
 
 def fitted(given: TowerInput, spec: Any, cast: Any, what: str) -> TowerInput:
@@ -228,7 +228,7 @@ def _tensors_input(values: Any, towers: int) -> TowerInput:
     return TowerInput(values, given, given, specs.element_bytes(flat, None), in_rotation=towers > 1)
 
 
-def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> TowerInput:
+def _dataset_input(dataset: Any, here: TowerRange, skips: bool) -> TowerInput:
     given = specs.of_dataset(dataset)
     service = service_of(dataset)
     return _DatasetInput(
@@ -236,33 +236,33 @@ def _dataset_input(dataset: Any, parts: Parts, skips: bool) -> TowerInput:
         given,
         given,
         specs.element_bytes(given, None),
-        in_rotation=parts.towers > 1,
+        in_rotation=here.towers > 1,
         # Without BY_BATCHES a position cannot be mapped: batch 3 of one pass has nothing to do with that of another.
         fingerprint=fingerprint_of(
-            {"source": DATA_SERVICE} if service else {"source": "tf.data.Dataset", **BY_BATCHES}, parts
+            {"source": DATA_SERVICE} if service else {"source": "tf.data.Dataset", **BY_BATCHES}, here
         ),
         fast_forwards=skips,
         service=service,
     )
 
 
-def _source_inputs(source: Source | StreamSource, declared: Any, parts: Parts, what: str) -> list[TowerInput]:
+def _source_inputs(source: Source | StreamSource, declared: Any, here: TowerRange, what: str) -> list[TowerInput]:
     if isinstance(source, Source):
-        whole = fingerprint_of(source.fingerprint(), parts)
-        shards = divided(source, parts, what, saves_seed=True)
+        whole = fingerprint_of(source.fingerprint(), here)
+        shards = divided(source, here, what, saves_seed=True)
         checked = [specs.narrowed(check_spec(what, shard, shard.spec), declared) for shard in shards]
-        limit = common_batches(source, parts, what)
+        limit = common_batches(source, here, what)
         inputs = [_source_input(shard, spec, whole, in_rotation=False) for shard, spec in zip(shards, checked)]
         return [replace(tower_input, limit=limit) for tower_input in inputs]
-    check_divisible(what, f"a {type(source).__name__}", parts)
+    check_divisible(what, f"a {type(source).__name__}", here)
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
     spec = specs.narrowed(check_spec(what, source, source.resolve_spec()), declared)
-    dealt = fingerprint_of({**source.fingerprint(), **BY_BATCHES}, parts) if source.can_resume else None
+    dealt = fingerprint_of({**source.fingerprint(), **BY_BATCHES}, here) if source.can_resume else None
     # Towers in rotation would all have to save the state of the last one, and workers of a cluster one each. They read
     # up to their position instead.
-    alone = parts.towers == 1 and not parts.own_inputs
-    return [_source_input(source, spec, dealt, in_rotation=parts.towers > 1, keeps_state=alone)] * parts.towers
+    alone = here.towers == 1 and not here.own_inputs
+    return [_source_input(source, spec, dealt, in_rotation=here.towers > 1, keeps_state=alone)] * here.towers
 
 
 def _source_input(

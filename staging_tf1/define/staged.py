@@ -33,7 +33,7 @@ from staging_tf1.define.parallel import (
     num_feed_threads,
     refuse_computed,
 )
-from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, parts_of
+from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, tower_range_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
 from staging_tf1.feed.resume import RESUME_MODES
@@ -195,8 +195,8 @@ def staged(
         )
         if options.share == DYNAMIC:
             check_dealt(what, cluster, len(towers), lockstep=options.lockstep)
-        parts = parts_of(options.cluster, options.share, len(towers))
-        inputs = inputs_for(values, spec, parts, what, skips=bool(options.skip_rule.types))
+        tower_range = tower_range_of(options.cluster, options.share, len(towers))
+        inputs = inputs_for(values, spec, tower_range, what, skips=bool(options.skip_rule.types))
         inputs = [fitted(tower_input, spec, cast, what) for tower_input in inputs]
         _check_lockstep(options, inputs, what)
         if options.num_threads == AUTOTUNE and any(tower_input.source is None for tower_input in inputs):
@@ -208,21 +208,22 @@ def staged(
         # Without the caller's control dependencies, which each step that takes a batch would run.
         with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
             with on(None if cluster is None else cluster.own_device):
-                structures = _build(scope.rstrip("/"), site, inputs, options)
+                structures = _build(scope.rstrip("/"), site, inputs, tower_range, options)
     return structures[0] if devices is None else structures
 
 
-def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Options) -> list[Any]:
+def _build(
+    name: str, site: CallSite, inputs: Sequence[TowerInput], tower_range: TowerRange, options: _Options
+) -> list[Any]:
     """Make the ops and register the pipeline; return the structure of staged tensors of each tower."""
     first = inputs[0]
     position: Position | None = None
-    if options.share == DYNAMIC:
-        assert first.fingerprint is not None
-        position = DealtPosition(first.fingerprint, _tower_range(1, options.cluster))
-    elif first.fingerprint is not None:
-        position = Position(
-            first.fingerprint, _tower_range(len(inputs), options.cluster), keeps_state=first.keeps_state
-        )
+    if first.fingerprint is not None:
+        if options.cluster is not None:
+            fence = fence_of(options.cluster, tf.get_default_graph())
+            tower_range = tower_range._replace(device=options.cluster.shared_device, fence=fence.check)
+        make = DealtPosition if tower_range.dealt else partial(Position, keeps_state=first.keeps_state)
+        position = make(first.fingerprint, tower_range)
     sinks: list[Sink] = []
     structures: list[Any] = []
     consumed: list[list[Any]] = []
@@ -249,14 +250,6 @@ def _build(name: str, site: CallSite, inputs: Sequence[TowerInput], options: _Op
         )
     )
     return structures
-
-
-def _tower_range(towers: int, cluster: Cluster | None) -> TowerRange:
-    if cluster is None:
-        return TowerRange(0, towers, towers)
-    first, all_towers = (cluster.worker_index or 0) * towers, cluster.num_workers * towers
-    fence = fence_of(cluster, tf.get_default_graph())
-    return TowerRange(first, towers, all_towers, cluster.shared_device, fence.check)
 
 
 def _how_to_stage(tower: int, entry: TowerInput, options: _Options, position: Position | None) -> Staging:

@@ -60,17 +60,33 @@ class TowerRange(NamedTuple):
     # The first of its towers, and how many it has.
     first: int
     towers: int
-    # How many all workers have.
+    # How many all workers have. Where the chief hands out the batches of one common order, all count as one.
     all_towers: int
     # Where the position is: the host of this process, or the first parameter server.
     device: str = "/device:CPU:0"
     # Makes an op that fails if this process may not update the position; None if it always may.
     fence: Callable[[], Any] | None = None
+    # How many workers have an input of their own; 0 if they share one, or there is no cluster.
+    own_inputs: int = 0
+    # Whether all towers must have the same number of batches.
+    equal: bool = False
+    # Whether the chief hands out the batches.
+    dealt: bool = False
 
     @property
     def own(self) -> slice:
         """The towers of this process, among those of all workers."""
         return slice(self.first, self.first + self.towers)
+
+    @property
+    def shards(self) -> int:
+        """How many shards an input is split into: one for each tower that shares it."""
+        return self.towers if self.own_inputs else self.all_towers
+
+    @property
+    def own_shards(self) -> range:
+        """The numbers of the shards that the towers of this process read."""
+        return range(self.shards) if self.own_inputs else range(self.all_towers)[self.own]
 
 
 class Position:
@@ -230,7 +246,7 @@ class DealtPosition(Position):
 
     def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, window: int = WINDOW) -> None:
         self._window = window
-        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range._replace(first=0, all_towers=1))
+        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range)
         with self._on_its_device():
             skipped = tf.placeholder(tf.int64, [], name="skipped")
         self.skip = self.advance(0, skipped, None), skipped
